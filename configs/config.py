@@ -61,8 +61,9 @@ class PipelineConfig(Section):
     features: Features
     """What the columns mean: a name, and the kind of feature column (`column:`) with its settings. A value is missing
     if it is absent, NaN, an empty text or the smallest int64. If an example has multiple values, the first counts, or
-    all with `multivalued: true`. Instead of feature columns, `function:` names the preprocessing_fn of an existing TFX
-    pipeline."""
+    all with `multivalued: true`. `auto` in place of the settings, and patterns such as `"x*"` in place of the name,
+    stand for columns of the data (see docs/init.md). Instead of feature columns, `function:` names the
+    preprocessing_fn of an existing TFX pipeline."""
     model: AnyModelConfig = WideAndDeepModel()
     """What is trained."""
     train: TrainConfig = TrainConfig()

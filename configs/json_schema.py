@@ -7,6 +7,7 @@ describe_allowed(schema_at(("train", "epochs")).schema)      # "integer, at leas
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.features import FEATURE_COLUMNS, FUNCTION
 from headrace.configs.schema.models import CUSTOM_KIND
 from headrace.configs.schema.section import KeyPath
+from headrace.configs.schema.selection import AUTO, COLUMN_TYPES, PATTERN
 
 Schema = dict[str, Any]
 
@@ -29,6 +31,34 @@ def json_schema() -> Schema:
         "title": "Headrace pipeline config",
         **schema,
     }
+
+
+def editor_schema() -> Schema:
+    """The schema for editors: also with what is resolved before the config is validated (configs/loading/selection.py),
+    `auto` and patterns under `features:`, `label: {kind: auto}`, and a pipeline that is named after its file.
+    """
+    schema = copy.deepcopy(json_schema())
+    schema["required"] = [name for name in schema["required"] if name != "pipeline"]
+    schema["$defs"]["LabelConfig"]["properties"]["kind"]["enum"].append(AUTO)
+    (columns,) = (form for form in schema["properties"]["features"]["oneOf"] if "additionalProperties" in form)
+    feature = columns["additionalProperties"]
+    types = {"enum": [*COLUMN_TYPES]}
+    selection = {
+        "type": "object",
+        "required": ["column"],
+        "properties": {
+            "column": {"enum": [AUTO, *kinds_of(feature)]},
+            "types": {**_one_or_more(types), "description": "Only columns of these types."},
+            "except": {**_one_or_more({"type": "string"}), "description": "Columns or patterns that it leaves out."},
+        },
+    }
+    columns["patternProperties"] = {PATTERN: {"anyOf": [{"const": AUTO}, selection]}}
+    columns["additionalProperties"] = {"anyOf": [{"const": AUTO}, feature]}
+    return schema
+
+
+def _one_or_more(item: Schema) -> Schema:
+    return {"anyOf": [item, {"type": "array", "items": item}]}
 
 
 def resolve(schema: Schema) -> Schema:

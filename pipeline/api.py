@@ -197,6 +197,7 @@ def compile(  # noqa: A001 - named like the command
     with quiet():
         from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
     text = compile_pipeline(loaded.config)  # its warnings are shown
+    loaded.pin_selection()
     if file is not None:
         file.write_text(text, encoding="utf-8")
     return text
@@ -397,6 +398,7 @@ def run_loaded(loaded: LoadedConfig, name: str, display: Display, *, fresh: bool
 
     if problems := check_machine(loaded):
         raise ConfigError(*problems)
+    loaded.pin_selection()
     obey_retrain = obey_retrain and not fresh
     record, run_dir = run_pipeline(loaded.config, name, display, reuse=not fresh, obey_retrain=obey_retrain)
     return Run(RunFolder(run_dir, record))

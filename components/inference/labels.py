@@ -58,6 +58,8 @@ def unfit_label(facts: ColumnFacts) -> str | None:
         return f"it has only one value, {show(facts.least)}"
     if facts.scalar == "string" and facts.distinct > MAX_CLASSES:
         return f"it is text with {facts.distinct:,} different values, and at most {MAX_CLASSES} can be classes"
+    if facts.scalar == "string" and facts.distinct > max(2, facts.present / 2):
+        return f"it is text with {facts.distinct:,} different values in {facts.present:,} rows"
     return "it contains infinite values" if facts.has_infinity else None
 
 

@@ -36,6 +36,12 @@ def infer(sample: Sample, label: str) -> InferredTable:
     return InferredTable(chosen, tuple(choices), target.missing)
 
 
+def choose_columns(sample: Sample, names: Collection[str], label: str) -> tuple[Choice, ...]:
+    """A choice for each of these columns, in the order of the data."""
+    target = _facts(sample, label)
+    return tuple(_choice(sample, name, target) for name in sample.names if name in names)
+
+
 def labels_of(sample: Sample) -> list[str]:
     """The columns that could be labels, those with few classes first."""
     return likely_labels(_facts(sample, name) for name in sample.names)

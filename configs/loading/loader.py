@@ -38,6 +38,7 @@ from headrace.configs.loading.overlays import (
 )
 from headrace.configs.loading.problems import describe_value
 from headrace.configs.loading.secrets import redact_url_credentials
+from headrace.configs.loading.selection import PinnedSelection, named, select
 from headrace.configs.loading.tree import (
     LocatedProblem,
     Location,
@@ -62,10 +63,16 @@ _EXPECTED = "is a mapping of sections such as `pipeline: {name: chicago-taxi}`; 
 
 @dataclass(frozen=True)
 class LoadedConfig:
-    """A config, and the location of each of its settings."""
+    """A config, the location of each of its settings, and what its `auto` and patterns stand for."""
 
     config: PipelineConfig
     tree: Tree
+    selection: PinnedSelection | None = None
+
+    def pin_selection(self) -> None:
+        """From now on, `auto` and patterns stand for the same columns, whatever the data becomes."""
+        if self.selection is not None:
+            self.selection.pin()
 
     def location(self, path: KeyPath) -> str:
         """`configs/taxi.yaml:12`; for a setting that is not written, the location of the section for it."""
@@ -137,16 +144,25 @@ def read_config(
         return Reading(tuple(unreadable), None, data_is_certain=False)
     tree, more = _merged(trees)
     unreadable += more
+    tree, selection, unselected = select(named(tree, source))
+    if unselected:
+        return Reading(_redacted(tree, [*unreadable, *unselected]), None, data_is_certain=False)
     validated = validate(tree, rules)
     if isinstance(validated, PipelineConfig) and not unreadable:
-        return Reading((), LoadedConfig(validated, tree), data_is_certain=True)
+        return Reading((), LoadedConfig(validated, tree, selection), data_is_certain=True)
     known = {problem.location for problem in unreadable}  # an unreadable value is not reported a second time
     refused = [] if isinstance(validated, PipelineConfig) else validated
     problems = [*unreadable, *(problem for problem in refused if problem.location not in known)]
-    values, part = plain(tree), valid_part(tree)
-    shown = (LocatedProblem(each.location, redact_url_credentials(values, each.what)) for each in problems)
+    part = valid_part(tree)
     loaded = None if part is None else LoadedConfig(part[0], tree)
-    return Reading(tuple(shown), loaded, data_is_certain=part is not None and part[1] and not unreadable)
+    is_certain = part is not None and part[1] and not unreadable
+    return Reading(_redacted(tree, problems), loaded, data_is_certain=is_certain)
+
+
+def _redacted(tree: Tree, problems: Iterable[LocatedProblem]) -> tuple[LocatedProblem, ...]:
+    """The problems without the credentials in the URLs of the config."""
+    values = plain(tree)
+    return tuple(LocatedProblem(each.location, redact_url_credentials(values, each.what)) for each in problems)
 
 
 def _layers(

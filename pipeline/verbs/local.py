@@ -16,6 +16,7 @@ from headrace.pipeline.verbs.options import config_options, load, param_option, 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from headrace.configs.loading.loader import LoadedConfig
     from headrace.pipeline.run import Run
 
 
@@ -42,9 +43,9 @@ def validate(config: Path | None, profile: str | None, overrides: tuple[str, ...
     if schema:
         import json
 
-        from headrace.configs.json_schema import json_schema
+        from headrace.configs.json_schema import editor_schema
 
-        click.echo(json.dumps(json_schema(), indent=2))
+        click.echo(json.dumps(editor_schema(), indent=2))
         return
     if config is None:
         raise click.UsageError("name a config, such as configs/taxi.yaml, or use --schema")
@@ -56,6 +57,23 @@ def validate(config: Path | None, profile: str | None, overrides: tuple[str, ...
     count, function = len(loaded.config.declared_features), loaded.config.preprocessing
     features = f"features by {function.function}" if function else f"{count} feature{'' if count == 1 else 's'}"
     click.echo(f"{config}: the config is valid and fits the data ({features}, label {loaded.config.label.key})")
+    _show_selection(loaded)
+
+
+def _show_selection(loaded: LoadedConfig) -> None:
+    """Print what `auto` and patterns stand for, as YAML."""
+    from headrace.configs.loading.editing import to_flow
+
+    if (found := loaded.selection) is None:
+        return
+    if found.pinned:
+        click.echo(f"pinned in {short(found.file.absolute())}; delete it to choose by the present data again")
+    if found.selected.label is not None:
+        click.echo(f"label: {to_flow({'key': loaded.config.label.key, **found.selected.label})}")
+    for name, features in found.selected.features.items():
+        click.echo(f'"{name}": {len(features)} feature{"" if len(features) == 1 else "s"}')
+        for feature, settings in features.items():
+            click.echo(f"  {to_flow(feature)}: {to_flow(settings)}")
 
 
 @click.command()

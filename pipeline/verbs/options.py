@@ -127,10 +127,18 @@ def load(  # noqa: PLR0913 - those of `load_checked`
     components: bool = False,
     rules: Sequence[Rule] = (),
 ) -> LoadedConfig:
-    """Call `headrace.pipeline.api.load_checked`, imported only when a verb needs it."""
+    """Call `headrace.pipeline.api.load_checked`, imported only when a verb needs it.
+
+    functions: the config is about to be compiled, so what its patterns stand for is pinned too.
+    """
     from headrace.pipeline.api import load_checked
 
-    return load_checked(config, profile, overrides, data=data, functions=functions, components=components, rules=rules)
+    loaded = load_checked(
+        config, profile, overrides, data=data, functions=functions, components=components, rules=rules
+    )
+    if functions:
+        loaded.pin_selection()
+    return loaded
 
 
 def session_of(config: Path, profile: str | None, overrides: tuple[str, ...]) -> Session:

@@ -180,6 +180,7 @@ def test_thresholds_are_above_what_guessing_reaches() -> None:
         (["a", "a"], "string", "only one value, a"),
         ([["a"], ["b"]], "string list", "lists"),
         ([f"{n}" for n in range(101)], "string", "at most 100"),
+        ([f"{n}" for n in range(40)], "string", "40 different values in 40 rows"),
         ([1.0, float("inf"), 2.0], "float", "infinite"),
     ],
 )

@@ -1,0 +1,65 @@
+"""What `auto` and patterns under `features:`, and `label: {kind: auto}`, stand for in the present data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.common.errors import DataError
+from headrace.common.names import did_you_mean_or_list
+from headrace.components.inference.facts import facts_of
+from headrace.components.inference.labels import choose_label
+from headrace.components.inference.sample import Sample, read_sample
+from headrace.components.inference.table import choose_columns, features_of, free_name
+from headrace.configs.config import PipelineConfig
+from headrace.configs.schema.selection import Selection
+
+Features = dict[str, dict[str, Any]]
+
+
+def resolve(
+    config: PipelineConfig, selections: Sequence[Selection], label_is_auto: bool
+) -> tuple[dict[str, Features], dict[str, Any] | None]:
+    """The features of each entry by its name, and the settings of the label if they are asked for.
+
+    config: with one feature in place of each entry. Raises DataError for data that cannot be read, and for a label that
+    does not exist or cannot be predicted.
+    """
+    sample, label = read_sample(config.data), config.label.key
+    if label not in sample.kinds:
+        known = did_you_mean_or_list(label, sample.names, "the columns are")
+        raise DataError(f"is not a column of the data{known}", column=label)
+    settings = None
+    if label_is_auto:
+        facts = facts_of(label, sample.kinds[label], sample.column(label))
+        settings = {**choose_label(facts).settings, **({"missing": "drop"} if facts.missing else {})}
+    return _features(config, selections, sample), settings
+
+
+def _features(config: PipelineConfig, selections: Sequence[Selection], sample: Sample) -> dict[str, Features]:
+    """Each column belongs to the most precise entry that takes it, and to none if a feature has its name."""
+    named = config.declared_features.keys() - {selection.name for selection in selections}
+    columns = [name for name in sample.names if name not in {*named, config.label.key, config.data.split_key}]
+    owners = _owners(columns, selections, sample)
+    inferred = {name for name, owner in owners.items() if owner.settings is None}
+    choices = {choice.column: choice for choice in choose_columns(sample, inferred, config.label.key)}
+    found: dict[str, Features] = {selection.name: {} for selection in selections}
+    taken = {*named, config.label.key}
+    for column, owner in owners.items():
+        if owner.settings is None:
+            features = dict(features_of(choices[column], taken))
+        else:
+            name = free_name(column, taken)
+            features = {name: {**owner.settings, **({} if name == column else {"key": column})}}
+        found[owner.name] |= features
+        taken |= features.keys()
+    return found
+
+
+def _owners(columns: Sequence[str], selections: Sequence[Selection], sample: Sample) -> Mapping[str, Selection]:
+    owners = {}
+    for column in columns:
+        takers = [selection for selection in selections if selection.takes(column, sample.kinds[column])]
+        if takers:
+            owners[column] = max(reversed(takers), key=lambda selection: selection.precision)
+    return owners

@@ -1,0 +1,254 @@
+"""Features that stand for columns of the data: `auto`, and patterns such as `"x*"`, under `features:`.
+
+tree, selected, problems = select(tree)       # a config's tree with the features that they stand for
+selected.pin()                                # from now on, the same ones, whatever the data becomes
+
+What they stand for follows from the data, so it is found once, and stored beside the pipeline's runs. It is found again
+if what is written under `features:` and `label:` changes. The code that looks at the data is above this floor, so it is
+imported by name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from headrace.common.checksums import ChecksumError, with_checksum, without_checksum
+from headrace.common.digests import digest_text
+from headrace.common.durable import write_text
+from headrace.common.errors import DataError
+from headrace.configs.config import PipelineConfig
+from headrace.configs.loading.problems import explain
+from headrace.configs.loading.tree import LocatedProblem, Location, Tree, dotted, location_of, plain
+from headrace.configs.schema.section import KeyPath
+from headrace.configs.schema.selection import AUTO, COLUMN_TYPES, Selection, is_pattern
+
+RESOLVER = "headrace.components.inference.selection", "resolve"
+FILE_NAME = "features.json"
+"""In the pipeline's folder: what the patterns stand for."""
+_NOWHERE = Location(0, 0, 0, "")
+_PLACEHOLDER = Tree({"column": Tree("numeric", _NOWHERE, _NOWHERE)}, _NOWHERE, _NOWHERE)
+
+
+class Selected(BaseModel):
+    """What the entries stand for. features: by entry, the settings by name of feature; label: the settings of
+    `label: {kind: auto}`; for_config: identifies what was written.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    for_config: str
+    features: dict[str, dict[str, dict[str, Any]]]
+    label: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class PinnedSelection:
+    """What was selected, and the file in which it is stored. pinned: whether it was read from there."""
+
+    file: Path
+    selected: Selected
+    pinned: bool
+
+    def pin(self) -> None:
+        """Store it, for later runs."""
+        if not self.pinned:
+            write_text(self.file, with_checksum(self.selected.model_dump_json()))
+
+
+def named(tree: Tree, source: object) -> Tree:
+    """The tree with a name for the pipeline, after the file of the config, if `pipeline:` is not written."""
+    if not isinstance(source, str | PathLike) or not isinstance(tree.value, dict) or "pipeline" in tree.value:
+        return tree
+    name = re.sub(r"[^a-z0-9]+", "-", Path(source).stem.lower()).strip("-")[:63].strip("-")
+    section = replace(tree, value={"name": replace(tree, value=name, text=name)})
+    return replace(tree, value={"pipeline": section, **tree.value}) if name else tree
+
+
+Resolver = Callable[[PipelineConfig, list[Selection], bool], tuple[dict[str, dict[str, Any]], dict[str, Any] | None]]
+
+
+def select(tree: Tree) -> tuple[Tree, PinnedSelection | None, list[LocatedProblem]]:
+    """The tree with what its selections stand for; or with placeholders for them, and the problems."""
+    written = _Written(tree)
+    if not written.entries and not written.label_is_auto:
+        return tree, None, []
+    outline = written.outline()
+    selections = [written.selection(name) for name in written.entries]
+    problems = list(written.problems)
+    try:
+        config = PipelineConfig.model_validate_json(json.dumps(plain(outline)))
+    except ValidationError as error:
+        return outline, None, [*problems, *explain(error, outline)]
+    if problems:
+        return outline, None, problems
+    try:
+        found = _found(config, written, selections)
+    except DataError as error:
+        where: KeyPath = ("label", "key") if error.column == config.label.key else ("data", "source", "path")
+        return outline, None, [LocatedProblem(location_of(tree, where), f"{dotted(where)}: {error}")]
+    empty = [name for name, features in found.selected.features.items() if not features]
+    for name in empty:
+        what = "stands for no column of the data that can be a feature"
+        problems.append(LocatedProblem(location_of(tree, ("features", name)), f"features.{name}: {what}"))
+    return written.filled(found.selected), found, problems
+
+
+def _found(config: PipelineConfig, written: _Written, selections: list[Selection]) -> PinnedSelection:
+    """The stored selection, if it is of the same text, or a new one. Raises DataError."""
+    file = Path(config.pipeline.root) / config.pipeline.name / FILE_NAME
+    for_config = written.digest
+    if (stored := _stored(file)) is not None and stored.for_config == for_config:
+        return PinnedSelection(file, stored, pinned=True)
+    module, name = RESOLVER
+    resolver: Resolver = getattr(import_module(module), name)
+    features, label = resolver(config, selections, written.label_is_auto)
+    return PinnedSelection(file, Selected(for_config=for_config, features=features, label=label), pinned=False)
+
+
+def _stored(file: Path) -> Selected | None:
+    """Raises DataError if the file is damaged."""
+    try:
+        return Selected.model_validate_json(without_checksum(file.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ChecksumError, ValidationError) as error:
+        hint = "Restore the file; or delete it, and the features are chosen by the present data"
+        raise DataError(f"the stored features cannot be read: {error}", file=str(file), hint=hint) from None
+
+
+@dataclass(frozen=True)
+class _Written:
+    """The selections as they are written."""
+
+    tree: Tree
+    problems: list[LocatedProblem] = field(default_factory=list)
+
+    @cached_property
+    def features(self) -> dict[str, Tree]:
+        """The entries of `features:`; empty if a function computes the features."""
+        section = self._section("features")
+        function = section.get("function")
+        return {} if function is not None and not isinstance(function.value, dict | None) else section
+
+    @cached_property
+    def entries(self) -> list[str]:
+        """The names of the entries that stand for columns."""
+        return [name for name, entry in self.features.items() if is_pattern(name) or _is_auto(entry)]
+
+    @cached_property
+    def label_is_auto(self) -> bool:
+        kind = self._section("label").get("kind")
+        return kind is not None and kind.value == AUTO
+
+    @property
+    def digest(self) -> str:
+        """Identifies everything that decides what the entries stand for, except the data."""
+        sections = [plain(self._section_tree(name)) for name in ("features", "label")]
+        data = {name: plain(value) for name, value in self._section("data").items() if name in _DECISIVE}
+        return digest_text(json.dumps([*sections, data], sort_keys=True))
+
+    def selection(self, name: str) -> Selection:
+        """The entry of this name. Mistakes in it become problems."""
+        entry = self.features[name]
+        if not isinstance(entry.value, dict):
+            return Selection(name, None)
+        types, exceptions = (self._names(name, entry, setting) for setting in ("types", "except"))
+        unknown = [one for one in types if one not in COLUMN_TYPES]
+        if unknown:
+            self._refuse(("features", name, "types"), f'"{unknown[0]}" is not a type; use {", ".join(COLUMN_TYPES)}')
+        settings = {key: plain(value) for key, value in entry.value.items() if key not in {"types", "except"}}
+        if _is_auto(entry):
+            for other in settings.keys() - {"column"}:
+                self._refuse(("features", name, other), "is not a setting of `auto`, which has `types` and `except`")
+            return Selection(name, None, types, exceptions)
+        if "key" in settings:
+            self._refuse(("features", name, "key"), "a pattern names the columns; remove `key`")
+        return Selection(name, settings, types, exceptions)
+
+    def outline(self) -> Tree:
+        """The config with one feature in place of each entry, so that pydantic checks its settings in their place."""
+        entries = {
+            name: {name: _PLACEHOLDER if _is_auto(entry) else _without(entry, "types", "except")}
+            for name, entry in self.features.items()
+            if name in self.entries
+        }
+        return self.replaced(entries, {"kind": "regression"})
+
+    def filled(self, selected: Selected) -> Tree:
+        """The config with the features of each entry in its place."""
+        entries = {
+            name: {feature: _tree(settings, self.features[name]) for feature, settings in features.items()}
+            for name, features in selected.features.items()
+        }
+        return self.replaced(entries, selected.label or {})
+
+    def replaced(self, entries: Mapping[str, Mapping[str, Tree]], label: Mapping[str, Any]) -> Tree:
+        """The config with other features in place of entries, and other settings in place of the label's `auto`."""
+        sections = dict(self._section_of(self.tree))
+        features: dict[str, Tree] = {}
+        for name, entry in self.features.items():
+            features |= entries.get(name, {name: entry})
+        if self.features:
+            sections["features"] = replace(sections["features"], value=features)
+        if self.label_is_auto:
+            kind = self._section("label")["kind"]
+            settings = {name: _tree(value, kind) for name, value in label.items()}
+            sections["label"] = replace(sections["label"], value={**self._section("label"), **settings})
+        return replace(self.tree, value=sections)
+
+    def _names(self, name: str, entry: Tree, setting: str) -> tuple[str, ...]:
+        """A list of strings, or one string."""
+        given = self._section_of(entry).get(setting)
+        values = [] if given is None else plain(given)
+        values = [values] if isinstance(values, str) else values
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+            self._refuse(("features", name, setting), "must be a name or a list of names")
+            return ()
+        return tuple(values)
+
+    def _refuse(self, path: KeyPath, what: str) -> None:
+        self.problems.append(LocatedProblem(location_of(self.tree, path), f"{dotted(path)}: {what}"))
+
+    def _section(self, name: str) -> dict[str, Tree]:
+        section = self._section_of(self.tree).get(name)
+        return {} if section is None else self._section_of(section)
+
+    def _section_tree(self, name: str) -> Tree:
+        return self._section_of(self.tree).get(name, replace(self.tree, value=None))
+
+    @staticmethod
+    def _section_of(tree: Tree) -> dict[str, Tree]:
+        return tree.value if isinstance(tree.value, dict) else {}
+
+
+_DECISIVE = frozenset({"types", "columns", "schema", "split_key"})
+"""Settings of `data:` that decide, besides the data, what the entries stand for."""
+
+
+def _is_auto(entry: Tree) -> bool:
+    value = entry.value.get("column") if isinstance(entry.value, dict) else entry
+    return value is not None and value.value == AUTO
+
+
+def _without(entry: Tree, *names: str) -> Tree:
+    inner = entry.value if isinstance(entry.value, dict) else {}
+    return replace(entry, value={name: child for name, child in inner.items() if name not in names}) if inner else entry
+
+
+def _tree(value: Any, like: Tree) -> Tree:
+    """A value as a tree, at the location of another."""
+    if isinstance(value, dict):
+        return replace(like, value={name: _tree(child, like) for name, child in value.items()}, text="")
+    if isinstance(value, list | tuple):
+        return replace(like, value=[_tree(child, like) for child in value], text="")
+    return replace(like, value=value, text=json.dumps(value, ensure_ascii=False))

@@ -1,0 +1,163 @@
+"""`auto` and patterns under `features:`: what they stand for, where mistakes are reported, and that it is pinned."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.common.errors import ConfigError
+from headrace.configs.json_schema import editor_schema
+from headrace.configs.loading.loader import LoadedConfig, load, load_with_locations
+
+ROWS = 60
+THREE = """\
+data: {source: {kind: csv, path: shop.csv}}
+label: {key: y, kind: auto}
+features: {"*": auto}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write("abc")
+    return tmp_path
+
+
+def write(kinds: str) -> None:
+    """Sixty rows: two numbers, a category of these values, an integer code, an id and a label."""
+    rows = [f"{n * 0.7:.1f},{n * n % 17 * 1.5},{kinds[n % len(kinds)]},{n % 4},u{n},{n % 2}" for n in range(ROWS)]
+    Path("shop.csv").write_text("\n".join(["x_price,x_size,kind,zip,id,y", *rows, ""]), encoding="utf-8")
+
+
+def loaded(text: str) -> LoadedConfig:
+    Path("shop.yaml").write_text(text, encoding="utf-8")
+    return load_with_locations("shop.yaml")
+
+
+def features(text: str) -> Mapping[str, Any]:
+    found = loaded(text).config.declared_features
+    return {name: feature.model_dump(exclude_defaults=True) for name, feature in found.items()}
+
+
+def mistakes(text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        loaded(text)
+    return [f"{problem.where}: {problem.what}" for problem in caught.value.problems]
+
+
+ALL = {
+    "x_price": {"column": "numeric"},
+    "x_size": {"column": "numeric"},
+    "kind": {"column": "vocabulary", "values": ("a", "b", "c")},
+    "zip": {"column": "vocabulary", "values": (0, 1, 2, 3)},
+}
+
+
+def test_three_lines_are_a_config() -> None:
+    assert features(THREE) == ALL
+    config = loaded(THREE).config
+    assert (config.pipeline.name, config.label.kind, config.label.class_values) == ("shop", "binary", (0, 1))
+
+
+def test_a_feature_that_is_written_and_a_more_precise_pattern_come_first() -> None:
+    entries = '"*": auto, "x*": {column: bucketized, buckets: 5}, x_size: {column: numeric, normalize: log}, kind: auto'
+    assert features(THREE.replace('"*": auto', entries)) == {
+        "zip": ALL["zip"],
+        "x_price": {"column": "bucketized", "buckets": 5},
+        "x_size": {"column": "numeric", "normalize": "log"},
+        "kind": ALL["kind"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("entry", "names"),
+    [
+        ("{column: auto, types: float}", {"x_price", "x_size"}),
+        ("{column: auto, types: [int, string]}", {"kind", "zip"}),
+        ('{column: auto, except: ["x*", zip]}', {"kind"}),
+        ("{column: numeric, types: [int, float]}", {"x_price", "x_size", "zip"}),
+        ("{column: hashed, hash_buckets: 8, except: [id]}", {"x_price", "x_size", "kind", "zip"}),
+    ],
+)
+def test_types_and_exceptions_choose_among_the_columns(entry: str, names: set[str]) -> None:
+    assert features(THREE.replace('"*": auto', f'"*": {entry}')).keys() == names
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("key: y", "key: yy", "shop.yaml:2: label.key: column 'yy': is not a column of the data; did you mean \"y\"?"),
+        ("key: y", "key: id", "shop.yaml:2: label.key: column 'id': cannot be the label"),
+        ("shop.csv", "nope.csv", "shop.yaml:1: data.source.path: no file matches"),
+        ('"*": auto', '"q*": auto', "shop.yaml:3: features.q*: stands for no column"),
+        ('"*": auto', '"*": {column: auto, types: number}', 'shop.yaml:3: features.*.types: "number" is not a type'),
+        ('"*": auto', '"*": {column: auto, except: 7}', "shop.yaml:3: features.*.except: must be a name"),
+        ('"*": auto', '"*": {column: auto, buckets: 7}', "shop.yaml:3: features.*.buckets: is not a setting of `auto`"),
+        ('"*": auto', '"x*": {column: numeric, key: a}', "shop.yaml:3: features.x*.key: a pattern names the columns"),
+        ('"*": auto', '"x*": {column: numeric, normalise: log}', "shop.yaml:3: features.x*.normalise: "),
+    ],
+)
+def test_a_mistake_is_reported_once_in_its_line(before: str, after: str, expected: str) -> None:
+    (found,) = mistakes(THREE.replace(before, after))
+    assert found.startswith(expected)
+
+
+def test_mistakes_in_other_sections_are_reported_beside_it() -> None:
+    found = mistakes(THREE.replace('"*": auto', '"x*": {column: numeric, key: a}') + "train: {epochs: x}\n")
+    assert [each.split(": ")[1] for each in found] == ["features.x*.key", "train.epochs"]
+
+
+def test_what_is_pinned_holds_until_what_is_written_changes() -> None:
+    loaded(THREE).pin_selection()
+    write("abcd")
+    assert features(THREE) == ALL
+    found = features(THREE.replace('"*": auto', '"*": {column: auto, except: [zip]}'))
+    assert found["kind"]["values"] == ("a", "b", "c", "d")
+    Path("runs/shop/features.json").unlink()
+    assert features(THREE)["kind"]["values"] == ("a", "b", "c", "d")
+
+
+def test_nothing_is_pinned_by_looking() -> None:
+    loaded(THREE)
+    assert not Path("runs").exists()
+
+
+def test_a_damaged_pin_is_reported_with_the_way_out() -> None:
+    loaded(THREE).pin_selection()
+    pinned = Path("runs/shop/features.json")
+    text = pinned.read_text(encoding="utf-8")
+    pinned.write_text(text.replace("numeric", "hashed", 1), encoding="utf-8")
+    (found,) = mistakes(THREE)
+    assert "runs/shop/features.json" in found
+    assert "delete it" in found
+
+
+def test_python_objects_may_have_them_too() -> None:
+    settings = {"pipeline": {"name": "shop"}, "data": {"source": {"kind": "csv", "path": "shop.csv"}}}
+    config = load({**settings, "label": {"key": "y", "kind": "auto"}, "features": {"*": "auto"}})
+    assert config.declared_features.keys() == ALL.keys()
+
+
+@pytest.mark.parametrize(
+    ("features", "valid"),
+    [
+        ({"*": "auto"}, True),
+        ({"x": "auto"}, True),
+        ({"x*": {"column": "numeric", "types": ["int"], "except": "x1", "normalize": "log"}}, True),
+        ({"x": {"column": "numeric"}}, True),
+        ({"x*": {"column": "numberic"}}, False),
+        ({"*": {"column": "auto", "types": "number"}}, False),
+        ({"x": {"column": "numeric", "types": "int"}}, False),
+        ({"x": "automatic"}, False),
+    ],
+)
+def test_editors_accept_what_the_loader_accepts(features: Any, valid: bool) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    config = {"data": {"source": {"kind": "csv", "path": "x.csv"}}, "label": {"key": "y", "kind": "auto"}}
+    errors = [*jsonschema.Draft202012Validator(editor_schema()).iter_errors({**config, "features": features})]
+    assert (not errors) == valid, json.dumps([error.message for error in errors])
