@@ -39,7 +39,9 @@ def resolve(
 def _features(config: PipelineConfig, selections: Sequence[Selection], sample: Sample) -> dict[str, Features]:
     """Each column belongs to the most precise entry that takes it, and to none if a feature has its name."""
     named = config.declared_features.keys() - {selection.name for selection in selections}
-    columns = [name for name in sample.names if name not in {*named, config.label.key, config.data.split_key}]
+    label, data = config.label, config.data
+    others = {*named, label.key, label.weight, data.split_key, data.split_column}
+    columns = [name for name in sample.names if name not in others]
     owners = _owners(columns, selections, sample)
     inferred = {name for name, owner in owners.items() if owner.settings is None}
     choices = {choice.column: choice for choice in choose_columns(sample, inferred, config.label.key)}

@@ -231,7 +231,7 @@ class _Written:
         return tree.value if isinstance(tree.value, dict) else {}
 
 
-_DECISIVE = frozenset({"types", "columns", "schema", "split_key"})
+_DECISIVE = frozenset({"types", "columns", "schema", "split_key", "split_column"})
 """Settings of `data:` that decide, besides the data, what the entries stand for."""
 
 

@@ -88,6 +88,12 @@ def test_types_and_exceptions_choose_among_the_columns(entry: str, names: set[st
     assert features(THREE.replace('"*": auto', f'"*": {entry}')).keys() == names
 
 
+def test_columns_that_weigh_or_split_rows_are_no_features() -> None:
+    values = "split_column: kind, split_values: {train: [a], eval: [b], test: [c]}"
+    text = THREE.replace("shop.csv}", "shop.csv}, " + values).replace("kind: auto", "kind: auto, weight: x_size")
+    assert features(text).keys() == {"x_price", "zip"}
+
+
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
