@@ -66,12 +66,15 @@ class PinnedSelection:
 
 
 def named(tree: Tree, source: object) -> Tree:
-    """The tree with a name for the pipeline, after the file of the config, if `pipeline:` is not written."""
-    if not isinstance(source, str | PathLike) or not isinstance(tree.value, dict) or "pipeline" in tree.value:
+    """The tree with a name for the pipeline, after the file of the config, if `pipeline:` is not written, or null."""
+    if not isinstance(source, str | PathLike) or not isinstance(tree.value, dict):
+        return tree
+    written = tree.value.get("pipeline")
+    if written is not None and written.value is not None:
         return tree
     name = re.sub(r"[^a-z0-9]+", "-", Path(source).stem.lower()).strip("-")[:63].strip("-")
     section = replace(tree, value={"name": replace(tree, value=name, text=name)})
-    return replace(tree, value={"pipeline": section, **tree.value}) if name else tree
+    return replace(tree, value={**tree.value, "pipeline": section}) if name else tree
 
 
 Resolver = Callable[[PipelineConfig, list[Selection], bool], tuple[dict[str, dict[str, Any]], dict[str, Any] | None]]

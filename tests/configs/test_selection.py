@@ -64,6 +64,11 @@ def test_three_lines_are_a_config() -> None:
     assert (config.pipeline.name, config.label.kind, config.label.class_values) == ("shop", "binary", (0, 1))
 
 
+def test_a_pipeline_of_null_is_named_after_the_file_too() -> None:
+    assert loaded("pipeline:\n" + THREE).config.pipeline.name == "shop"
+    assert loaded("pipeline: {root: elsewhere, name: other}\n" + THREE).config.pipeline.name == "other"
+
+
 def test_a_feature_that_is_written_and_a_more_precise_pattern_come_first() -> None:
     entries = '"*": auto, "x*": {column: bucketized, buckets: 5}, x_size: {column: numeric, normalize: log}, kind: auto'
     assert features(THREE.replace('"*": auto', entries)) == {
