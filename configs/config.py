@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -47,6 +47,10 @@ class DeployConfig(Section):
     keep: Annotated[int, Field(ge=2)] | None = None
     """Number of pushed versions to keep, at least 2: the newest, which model servers load, and the previous one, which
     they serve until then. Each push removes older ones. null: keep all."""
+    approval: Literal["automatic", "manual"] = "automatic"
+    """automatic: a run pushes the model that it blesses. manual: it pushes nothing, and the model waits until a person
+    pushes it with `headrace promote` (see docs/models.md); until then, candidates are compared with the model in
+    service. Without effect if `push` is null. Not supported on Kubeflow."""
 
 
 class PipelineConfig(Section):

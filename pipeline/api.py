@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.models.comparison import Comparison
     from headrace.pipeline.models.listing import Model
     from headrace.pipeline.models.rollback import Rollback
+    from headrace.pipeline.models.promotion import Promotion
     from headrace.pipeline.results.run_folder import RunFolder
     from headrace.pipeline.run import Run
     from headrace.pipeline.terminal import Display
@@ -84,7 +85,6 @@ def run(  # noqa: PLR0913 - one for each option of the command
     KeyboardInterrupt after Ctrl-C or SIGTERM, once all processes have ended.
     """
     from headrace.pipeline.interrupts import handlers_restored, uninterrupted
-    from headrace.pipeline.report import write_report
     from headrace.pipeline.results.record import Status
     from headrace.pipeline.run_parameters import value_overrides
     from headrace.pipeline.terminal import SilentDisplay, failure_text, open_display
@@ -97,7 +97,7 @@ def run(  # noqa: PLR0913 - one for each option of the command
         if done.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         with uninterrupted():
-            write_report(done.path)
+            write_pages(loaded.config, done)
     if done.status is Status.FAILED:
         failed = [node for node in done.record.nodes if node.status is Status.FAILED]
         raise RunError("\n\n".join(map(failure_text, failed)))

@@ -134,6 +134,13 @@ class Run:
         return Path(str(model.properties.get("pushed_destination") or model.uri))
 
     @property
+    def awaiting_approval(self) -> bool:
+        """Whether it left its blessed model awaiting approval (`deploy.approval: manual`), and nobody promoted it."""
+        from headrace.pipeline.results.verdict import read_verdict
+
+        return read_verdict(self._folder).awaiting is not None
+
+    @property
     def report(self) -> Path:
         """The report, one HTML page that opens from disk. It is written first if it is missing or out of date."""
         from headrace.pipeline.report import FILE_NAME, write_report

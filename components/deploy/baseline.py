@@ -3,11 +3,9 @@
 Baseline, WarmStart and RecordBlessing read or write `blessed.json`, so they run every time.
 """
 
-import contextlib
 import json
 import logging
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,10 +14,21 @@ from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArti
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
-from headrace.common.locks import wait_and_hold
 from headrace.components.blessed_model import why_unusable
 from headrace.components.contents import CONTENTS, contents_of
-from headrace.components.deploy.registry import DAMAGED, EXISTS, WHY, Entry, MadeFor, NewestEntry, Registry, inside
+from headrace.components.deploy.blessing import record_blessing
+from headrace.components.deploy.registry import (
+    AUTOMATIC,
+    DAMAGED,
+    EXISTS,
+    MANUAL,
+    WHY,
+    Entry,
+    MadeFor,
+    NewestEntry,
+    Registry,
+    inside,
+)
 from headrace.components.schema import column_types, read_schema
 from headrace.trainer.weights.sidecar import Origin, work_digest
 
@@ -92,8 +101,11 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
     columns: Parameter[str],
     registry: Parameter[str],
     push_record: Parameter[str],
+    approval: Parameter[str] = AUTOMATIC,
 ) -> None:
     """Add `model` to the registry if it is blessed, and output the newest blessed model, whichever run trained it.
+
+    With manual approval, a model that was not listed before awaits it, and the newest is one that does not.
 
     Args:
         model: the candidate.
@@ -106,25 +118,36 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
         columns: JSON list of the data columns that features read.
         registry: path of `blessed.json`.
         push_record: path of `pushed.json`.
+        approval: AUTOMATIC or MANUAL.
     """
-    path = Path(registry)
-    if is_model_blessed(blessing):
+    path, blessed = Path(registry), is_model_blessed(blessing)
+    if blessed:
         read = set(json.loads(columns))
         types = {column: type_ for column, type_ in columns_of(schema.uri).items() if column in read}
         made_for = MadeFor(label=label, columns=types)
-        record_blessing(path, model.uri, datetime.now(UTC), made_for, contents_of(model))
+        manual = approval == MANUAL
+        record_blessing(path, model.uri, datetime.now(UTC), made_for, contents_of(model), awaits_approval=manual)
     listed = Registry.read(path)
-    found, own = listed.newest, listed.find(model.uri)
+    found, own = listed.newest, listed.find(model.uri) if blessed else None
     if found and found.uri != model.uri and (flaw := why_unusable(found.uri, found, None, Path(push_record))):
         logger.info(flaw.reason)
         found = None
-    # Absolute paths differ from pod to pod, and would make each run look new to whatever depends on this text.
-    relative = found.with_paths(lambda uri: inside(path.parent, uri)) if found else None
-    withdrawn = inside(path.parent, model.uri) if own and own.withdrawn_at and is_model_blessed(blessing) else None
-    named = NewestEntry(**dict(relative), withdrawn=withdrawn) if relative and withdrawn else relative
-    entry.value = named.model_dump_json() if named else json.dumps({})
+    entry.value = _newest_entry(path.parent, listed, found, own).model_dump_json() if found else json.dumps({})
     # Without its checksum: Pusher compares the files itself, and reports what is in service if they are damaged.
     _point(newest, found.model_copy(update={"contents": None}) if found else None)
+
+
+def _newest_entry(folder: Path, listed: Registry, newest: Entry, own: Entry | None) -> NewestEntry:
+    """The newest entry with what became of the run's own model. Paths are relative: absolute ones differ from pod to
+    pod, and would make each run look new to whatever depends on the text. own: None if that model is not blessed.
+    """
+    relative = newest.with_paths(lambda uri: inside(folder, uri))
+    uri = inside(folder, own.uri) if own else None
+    return NewestEntry(
+        **dict(relative),
+        withdrawn=uri if own and own.withdrawn_at else None,
+        waiting=uri if own in listed.waiting else None,
+    )
 
 
 class ChosenBaseline(NamedTuple):
@@ -166,7 +189,7 @@ def choose_base_model(registry: Registry, work: str, data: MadeFor, push_record:
     as the first time, and its Trainer is reused. push_record: path of `pushed.json`.
     """
     for entry in reversed(registry.models):
-        if entry.withdrawn_at:
+        if entry.withdrawn_at or entry.awaiting_approval:
             continue
         if flaw := why_unusable(entry.uri, entry, data, push_record):
             logger.info(flaw.reason)
@@ -181,47 +204,6 @@ def choose_base_model(registry: Registry, work: str, data: MadeFor, push_record:
 def columns_of(schema: str) -> dict[str, str]:
     """The type of each data column, from a Schema artifact."""
     return dict(column_types(read_schema(Path(schema) / "schema.pbtxt")))
-
-
-def record_blessing(
-    path: Path, uri: str, now: datetime, made_for: MadeFor | None = None, contents: str | None = None
-) -> Entry:
-    """Make a blessed model the newest in `blessed.json`, unless it is so already or a rollback withdrew it. Returns its
-    entry.
-
-    Runs that share the folder (pods with one volume) wait for each other, so that no blessing is lost.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with changing(path):
-        registry = Registry.read(path)
-        known = registry.find(uri)
-        if known and (known == registry.newest or known.withdrawn_at):
-            return known
-        compared_with = next(iter(registry.predecessors(uri)), None)
-        blessed_at = time_after(registry.newest, now)
-        entry = Entry(uri=uri, blessed_at=blessed_at, compared_with=compared_with, made_for=made_for, contents=contents)
-        registry.with_newest(entry).write(path)
-    return entry
-
-
-@contextlib.contextmanager
-def changing(path: Path) -> Iterator[None]:
-    """Hold the lock under which `blessed.json` is read, changed and written."""
-    with wait_and_hold(path.with_name(f".{path.name}.lock")):
-        yield
-
-
-def time_after(newest: Entry | None, now: datetime) -> str:
-    """The time of a blessing: now, but at least a second after the newest one, as these times order the list.
-
-    The newest one may lie in the future if the clock of another machine is ahead.
-    """
-    last = datetime.fromtimestamp(0, UTC)
-    if newest is not None:
-        with contextlib.suppress(ValueError):  # not a time, in a list that was written by hand
-            last = datetime.fromisoformat(newest.blessed_at)
-            last = last if last.tzinfo else last.replace(tzinfo=UTC)
-    return max(now, last + timedelta(seconds=1)).isoformat(timespec="seconds")
 
 
 def _point(output: standard_artifacts.Model, found: Entry | None) -> None:

@@ -70,6 +70,12 @@ class PushRecord(BaseModel):
         same = last and (last.uri, last.blessed_at) == (inside(path.parent, entry.uri), entry.blessed_at)
         return last if same else None
 
+    def is_approved(self, path: Path, entry: Entry, destination: Path) -> bool:
+        """Whether a model was promoted for a destination, or pushed there before. path: the file of this record."""
+        there = str(destination)
+        pushed = self.models.get(there, {}).values()
+        return entry.approved_for == there or inside(path.parent, entry.uri) in pushed
+
     def copies_of(self, path: Path, entry: Entry) -> list[Path]:
         """The version folders whose last push was this entry. Some may have been removed since."""
         pushes = ((Path(destination), self.of(path, entry, Path(destination))) for destination in self.last)

@@ -3,6 +3,9 @@
 A model is listed as blessed (RecordBlessing), pushed, and noted as pushed, in this order. So if a run is killed, or the
 disk is full, the model in service is in the list anyway. A model that is listed but not noted is pushed by the next
 run, even if that run's candidate is not blessed. So is one whose version in service is damaged.
+
+With `deploy.approval: manual` a run pushes only what a person has promoted: to complete a promotion that was stopped,
+or to replace a damaged version.
 """
 
 import contextlib
@@ -25,9 +28,12 @@ from headrace.common.durable import sync_folder, sync_tree
 from headrace.common.errors import RunError
 from headrace.components.deploy.push_record import Push, PushRecord
 from headrace.components.deploy.registry import (
+    AUTOMATIC,
+    AWAITING,
     IN_SERVICE,
     IN_SERVICE_CONTENTS,
     LATE,
+    MANUAL,
     PUSHING,
     WITHDRAWN,
     Entry,
@@ -39,7 +45,7 @@ logger = logging.getLogger(__name__)
 KEEP_ALL = 0
 _REMOVING = ".removing-"
 """Prefix of folders that are no longer versions."""
-_STOPPED = "whose run or rollback ended before pushing it"
+_STOPPED = "whose run, rollback or promotion ended before pushing it"
 
 
 @component
@@ -51,13 +57,14 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
     destination: Parameter[str],
     keep: Parameter[int],
     push_record: Parameter[str],
+    approval: Parameter[str] = AUTOMATIC,
 ) -> None:
     """Push the newest blessed model if this run blessed it, if its own run stopped before pushing it, or if its version
     in service is damaged.
 
     The output has the properties of TFX's Pusher (`pushed`, `pushed_destination`, `pushed_version`), LATE if an earlier
-    run trained the model, and IN_SERVICE and IN_SERVICE_CONTENTS if nothing is pushed. Raises RunError if the model is
-    damaged.
+    run trained the model, AWAITING if this run's model waits for approval, and IN_SERVICE and IN_SERVICE_CONTENTS if
+    nothing is pushed. Raises RunError if the model is damaged.
 
     Args:
         model: the newest blessed model, from RecordBlessing; an empty folder if there is none.
@@ -67,17 +74,25 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
         destination: the folder that a model server watches.
         keep: how many versions stay there; KEEP_ALL for all.
         push_record: path of `pushed.json`.
+        approval: AUTOMATIC or MANUAL.
     """
     newest = NewestEntry.model_validate_json(entry.value) if entry.value != "{}" else None
     folder, path = Path(destination), Path(push_record)
     withdrawn = newest.withdrawn if newest else None
     blessed, record = is_model_blessed(model_blessing) and not withdrawn, PushRecord.read(path)
     last = record.of(path, newest, folder) if newest else None
+    waits = False
+    if approval == MANUAL:
+        approved = newest is not None and record.is_approved(path, newest, folder)
+        waits = blessed and (newest is None or newest.waiting is not None or not approved)
+        blessed, newest = False, newest if approved else None
+    if waits:
+        pushed_model.set_string_custom_property(AWAITING, destination)
     damaged = folder / last.version if last and _is_damaged(last, folder, Path(model.uri)) else None
     if withdrawn:
         pushed_model.set_string_custom_property(WITHDRAWN, "the model was rolled back, so it is not pushed again")
     if newest is None or (not blessed and last and not damaged):
-        logger.info(f"{withdrawn} was rolled back, so it is not pushed" if withdrawn else "not blessed, so not pushed")
+        logger.info(_why_nothing(withdrawn, waits=waits))
         pushed_model.set_int_custom_property("pushed", 0)
         if last and last.contents:
             pushed_model.set_string_custom_property(IN_SERVICE, str(folder / last.version))
@@ -99,6 +114,12 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
     pushed_model.set_string_custom_property("pushed_destination", str(version))
     pushed_model.set_string_custom_property("pushed_version", version.name)
     logger.info(f"pushed to {version}")
+
+
+def _why_nothing(withdrawn: str | None, *, waits: bool) -> str:
+    if withdrawn:
+        return f"{withdrawn} was rolled back, so it is not pushed"
+    return "the model awaits approval, so it is not pushed" if waits else "no model to push"
 
 
 def _is_damaged(last: Push, destination: Path, model: Path) -> bool:

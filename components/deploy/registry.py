@@ -2,7 +2,8 @@
 
 A model is blessed, listed in `blessed.json`, pushed, and then noted in `pushed.json`, in this order (docs/design.md,
 "From the blessing to the push"). A model that is listed but not noted is one whose run stopped before or during its
-push; the next run pushes it.
+push; the next run pushes it. With `deploy.approval: manual` a run lists its model as awaiting approval and pushes
+nothing; a promotion makes it the newest, pushes it and notes it.
 
 Both files are replaced whole, so that no reader sees half of one, and carry a checksum. Models below the folder of the
 file are written relative to it, so that the folder can be moved. In every `Entry` URIs are absolute.
@@ -23,6 +24,8 @@ from headrace.common.checksums import ChecksumError, with_checksum, without_chec
 from headrace.common.durable import write_text
 from headrace.common.errors import RunError
 
+AUTOMATIC, MANUAL = "automatic", "manual"
+"""The values of `deploy.approval`: a blessed model is pushed by its run, or waits for `headrace promote`."""
 EXISTS = "exists"
 """Custom property of a baseline: 1 if its URI is a blessed model's, 0 if there is none."""
 WHY = "why.txt"
@@ -36,6 +39,8 @@ LATE = "headrace_late"
 """Custom property of a PushedModel that an earlier run trained: a description of that model."""
 WITHDRAWN = "headrace_withdrawn"
 """Custom property of the PushedModel of a run whose model was blessed again after a rollback from it: says so."""
+AWAITING = "headrace_awaiting"
+"""Custom property of the PushedModel of a run whose blessed model waits for approval: where it would be pushed."""
 IN_SERVICE = "headrace_in_service"
 """Custom property of the PushedModel of a run that pushed nothing: the folder of the version that was pushed last."""
 IN_SERVICE_CONTENTS = "headrace_in_service_contents"
@@ -69,12 +74,15 @@ class Entry(BaseModel):
 
     Args:
         uri: URI of its Model artifact.
-        blessed_at: ISO 8601, UTC. Of a model that a rollback restored, the time of the rollback.
+        blessed_at: ISO 8601, UTC. Of a model that a rollback restored or a person promoted, the time of that.
         compared_with: URI of the newest model at the time. It was the baseline, if it still existed and was made for
             the same label and columns.
         made_for: the label that it predicts and the columns that it reads; None in entries of earlier versions.
         contents: checksum of its files when it was blessed; None in entries of earlier versions.
         withdrawn_at: when a rollback took it out of service; None for a model that may be in service.
+        judged_at: when an Evaluator last blessed it; None in entries of earlier versions.
+        awaiting_approval: whether it has to be promoted before it is pushed, compared with, or trained from.
+        approved_for: the folder that it was last promoted to; None if it never was.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -85,20 +93,36 @@ class Entry(BaseModel):
     made_for: MadeFor | None = None
     contents: str | None = None
     withdrawn_at: str | None = None
+    judged_at: str | None = None
+    awaiting_approval: bool = False
+    approved_for: str | None = None
+
+    @property
+    def judged(self) -> str:
+        """When an Evaluator last blessed it, which a rollback or a promotion does not change."""
+        return self.judged_at or self.blessed_at
 
     def with_paths(self, change: Callable[[str], str]) -> Entry:
         """The same entry with `change` applied to its URIs."""
         earlier = None if self.compared_with is None else change(self.compared_with)
         return self.model_copy(update={"uri": change(self.uri), "compared_with": earlier})
 
+    def taken_out(self, at: str) -> Entry:
+        """The entry after a rollback from it; the same if it was withdrawn before or still awaits approval."""
+        if self.awaiting_approval or self.withdrawn_at:
+            return self
+        return self.model_copy(update={"withdrawn_at": at})
+
 
 class NewestEntry(Entry):
     """The newest entry, as RecordBlessing outputs it.
 
     withdrawn: URI of the run's own model if it was blessed again after a rollback from it, so that it is not pushed.
+    waiting: URI of the run's own model if it is blessed and awaits approval.
     """
 
     withdrawn: str | None = None
+    waiting: str | None = None
 
 
 class Registry(BaseModel):
@@ -133,8 +157,20 @@ class Registry(BaseModel):
 
     @property
     def newest(self) -> Entry | None:
-        """The model that was blessed last."""
-        return self.models[-1] if self.models else None
+        """The model that was blessed last, of those that do not await approval."""
+        return next((entry for entry in reversed(self.models) if not entry.awaiting_approval), None)
+
+    @property
+    def last_change(self) -> Entry | None:
+        """The model that was blessed, restored or promoted last."""
+        return max(self.models, key=lambda entry: max(entry.blessed_at, entry.judged), default=None)
+
+    @property
+    def waiting(self) -> tuple[Entry, ...]:
+        """The models that await approval, in the order of their blessings: all that were judged after the newest."""
+        newest = self.newest
+        later = (entry for entry in self.models if newest is None or entry.judged > newest.judged)
+        return tuple(sorted((each for each in later if not each.withdrawn_at), key=lambda each: each.judged))
 
     def merged(self, others: Iterable[Entry]) -> Registry:
         """These and other entries in the order of their blessings; the latest entry of each model."""
@@ -153,9 +189,9 @@ class Registry(BaseModel):
         For the newest model, these are the one that it was compared with and all older ones, so that an unchanged
         second run finds the same baseline. For any other candidate, including one that was blessed before, these are
         all models but itself, newest first. So whatever replaces the newest model has been compared with it. A model
-        that a rollback withdrew is never a baseline.
+        that a rollback withdrew is never a baseline, nor is one that awaits approval.
         """
-        uris = [entry.uri for entry in self.models]
+        uris = [entry.uri for entry in self.models if not entry.awaiting_approval]
         if uris and uris[-1] == candidate:
             earlier = self.models[-1].compared_with
             uris = uris[: uris.index(earlier) + 1] if earlier in uris else [earlier] if earlier else []
@@ -170,14 +206,41 @@ class Registry(BaseModel):
         """The registry with this model as the newest again, and all that were blessed after it withdrawn.
 
         A withdrawn model that is restored undoes a rollback, so it withdraws none. `compared_with` stays, as the model
-        was not judged again. at: the time in ISO 8601, later than that of the newest entry.
+        was not judged again. Models that await approval still do. at: the time in ISO 8601, later than that of the
+        newest entry.
         """
         index = [entry.uri for entry in self.models].index(uri)
         target, later = self.models[index], self.models[index + 1 :]
         if target.withdrawn_at is None:
-            later = tuple(each.model_copy(update={"withdrawn_at": each.withdrawn_at or at}) for each in later)
-        restored = target.model_copy(update={"blessed_at": at, "withdrawn_at": None})
+            later = tuple(each.taken_out(at) for each in later)
+        restored = target.model_copy(
+            update={"blessed_at": at, "withdrawn_at": None, "judged_at": target.judged, "awaiting_approval": False}
+        )
         return Registry(models=(*self.models[:index], *later, restored))
+
+    def judged_again(self, uri: str, at: str, compared_with: str | None) -> Registry:
+        """The registry with the time and the baseline of a model's latest blessing, which awaits approval."""
+        update = {"judged_at": at, "compared_with": compared_with}
+        return Registry(
+            models=tuple(each.model_copy(update=update) if each.uri == uri else each for each in self.models)
+        )
+
+    def promoted(self, uri: str, at: str, destination: str, superseded: Entry | None = None) -> Registry:
+        """The registry with an approved model as the newest.
+
+        Args:
+            uri: the model.
+            at: the time in ISO 8601, later than that of any entry.
+            destination: the folder that it is approved for.
+            superseded: the newer model that it replaces, if it does so. That one is withdrawn, as in a rollback, and so
+                is what was judged between the two.
+        """
+        (target,) = (entry for entry in self.models if entry.uri == uri)
+        approval = {"blessed_at": at, "awaiting_approval": False, "approved_for": destination}
+        promoted = target.model_copy(update={**approval, "judged_at": target.judged})
+        last = superseded.judged if superseded else ""
+        changed = (each.taken_out(at) if target.judged < each.judged <= last else each for each in self.models)
+        return Registry(models=tuple(changed)).with_newest(promoted)
 
 
 def inside(folder: Path, uri: str) -> str:

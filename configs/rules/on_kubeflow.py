@@ -49,6 +49,13 @@ def pushed_models_outlive_the_pod(
         yield ("deploy", "push"), f"{what}; mount one under kubeflow.components.Pusher.volumes"
 
 
+def models_are_pushed_without_a_person(deploy: DeployConfig) -> Iterator[Violation]:
+    if deploy.push is not None and deploy.approval == "manual":
+        what = "`headrace promote` does not reach the models of runs on Kubeflow, so they would never be pushed"
+        way = 'set it to "automatic" for Kubeflow, or set `deploy.push` to null and push blessed models by other means'
+        yield ("deploy", "approval"), f"{what}; {way}"
+
+
 def beam_workers_share_the_artifacts(beam: BeamConfig, kubeflow: KubeflowConfig) -> Iterator[Violation]:
     """With `storage: staged` the files of an artifact are copies on the disk of one pod."""
     if kubeflow.storage == "staged" and (to := remote_endpoint(beam)) is not None:
@@ -87,4 +94,9 @@ RULES_OF_PODS: tuple[Rule, ...] = (
     service_workers_share_the_artifacts,
 )
 """Those that `headrace verify` needs too, which has no image, and pushes to a folder of its own."""
-RULES: tuple[Rule, ...] = (image_is_named, *RULES_OF_PODS, pushed_models_outlive_the_pod)
+RULES: tuple[Rule, ...] = (
+    image_is_named,
+    *RULES_OF_PODS,
+    pushed_models_outlive_the_pod,
+    models_are_pushed_without_a_person,
+)

@@ -8,6 +8,7 @@ from tfx.dsl.components.base.base_node import BaseNode
 
 from headrace.components.deploy.baseline import Baseline, RecordBlessing
 from headrace.components.deploy.pusher import KEEP_ALL, Pusher
+from headrace.components.deploy.registry import AUTOMATIC
 from headrace.components.evaluation import component as evaluation_component
 from headrace.components.trigger.component import RecordTraining
 from headrace.configs.config import PipelineConfig
@@ -39,12 +40,14 @@ def evaluator(config: PipelineConfig, built: Components, _folders: Folders) -> B
 
 
 def record_blessing(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode:
+    pushes = config.push_directory is not None  # else nothing could ever be promoted, or be a baseline
     return RecordBlessing(
         model=built.trainer.outputs["model"],
         blessing=built.evaluator.outputs["blessing"],
         schema=built.schema_gen.outputs["schema"],
         label=config.label.identity,
         columns=json.dumps(config.feature_columns),
+        approval=config.deploy.approval if pushes else AUTOMATIC,
         **_lists(folders),
     )
 
@@ -59,6 +62,7 @@ def pusher(config: PipelineConfig, built: Components, folders: Folders) -> BaseN
         destination=str(folders.pushed(config.push_directory)),
         keep=config.deploy.keep or KEEP_ALL,
         push_record=str(folders.push_record),
+        approval=config.deploy.approval,
     )
 
 

@@ -4,10 +4,10 @@
     plan.freed                         # bytes on disk
     remove(folders, plan)
 
-The newest runs stay, and the one whose model was blessed last. So does everything that they refer to, whichever run
-wrote it: their artifacts, so that they can be inspected and reused; the newest blessed models and their baselines; the
-statistics that drift is measured from; and the stored spans that they were trained on. The caller holds the folder's
-lock, so that no run is in progress.
+The newest runs stay, the one whose model was blessed last, and those whose models await approval. So does everything
+that they refer to, whichever run wrote it: their artifacts, so that they can be inspected and reused; the newest
+blessed models and their baselines; the statistics that drift is measured from; and the stored spans that they were
+trained on. The caller holds the folder's lock, so that no run is in progress.
 """
 
 from __future__ import annotations
@@ -84,14 +84,16 @@ def plan_prune(folders: Folders, keep: int, older_than: float) -> PrunePlan:
     """Decide what to remove.
 
     The newest `keep` runs that made a model stay, and all runs newer than the oldest of them; runs that began at
-    `older_than` (Unix seconds) or later; the run of the newest blessed model; and what those need. Raises RunError if
-    the record of a run that stays cannot be read.
+    `older_than` (Unix seconds) or later; the runs of the newest blessed model and of those that await approval; and
+    what those need. Raises RunError if the record of a run that stays cannot be read.
     """
-    blessed = Registry.read(folders.registry).models
+    registry = Registry.read(folders.registry)
+    blessed = [entry for entry in registry.models if not entry.awaiting_approval]
+    served_or_waiting = (*blessed[-1:], *registry.waiting)
     runs = sorted(_runs(folders), key=lambda run: (run.started, run.folder.name))
     made = [run.started for run in runs if run.made_a_model]
     since = min(older_than, made[-keep]) if len(made) > keep else 0.0
-    served = {_artifact_id(entry.uri)[-1] for entry in blessed[-1:]}
+    served = {_artifact_id(entry.uri)[-1] for entry in served_or_waiting}
     kept = [run for run in runs if run.started >= since or run.folder.name in served]
     if since and (unreadable := [run.folder for run in kept if run.record is None]):
         raise RunError(
@@ -100,7 +102,7 @@ def plan_prune(folders: Folders, keep: int, older_than: float) -> PrunePlan:
         )
     names = {run.folder.name for run in kept}
     referenced = [
-        *_blessed_and_trained(blessed[-keep:], TrainingRecord.read(folders.trained)),
+        *_blessed_and_trained([*blessed[-keep:], *registry.waiting], TrainingRecord.read(folders.trained)),
         *(uri for run in kept for uri in run.uris()),
     ]
     needed = {_artifact_id(uri) for uri in referenced}

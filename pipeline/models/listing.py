@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import Entry, Registry
+from headrace.components.deploy.registry import MANUAL, Entry, Registry
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
-from headrace.pipeline.predict.models import pushed_versions
+from headrace.pipeline.models.destination import Destination
 from headrace.pipeline.results.record import Status, spans_of
 from headrace.pipeline.results.run_folder import RunFolder
 from headrace.pipeline.run import Run
@@ -34,8 +33,10 @@ class Model:
         commit: Git commit of the config's folder at that time; None outside of a repository.
         dirty: Whether a tracked file there differed from the commit.
         blessed: The latest verdict on it; None if it was not evaluated.
-        blessed_at: When it was blessed last, or restored by a rollback; None if it never was.
+        blessed_at: When it was blessed last, restored by a rollback, or promoted; None if it never was.
         withdrawn_at: When a rollback took it out of service; None if it may be in service.
+        awaiting_approval: Whether it is blessed, newer than the model in service, and not pushed until a person
+            promotes it.
         metrics: Metrics over the evaluated split, by their names in the config; empty if it was not evaluated.
         spans: The spans of data that it was trained on, oldest first; empty if the data has no spans.
         versions: The version numbers under which `deploy.push` holds it, ascending.
@@ -50,6 +51,7 @@ class Model:
     blessed: bool | None = None
     blessed_at: dt.datetime | None = None
     withdrawn_at: dt.datetime | None = None
+    awaiting_approval: bool = False
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     spans: tuple[str, ...] = ()
     versions: tuple[int, ...] = ()
@@ -67,10 +69,20 @@ def list_models(config: PipelineConfig, runs: Iterable[Run]) -> list[Model]:
         path = Path(entry.uri)
         found[path] = _listed(found.get(path) or Model(path, blessed=True), entry)
     if config.push_directory is not None:
-        versions = pushed_versions(folders.pushed(config.push_directory))
-        _add_versions(found, versions, PushRecord.read(folders.push_record), folders.push_record)
+        there = Destination.read(folders, config.push_directory)
+        _add_versions(found, there)
+        for entry in there.waiting(manual=config.deploy.approval == MANUAL):
+            model = found[Path(entry.uri)]
+            waits = model.blessed is not False and model.path.is_dir()
+            found[model.path] = replace(model, awaiting_approval=waits)
     order = sorted(found.values(), key=lambda model: (model.trained or _START, model.blessed_at or _START))
     return order[::-1]
+
+
+def model_path(folder: RunFolder) -> Path | None:
+    """The folder of the model that a run trained or reused, which may be gone; None if it did not get that far."""
+    artifact = folder.output("Trainer", "model")
+    return None if artifact is None else folder.directory("Trainer", "model") or Path(artifact.uri)
 
 
 def _trained(runs: Iterable[Run]) -> dict[Path, Model]:
@@ -78,11 +90,9 @@ def _trained(runs: Iterable[Run]) -> dict[Path, Model]:
     found: dict[Path, Model] = {}
     for run in sorted(runs, key=lambda run: (run.record.started, run.id)):
         folder = RunFolder(run.path, run.record)
-        artifact = folder.output("Trainer", "model")
-        if artifact is None:
-            continue
-        path = folder.directory("Trainer", "model") or Path(artifact.uri)
-        found[path] = _judged(found.get(path) or Model(path), run, folder)
+        path = model_path(folder)
+        if path is not None:
+            found[path] = _judged(found.get(path) or Model(path), run, folder)
     return found
 
 
@@ -109,9 +119,9 @@ def _time(text: str | None) -> dt.datetime | None:
     return time if time.tzinfo else time.replace(tzinfo=dt.UTC)
 
 
-def _add_versions(found: dict[Path, Model], versions: Mapping[int, Path], record: PushRecord, file: Path) -> None:
+def _add_versions(found: dict[Path, Model], there: Destination) -> None:
     """Add the pushed versions to their models. One that no run here pushed becomes a model of its own."""
-    for number in sorted(versions):
-        path = Path(record.model_of(file, versions[number]) or versions[number])
+    for number, folder in sorted(there.versions.items()):
+        path = Path(there.model_of(folder.name) or folder)
         model = found.get(path) or Model(path)
-        found[path] = replace(model, versions=(*model.versions, number), in_service=number == max(versions))
+        found[path] = replace(model, versions=(*model.versions, number), in_service=number == max(there.versions))

@@ -10,7 +10,6 @@ written before the push, as in a run: after a kill in between, the next run or t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,13 +17,12 @@ from pathlib import Path
 from headrace.common.errors import RunError
 from headrace.common.names import join_names
 from headrace.components.blessed_model import SERVING, why_unusable
-from headrace.components.deploy.baseline import changing, time_after
-from headrace.components.deploy.push_record import PushRecord
+from headrace.components.deploy.blessing import time_after
 from headrace.components.deploy.pusher import KEEP_ALL, push
 from headrace.components.deploy.registry import Entry, Registry
 from headrace.configs.config import PipelineConfig
-from headrace.pipeline.folders import Folders, locked
-from headrace.pipeline.predict.models import pushed_versions
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.models.destination import Destination, changing_models, required_push_directory
 
 
 @dataclass(frozen=True)
@@ -43,84 +41,61 @@ def roll_back(config: PipelineConfig, to: str | None, now: datetime) -> Rollback
     anything is changed, if there is no such model, it is not blessed, its files are gone or damaged, or a run of the
     pipeline is in progress.
     """
-    if config.push_directory is None:
-        raise RunError("deploy.push is null, so no model is in service; set it to the folder that a server watches")
-    folders = Folders.of(config)
-    destination = folders.pushed(config.push_directory)
+    push_directory, folders = required_push_directory(config), Folders.of(config)
     if not folders.registry.is_file():
         raise RunError(f"there is nothing to roll back to: no model in {folders.home} has been blessed yet")
-    with locked(folders.home), changing(folders.registry):
-        registry, record = Registry.read(folders.registry), PushRecord.read(folders.push_record)
-        state = _State(registry, record, folders.push_record, pushed_versions(destination), destination)
-        if str(destination) not in record.last:
-            why = f"{folders.push_record} names no model that was pushed to {destination}"
+    with changing_models(folders, push_directory) as there:
+        if str(there.path) not in there.record.last:
+            why = f"{folders.push_record} names no model that was pushed to {there.path}"
             raise RunError(f"there is nothing to roll back to: {why}")
-        target = state.earlier() if to is None else state.wanted(to)
+        target = _earlier(there) if to is None else _wanted(there, to)
         if flaw := why_unusable(target.uri, target, None, folders.push_record):
-            raise RunError(f"{flaw.reason}, so it cannot be put back into service{state.choices()}")
-        changed = registry.rolled_back_to(target.uri, time_after(registry.newest, now))
+            raise RunError(f"{flaw.reason}, so it cannot be put back into service{_choices(there)}")
+        changed = there.registry.rolled_back_to(target.uri, time_after(there.registry.last_change, now))
         changed.write(folders.registry)
         restored = changed.models[-1]
-        version = push(Path(target.uri, SERVING), destination, keep=config.deploy.keep or KEEP_ALL)
-        record.write(folders.push_record, restored, version)
-    before = {entry.uri for entry in registry.models if entry.withdrawn_at}
-    return Rollback(
-        version, restored, tuple(each.uri for each in changed.models if each.withdrawn_at and each.uri not in before)
-    )
+        version = push(Path(target.uri, SERVING), there.path, keep=config.deploy.keep or KEEP_ALL)
+        there.record.write(folders.push_record, restored, version)
+    return Rollback(version, restored, newly_withdrawn(there.registry, changed))
 
 
-@dataclass(frozen=True)
-class _State:
-    """What is blessed, what was pushed, and what is in service."""
+def newly_withdrawn(before: Registry, after: Registry) -> tuple[str, ...]:
+    """The URIs of the models that a change of the list took out of service."""
+    known = {entry.uri for entry in before.models if entry.withdrawn_at}
+    return tuple(each.uri for each in after.models if each.withdrawn_at and each.uri not in known)
 
-    registry: Registry
-    record: PushRecord
-    record_file: Path
-    versions: Mapping[int, Path]
-    destination: Path
 
-    @property
-    def in_service(self) -> Entry | None:
-        """The blessed model that servers load; None if there is none, or another program put it there."""
-        if not self.versions:
-            return None
-        uri = self.record.model_of(self.record_file, self.versions[max(self.versions)])
-        return self.registry.find(uri) if uri else None
-
-    def earlier(self) -> Entry:
-        """The model blessed before the one in service. If that one is withdrawn, by a rollback that was killed before
-        its push, the one that the rollback put in its place.
-        """
-        current, found = self.in_service, list(self.registry.models)
-        if current and not current.withdrawn_at:
-            found = found[: found.index(current)]
-        found = [entry for entry in found if not entry.withdrawn_at]
-        if not found:
-            raise RunError(
-                f"there is nothing to roll back to: no model was blessed before the one in service{self.choices()}"
-            )
-        return found[-1]
-
-    def wanted(self, version: str) -> Entry:
-        """The model of a version."""
-        uri = self.record.model_of(self.record_file, self.destination / version)
-        if uri is None:
-            raise RunError(f"no run here pushed a version {version} to {self.destination}{self.choices()}")
-        entry, current = self.registry.find(uri), self.in_service
-        if entry is None:
-            raise RunError(f"the model of version {version} is not in the list of blessed models{self.choices()}")
-        if entry == current:
-            raise RunError(f"the model of version {version} is in service, as version {max(self.versions)}")
-        return entry
-
-    def choices(self) -> str:
-        """A second line of messages: the versions that `--to` takes."""
-        pushed = self.record.models.get(str(self.destination), {})
-        current = self.in_service
-        blessed = {entry.uri for entry in self.registry.models if entry != current}
-        found = sorted(
-            (name for name in pushed if self.record.model_of(self.record_file, self.destination / name) in blessed),
-            key=int,
-            reverse=True,
+def _earlier(there: Destination) -> Entry:
+    """The model blessed before the one in service. If that one is withdrawn, by a rollback that was killed before its
+    push, the one that the rollback put in its place.
+    """
+    current, found = there.in_service, list(there.registry.models)
+    if current and not current.withdrawn_at:
+        found = found[: found.index(current)]
+    found = [entry for entry in found if not entry.withdrawn_at and not entry.awaiting_approval]
+    if not found:
+        raise RunError(
+            f"there is nothing to roll back to: no model was blessed before the one in service{_choices(there)}"
         )
-        return f".\n  Blessed versions that are not in service: {join_names(found) if found else 'none'}."
+    return found[-1]
+
+
+def _wanted(there: Destination, version: str) -> Entry:
+    """The model of a version."""
+    uri = there.model_of(version)
+    if uri is None:
+        raise RunError(f"no run here pushed a version {version} to {there.path}{_choices(there)}")
+    entry = there.registry.find(uri)
+    if entry is None:
+        raise RunError(f"the model of version {version} is not in the list of blessed models{_choices(there)}")
+    if entry == there.in_service:
+        raise RunError(f"the model of version {version} is in service, as version {max(there.versions)}")
+    return entry
+
+
+def _choices(there: Destination) -> str:
+    """A second line of messages: the versions that `--to` takes."""
+    pushed = there.record.models.get(str(there.path), {})
+    blessed = {entry.uri for entry in there.registry.models if entry != there.in_service}
+    found = sorted((name for name in pushed if there.model_of(name) in blessed), key=int, reverse=True)
+    return f".\n  Blessed versions that are not in service: {join_names(found) if found else 'none'}."

@@ -80,7 +80,8 @@ def _versions_hint(config: PipelineConfig) -> str:
 
 
 def _newest_blessed(folders: Folders) -> ChosenModel:
-    entry = Registry.read(folders.registry).newest
+    registry = Registry.read(folders.registry)
+    entry = registry.newest or next(reversed(registry.waiting), None)
     if entry is None:
         raise RunError(
             f"there is no blessed model in {folders.home} yet.\n"

@@ -21,7 +21,8 @@ _FROM_0_TO_1 = frozenset({"auc", "auc_precision_recall", "binary_accuracy", "pre
 _BEST_AT_ONE = "calibration"
 _TIMES = " \N{MULTIPLICATION SIGN} "
 _MOST_SLICES = 40
-_FEW_EXAMPLES = 30
+FEW_EXAMPLES = 30
+"""The metrics of a slice with fewer examples are mostly noise."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class SliceRow:
     @property
     def few(self) -> bool:
         """Whether the slice has so few examples that its metrics are mostly noise."""
-        return self.slice.example_count < _FEW_EXAMPLES
+        return self.slice.example_count < FEW_EXAMPLES
 
 
 @dataclass(frozen=True)

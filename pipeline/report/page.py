@@ -125,6 +125,8 @@ def headline(record: RunRecord, verdict: ModelVerdict) -> Headline:
 def _blessed(verdict: ModelVerdict) -> Headline:
     if verdict.withdrawn:
         return Headline("Blessed, but rolled back before", "warn")
+    if verdict.awaiting:
+        return Headline("Blessed, awaiting approval", "warn")
     return Headline("Blessed and pushed" if verdict.pushed else "Blessed", "good")
 
 

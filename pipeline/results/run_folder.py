@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 import yaml
 from pydantic import ValidationError
@@ -26,7 +27,7 @@ class RunFolder:
     record: RunRecord
 
     @classmethod
-    def read(cls, path: Path) -> RunFolder:
+    def read(cls, path: Path) -> Self:
         """Read the record of a run. Raises FileNotFoundError if the folder holds none."""
         return cls(path, RunRecord.read(path))
 

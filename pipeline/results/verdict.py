@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
+from pathlib import Path
 
-from headrace.components.deploy.registry import LATE, WHY, WITHDRAWN
+from headrace.common.errors import RunError
+from headrace.components.deploy.push_record import PushRecord
+from headrace.components.deploy.registry import AWAITING, IN_SERVICE, LATE, WHY, WITHDRAWN
 from headrace.components.evaluation.result import Evaluation, ThresholdCheck
+from headrace.configs.loading.loader import PYTHON_SOURCE
 from headrace.configs.schema.evaluate import LOWER_IS_BETTER, EvaluateConfig
 from headrace.pipeline.results.run_folder import RunFolder
 
@@ -40,8 +45,10 @@ class ModelVerdict:
         blessed: None if the run did not get to the Evaluator.
         bounds: The limits on metrics.
         reasons: Why the model is not blessed; for a blessed model, the limits it met.
-        pushed: The directory of the version that was pushed.
+        pushed: The directory of the version that was pushed, by the run or by a promotion of its model.
         withdrawn: Why a blessed model was not pushed: a rollback took it out of service.
+        awaiting: The command that pushes a blessed model that awaits approval.
+        in_service: The directory of the version that was pushed last, if the run blessed that model and pushed nothing.
     """
 
     blessed: bool | None = None
@@ -49,6 +56,8 @@ class ModelVerdict:
     reasons: tuple[str, ...] = ()
     pushed: str | None = None
     withdrawn: str | None = None
+    awaiting: str | None = None
+    in_service: str | None = None
 
     @property
     def other_reasons(self) -> list[str]:
@@ -65,7 +74,13 @@ def read_verdict(folder: RunFolder) -> ModelVerdict:
     evaluate = folder.config.evaluate if folder.config else EvaluateConfig()
     bounds = [*map(_bound, evaluation.checks), *_without_baseline(evaluate, evaluation, _why_no_baseline(folder))]
     return ModelVerdict(
-        evaluation.blessed, tuple(bounds), tuple(_reasons(evaluation, bounds)), pushed, _withdrawn(folder)
+        evaluation.blessed,
+        tuple(bounds),
+        tuple(_reasons(evaluation, bounds)),
+        pushed,
+        withdrawn=_property(folder, WITHDRAWN),
+        awaiting=_awaiting(folder) if pushed is None else None,
+        in_service=_property(folder, IN_SERVICE) if evaluation.blessed else None,
     )
 
 
@@ -77,15 +92,42 @@ def _why_no_baseline(folder: RunFolder) -> str:
 
 def _pushed(folder: RunFolder) -> str | None:
     model = folder.output("Pusher", "pushed_model")
-    if model is None or not model.properties.get("pushed"):
+    if model is None:
         return None
+    if not model.properties.get("pushed"):
+        return _promoted(folder, _property(folder, AWAITING))
     destination, late = model.properties.get("pushed_destination") or model.uri, model.properties.get(LATE)
     return f"{destination} ({late})" if late else str(destination)
 
 
-def _withdrawn(folder: RunFolder) -> str | None:
+def _promoted(folder: RunFolder, destination: str | None) -> str | None:
+    """The latest version as which a model that awaited approval was pushed; None if that has not happened."""
+    model, file = folder.directory("Trainer", "model"), folder.path.absolute().parents[1] / "pushed.json"
+    if destination is None or model is None:
+        return None
+    try:
+        record = PushRecord.read(file)
+    except RunError:  # damaged, which `headrace models` reports
+        return None
+    versions = [Path(destination, name) for name in record.models.get(destination, {})]
+    pushed = [version for version in versions if Path(record.model_of(file, version) or "") == model]
+    return str(max(pushed, key=lambda version: int(version.name))) if pushed else None
+
+
+def _awaiting(folder: RunFolder) -> str | None:
+    """The command that pushes the model, if it awaits approval."""
+    if _property(folder, AWAITING) is None:
+        return None
+    config, run = folder.record.config_file, folder.record.run_id
+    if config == PYTHON_SOURCE:
+        return f'headrace.promote({config}, "{run}")'
+    return f"headrace promote {shlex.quote(config)} --to {run}"
+
+
+def _property(folder: RunFolder, name: str) -> str | None:
+    """A custom property of the Pusher's output."""
     model = folder.output("Pusher", "pushed_model")
-    return str(model.properties[WITHDRAWN]) if model and WITHDRAWN in model.properties else None
+    return str(model.properties[name]) if model and name in model.properties else None
 
 
 def _reasons(evaluation: Evaluation, bounds: list[Bound]) -> list[str]:

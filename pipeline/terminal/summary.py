@@ -106,6 +106,10 @@ def _blessing(verdict: ModelVerdict) -> list[str]:
         lines.append(f"          {verdict.withdrawn}")
     if verdict.pushed is not None:
         return [*lines, f"pushed    {verdict.pushed}"]
+    if verdict.awaiting is not None:
+        return [*lines, "pushed    nothing: the model waits for approval", f"          {verdict.awaiting}"]
+    if verdict.in_service is not None and verdict.withdrawn is None:
+        return [*lines, f"pushed    nothing: the model is in service as {verdict.in_service}"]
     stays = "; the model in service stays" if verdict.blessed is False else ""
     return [*lines, f"pushed    nothing{stays}"]
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.pipeline.verbs.models import NONE, print_table
 from headrace.pipeline.verbs.options import config_options, reports_errors
 
 if TYPE_CHECKING:
     from headrace.pipeline.models.comparison import Comparison
 
-NONE = "-"
 NOTHING = {"METRICS": "none recorded", "SETTINGS": "no difference", "DATA": "none recorded", "CODE": "no difference"}
 """What stands behind the heading of an empty section."""
 WIDEST = 60
@@ -41,10 +41,7 @@ def compare(
     if as_json:
         click.echo(json.dumps(asdict(found), indent=1))
         return
-    table = list(_table(found))
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print_table(list(_table(found)))
 
 
 def _table(found: Comparison) -> Iterator[tuple[str, ...]]:

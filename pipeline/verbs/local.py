@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from headrace.pipeline.verbs.options import config_options, load, param_option, 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from headrace.configs.config import PipelineConfig
     from headrace.configs.loading.loader import LoadedConfig
     from headrace.pipeline.run import Run
 
@@ -101,7 +103,7 @@ def run(
     with open_display(console) as display:
         done = run_loaded(loaded, str(config), display, fresh=fresh, obey_retrain=obey_retrain)
     with uninterrupted():
-        _report_and_summary(console, done)
+        _report_and_summary(console, loaded.config, done, _options(profile, overrides))
     if console.reader_gone:
         sys.exit(BROKEN_PIPE)
     if done.status is not Status.DONE:
@@ -112,14 +114,14 @@ def _report_and_summary(console: Console, done: Run) -> None:
     """Write the report and print the summary."""
     from dataclasses import replace
 
-    from headrace.pipeline.report import write_report
+    from headrace.pipeline.api import write_pages
     from headrace.pipeline.report.data import anomalies_in_words
     from headrace.pipeline.report.training import read_training
     from headrace.pipeline.results.run_folder import RunFolder
     from headrace.pipeline.results.verdict import read_verdict
     from headrace.pipeline.terminal import print_summary
 
-    report_file = short(write_report(done.path))
+    report_file = short(write_pages(config, done))
     folder = RunFolder(done.path, done.record)
     verdict, training = read_verdict(folder), read_training(folder.directory("Trainer", "model_run"))
     if verdict.pushed is not None:
@@ -133,6 +135,10 @@ def _report_and_summary(console: Console, done: Run) -> None:
 
 
 @click.command()
+    if verdict.in_service is not None:
+        verdict = replace(verdict, in_service=str(short(Path(verdict.in_service))))
+    if verdict.awaiting is not None:
+        verdict = replace(verdict, awaiting=f"{verdict.awaiting}{options}")
 @config_options
 @click.option("--run", "run_id", metavar="RUN", help="The id of the run. The default is the latest.")
 @reports_errors

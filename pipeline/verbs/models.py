@@ -1,8 +1,11 @@
-"""`headrace models` and `rollback`: list the models of a pipeline, and put an earlier one back into service."""
+"""`headrace models`, `promote` and `rollback`: list the models of a pipeline, push one that awaits approval, and put an
+earlier one back into service.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -35,11 +38,33 @@ def models(config: Path, profile: str | None, overrides: tuple[str, ...], as_jso
         click.echo(json.dumps([_fields(model) for model in found], indent=1))
     elif found:
         rows = [("VERSION", "RUN", "BLESSED", "METRICS", "SPANS", "COMMIT"), *map(_row, found)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print_table(rows)
     else:
         click.echo(f"no models yet; `headrace run {config}` trains one")
+
+
+@click.command()
+@config_options
+@click.option("--to", metavar="RUN|VERSION", help="A run or a version with the model.")
+@click.option("--allow-older", is_flag=True, help="Push it even if the model in service is newer; withdraw that one.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@reports_errors
+def promote(  # noqa: PLR0913, PLR0917
+    config: Path, profile: str | None, overrides: tuple[str, ...], to: str | None, allow_older: bool, as_json: bool
+) -> None:
+    """Push a blessed model of CONFIG that awaits approval.
+
+    With `deploy.approval: manual`, a run pushes no model by itself. The default is the newest model that awaits
+    approval.
+    """
+    from headrace.pipeline import api
+
+    done = api.promote_model(config, to, allow_older=allow_older, profile=profile, overrides=overrides)
+    if as_json:
+        fields = {"version": int(done.version.name), "folder": str(done.version), "path": done.entry.uri}
+        click.echo(json.dumps({**fields, "run": done.run, "withdrawn": done.withdrawn}, indent=1))
+    else:
+        _show_change(done.version, done.entry.uri, done.withdrawn)
 
 
 @click.command()
@@ -55,26 +80,48 @@ def rollback(config: Path, profile: str | None, overrides: tuple[str, ...], to: 
     from headrace.pipeline import api
 
     done = api.roll_back(config, to, profile=profile, overrides=overrides)
-    click.echo(f"in service  {short(done.version)}, the model {short(Path(done.entry.uri))}")
-    for uri in done.withdrawn:
+    _show_change(done.version, done.entry.uri, done.withdrawn)
+
+
+def _show_change(version: Path, model: str, withdrawn: Sequence[str]) -> None:
+    click.echo(f"in service  {short(version)}, the model {short(Path(model))}")
+    for uri in withdrawn:
         click.echo(f"withdrawn   {short(Path(uri))}")
+
+
+def print_table(rows: Sequence[Sequence[str]]) -> None:
+    """Print rows with as many cells each, in aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _row(model: Model) -> tuple[str, ...]:
     from headrace.pipeline.report.formatting import score
     from headrace.pipeline.results.record import on_one_line
 
-    versions = ", ".join(map(str, model.versions)) + "*" * model.in_service
     metrics = ", ".join(f"{name} {score(value)}" for name, value in model.metrics.items())
     spans = " to ".join(dict.fromkeys((model.spans[0], model.spans[-1]))) if model.spans else ""
-    commit = (model.commit or "")[:COMMIT_DIGITS] + "+dirty" * model.dirty
-    cells = versions, model.run or "", _blessing(model), metrics, spans, commit
+    cells = marked_versions(model), model.run or "", blessing(model), metrics, spans, short_commit(model)
     return tuple(on_one_line(cell) or NONE for cell in cells)
 
 
-def _blessing(model: Model) -> str:
+def marked_versions(model: Model) -> str:
+    """Its versions, with an asterisk if one of them is in service; empty if it has none."""
+    return ", ".join(map(str, model.versions)) + "*" * model.in_service
+
+
+def short_commit(model: Model) -> str:
+    """The first digits of its commit, marked if a tracked file differed from it; empty outside of a repository."""
+    return (model.commit or "")[:COMMIT_DIGITS] + "+dirty" * model.dirty
+
+
+def blessing(model: Model) -> str:
+    """The latest verdict on it in words; empty if it is not known."""
     if model.withdrawn_at:
         return "rolled back"
+    if model.awaiting_approval:
+        return "awaiting approval"
     if model.blessed is None:
         return "not evaluated" if model.run else ""
     return "yes" if model.blessed else "no"

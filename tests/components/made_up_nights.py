@@ -12,10 +12,12 @@ from tfx.types import standard_artifacts
 
 from headrace.components.deploy.baseline import RecordBlessing
 from headrace.components.deploy.pusher import Pusher
-from headrace.components.deploy.registry import Registry
+from headrace.components.deploy.registry import AUTOMATIC, Registry
 
 
-def night(home: Path, name: str, *, blessed: bool) -> standard_artifacts.PushedModel:
+def night(
+    home: Path, name: str, *, blessed: bool, approval: str = AUTOMATIC, serving_at: str = "serving"
+) -> standard_artifacts.PushedModel:
     """RecordBlessing and Pusher as a run calls them, with a candidate whose files hold `name`; what was pushed."""
     run = home / "artifacts" / name
     serving = run / "model" / "Format-Serving"
@@ -41,6 +43,7 @@ def night(home: Path, name: str, *, blessed: bool) -> standard_artifacts.PushedM
             "push_record": str(home / "pushed.json"),
             "label": "{}",
             "columns": '["fare"]',
+            "approval": approval,
         },
     )
     entry.read()
@@ -49,7 +52,12 @@ def night(home: Path, name: str, *, blessed: bool) -> standard_artifacts.PushedM
     Pusher.EXECUTOR_SPEC.executor_class().Do(
         {"model": recorded["newest"], "model_blessing": [blessing], "entry": [entry]},
         {"pushed_model": [pushed]},
-        {"destination": str(home / "serving"), "keep": 2, "push_record": str(home / "pushed.json")},
+        {
+            "destination": str(home / serving_at),
+            "keep": 2,
+            "push_record": str(home / "pushed.json"),
+            "approval": approval,
+        },
     )
     return pushed
 

@@ -17,9 +17,10 @@ from tfx.types import standard_artifacts
 
 from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
-from headrace.components.deploy.baseline import Baseline, RecordBlessing, choose_baseline, record_blessing
+from headrace.components.deploy.baseline import Baseline, RecordBlessing, choose_baseline
+from headrace.components.deploy.blessing import record_blessing
 from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import DAMAGED, WHY, Entry, MadeFor, Registry
+from headrace.components.deploy.registry import DAMAGED, WHY, MadeFor, NewestEntry, Registry
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -175,7 +176,7 @@ def _run_baseline(tmp_path: Path, model: str) -> standard_artifacts.Model:
     return outputs["baseline"][0]
 
 
-def _run_record(tmp_path: Path, model: str, *, blessed: bool) -> tuple[Entry, standard_artifacts.Model]:
+def _run_record(tmp_path: Path, model: str, *, blessed: bool) -> tuple[NewestEntry, standard_artifacts.Model]:
     candidate, blessing = standard_artifacts.Model(), standard_artifacts.ModelBlessing()
     entry, newest = standard_artifacts.String(), standard_artifacts.Model()
     candidate.uri, entry.uri, newest.uri = model, str(tmp_path / "value"), str(tmp_path / "artifacts" / "newest")
@@ -185,7 +186,7 @@ def _run_record(tmp_path: Path, model: str, *, blessed: bool) -> tuple[Entry, st
     properties = {**_lists(tmp_path), "label": "{}", "columns": '["fare"]'}
     outputs = {"entry": [entry], "newest": [newest]}
     executor.Do(inputs, outputs, properties)
-    return Entry.model_validate_json(Path(entry.uri).read_text(encoding="utf-8")), outputs["newest"][0]
+    return NewestEntry.model_validate_json(Path(entry.uri).read_text(encoding="utf-8")), outputs["newest"][0]
 
 
 def test_the_components_pass_the_baseline_on_from_run_to_run(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 from collections.abc import Callable
@@ -20,11 +21,11 @@ pytestmark = pytest.mark.slow
 
 CONFIG = """\
 pipeline: {name: parcels}
-data: {source: {kind: csv, path: parcels.csv}}
+data: {source: {kind: csv, path: "parcels-{SPAN}.csv"}, window: 2}
 label: {key: late, kind: binary}
 features: {distance: {column: numeric}, hours: {column: numeric}}
 model: {kind: dnn, hidden: [4]}
-train: {epochs: 1, steps_per_epoch: 20, batch_size: 64}
+train: {epochs: 1, steps_per_epoch: 20, batch_size: 64, warm_start: true}
 evaluate:
   metrics: [auc, binary_crossentropy]
   thresholds: {auc: {not_worse_than_baseline_by: 1.0}}
@@ -35,7 +36,10 @@ CHANGED = ("--set", "train.steps_per_epoch=30")
 
 @dataclass(frozen=True)
 class Story:
-    """Two runs whose models are pushed, a rollback from the second, and the second run again."""
+    """Two runs whose models are pushed, a rollback from the second, and the second run again.
+
+    The first reads the spans 1 and 2; the second reads 2 and 3, and starts from the weights of the first.
+    """
 
     folder: Path
     first: Finished
@@ -55,13 +59,15 @@ def git(folder: Path, *arguments: str) -> str:
 @pytest.fixture(scope="session")
 def story(new_folder: Callable[[str], Path]) -> Story:
     folder = new_folder("models")
-    write_parcels(folder / "parcels.csv", 400)
+    for span in (1, 2):
+        write_parcels(folder / f"parcels-{span}.csv", 200)
     (folder / "parcels.yaml").write_text(CONFIG)
     git(folder, "init", "--quiet")
     git(folder, "add", "parcels.yaml")
     git(folder, "commit", "--quiet", "-m", "First")
     first = headrace(folder, "run", "parcels.yaml")
     (folder / "parcels.yaml").write_text(CONFIG + "# longer\n")
+    write_parcels(folder / "parcels-3.csv", 200)
     second = headrace(folder, "run", "parcels.yaml", *CHANGED)
     before = json.loads(headrace(folder, "models", "parcels.yaml", "--json").out)
     back = headrace(folder, "rollback", "parcels.yaml")
@@ -151,7 +157,8 @@ def test_comparison_shows_metrics_and_only_the_setting_that_differs(story: Story
     assert found["data"]["evaluated on"] == [f"{one.example_count} of {one.split}" for one in measured]
     rows = [int(values[0]) for name, values in found["data"].items() if name.startswith("rows of")]
     assert sum(rows) == 400
-    assert len(set(found["data"]["fingerprint"])) == 1
+    assert len(set(found["data"]["fingerprint"])) == 2
+    assert found["data"]["spans"] == ["1 to 2 (2)", "2 to 3 (2)"]
     assert found["code"] == {"commit": [story.commit, f"{story.commit}+dirty"]}
     table = headrace(story.folder, "compare", "parcels.yaml", *names).out
     assert f"{measured[0].metrics['auc']:.4f}" in next(line for line in table.splitlines() if "auc" in line)

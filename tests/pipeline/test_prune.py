@@ -154,6 +154,19 @@ def test_the_run_of_the_newest_blessed_model_stays_whole(home: Home) -> None:
     assert found.artifacts == [metrics[0], metrics[2], models[0], models[2]]
 
 
+def test_models_that_await_approval_stay_with_their_runs_until_a_newer_one_is_promoted(home: Home) -> None:
+    models = [home.artifact("Trainer", f"r{number}") for number in range(1, 6)]
+    for number, model in enumerate(models, 1):
+        home.run(number, (model,))
+    first, second, third = (Entry(uri=str(model), blessed_at=str(at)) for at, model in enumerate(models[:3], 1))
+    asked = {"awaiting_approval": True}
+    passed_over, waiting = first.model_copy(update=asked), third.model_copy(update=asked)
+    Registry(models=(passed_over, second, waiting)).write(home.folders.registry)
+    found = home.plan(keep=1)
+    assert names(found.runs) == ["r1", "r4"]
+    assert found.artifacts == [models[0], models[3]]
+
+
 def test_the_statistics_that_drift_is_measured_from_stay(home: Home) -> None:
     statistics = home.artifact("StatisticsGen", "r1")
     home.run(1, (statistics,))

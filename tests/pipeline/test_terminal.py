@@ -240,6 +240,16 @@ def test_summary_of_a_blessed_run_names_blessing_push_report_and_time() -> None:
     ]
 
 
+def test_summary_of_a_blessed_run_that_pushed_nothing_says_why_and_what_to_do() -> None:
+    waits = ModelVerdict(True, awaiting="headrace promote taxi.yaml --to r-1")
+    assert summary(finished(), waits)[1:3] == [
+        "pushed    nothing: the model waits for approval",
+        "          headrace promote taxi.yaml --to r-1",
+    ]
+    served = "pushed    nothing: the model is in service as serving/17"
+    assert summary(finished(), ModelVerdict(True, in_service="serving/17"))[1] == served
+
+
 def test_summary_has_the_remarks_of_the_training() -> None:
     remark = "batch_size 4,096 is more than the 2,000 examples of the train split: an epoch is a single step"
     assert summary(finished(), remarks={"training": [remark]})[0] == f"training  {remark}"

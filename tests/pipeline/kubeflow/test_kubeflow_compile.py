@@ -157,3 +157,11 @@ def test_a_push_to_where_only_the_pod_can_see_it_is_refused() -> None:
         compile_pipeline(trips("deploy.push=/models"), {})
     with pytest.raises(ConfigError, match="is a URI"):
         compile_pipeline(trips("deploy.push=s3://bucket/models"), {})
+
+
+def test_approval_by_a_person_is_refused_unless_nothing_is_pushed() -> None:
+    with pytest.raises(ConfigError, match=r'deploy\.approval: `headrace promote` does not reach .* "automatic"'):
+        compile_pipeline(trips("deploy.approval=manual"), {})
+    unpushed = invocations(compiled("deploy.push=null", "deploy.approval=manual"))
+    assert "pusher" not in unpushed
+    assert unpushed["record-blessing"].exec_properties["approval"] == "automatic"

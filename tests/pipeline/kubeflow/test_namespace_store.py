@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from s3_servers import ENDPOINT, S3Server
 
-from headrace.components.deploy.baseline import record_blessing
+from headrace.components.deploy.blessing import record_blessing
 from headrace.components.deploy.registry import Registry
 from headrace.pipeline.kubeflow.pod.checkpoints import mirrored
 from headrace.pipeline.kubeflow.pod.paths import PodPaths

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from headrace.components.deploy.registry import WITHDRAWN
+from headrace.components.deploy.push_record import PushRecord
+from headrace.components.deploy.registry import AWAITING, WITHDRAWN, Entry
 from headrace.components.evaluation.result import read_evaluation, write_evaluation
 from headrace.pipeline.report import write_report
-from headrace.pipeline.results.record import NodeRecord, Status
+from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, Status
 
 START = 1_700_000_000.0
 EVIL = "<script>alert(1)</script>"
@@ -95,3 +96,21 @@ def test_blessed_model_that_was_rolled_back_from_is_not_called_pushed(whole: Run
     assert "Blessed, but rolled back before" not in whole.report().all_text()
     whole.record.node("Pusher").outputs["pushed_model"].properties[WITHDRAWN] = "the model was rolled back"
     assert "Blessed, but rolled back before" in whole.report().all_text()
+
+
+def test_blessed_model_awaits_approval_until_it_is_promoted(whole: Run, tmp_path: Path) -> None:
+    evaluation = whole.artifacts / "Evaluator" / "evaluation" / "1"
+    write_evaluation(evaluation, replace(read_evaluation(evaluation), blessed=True, reasons=()))
+    pushed = whole.record.node("Pusher").outputs["pushed_model"].properties
+    pushed |= {"pushed": 0, AWAITING: str(tmp_path / "serving")}
+    command = f"headrace promote {whole.record.config_file} --to {whole.record.run_id}"
+    text = whole.report().all_text()
+    assert "Blessed, awaiting approval" in text
+    assert command in text
+    model, version = tmp_path / "model", tmp_path / "serving" / "17"
+    model.mkdir()
+    whole.record.node("Trainer").outputs["model"] = ArtifactRecord("Model", str(model), {})
+    PushRecord().write(tmp_path / "taxi" / "pushed.json", Entry(uri=str(model), blessed_at="2026-03-01"), version)
+    text = whole.report().all_text()
+    assert f"Pushed to {version}" in text
+    assert command not in text

@@ -1,0 +1,94 @@
+"""The folder that models are pushed to: what is in service there, what was pushed, and what awaits approval.
+
+with changing_models(folders, "serving/taxi") as there:     # under the locks of a run and of `blessed.json`
+    there.in_service, there.waiting()
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.common.errors import RunError
+from headrace.components.deploy.blessing import changing
+from headrace.components.deploy.push_record import PushRecord
+from headrace.components.deploy.registry import Entry, Registry
+from headrace.configs.config import PipelineConfig
+from headrace.pipeline.folders import Folders, locked
+from headrace.pipeline.predict.models import pushed_versions
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A folder that models are pushed to, with the records of the pipeline that pushes to it.
+
+    Attributes:
+        path: The absolute path of `deploy.push`.
+        versions: The versions in it by number.
+        registry: The blessed models.
+        record: The pushed models.
+        record_file: The path of `pushed.json`.
+    """
+
+    path: Path
+    versions: Mapping[int, Path]
+    registry: Registry
+    record: PushRecord
+    record_file: Path
+
+    @classmethod
+    def read(cls, folders: Folders, push_directory: str) -> Destination:
+        """What is there now. Raises RunError if `blessed.json` or `pushed.json` is damaged."""
+        path = folders.pushed(push_directory)
+        record = PushRecord.read(folders.push_record)
+        return cls(path, pushed_versions(path), Registry.read(folders.registry), record, folders.push_record)
+
+    @property
+    def in_service(self) -> Entry | None:
+        """The blessed model that servers load; None if there is none, or another program put it there."""
+        if not self.versions:
+            return None
+        uri = self.record.model_of(self.record_file, self.versions[max(self.versions)])
+        return self.registry.find(uri) if uri else None
+
+    @property
+    def unfinished(self) -> Entry | None:
+        """The model whose promotion was stopped before its push was recorded."""
+        newest = self.registry.newest
+        if newest is None or newest.approved_for != str(self.path):
+            return None
+        return None if self.record.of(self.record_file, newest, self.path) else newest
+
+    def waiting(self, *, manual: bool = True) -> tuple[Entry, ...]:
+        """The models that await approval, in the order of their blessings.
+
+        manual: whether the newest one does, if it was blessed without asking for approval and never pushed.
+        """
+        newest = self.registry.newest
+        unpushed = manual and newest and not self.record.is_approved(self.record_file, newest, self.path)
+        return (*((newest,) if newest and unpushed else ()), *self.registry.waiting)
+
+    def model_of(self, version: str) -> str | None:
+        """The URI of the model of a version, even of one that is gone; None if no run here pushed it."""
+        return self.record.model_of(self.record_file, self.path / version)
+
+    def versions_of(self, entry: Entry) -> list[str]:
+        """The versions as which a model was ever pushed, oldest first."""
+        pushed = self.record.models.get(str(self.path), {})
+        return sorted((name for name in pushed if self.model_of(name) == entry.uri), key=int)
+
+
+@contextlib.contextmanager
+def changing_models(folders: Folders, push_directory: str) -> Iterator[Destination]:
+    """Hold the lock of a run and that of `blessed.json`. Raises RunError if a run is in progress."""
+    with locked(folders.home), changing(folders.registry):
+        yield Destination.read(folders, push_directory)
+
+
+def required_push_directory(config: PipelineConfig) -> str:
+    """The setting `deploy.push`. Raises RunError if it is null."""
+    if config.push_directory is None:
+        raise RunError("deploy.push is null, so no model is in service; set it to the folder that a server watches")
+    return config.push_directory
