@@ -1,5 +1,5 @@
 """The functions that Python programs call: `headrace.run`, `predict`, `load`, `validate`, `runs`, `models`,
-`compare`, `rollback`, `compile` and `share`.
+`compare`, `lineage`, `promote`, `rollback`, `compile` and `share`.
 
 The command line calls them too, or the variants below them that return more.
 """
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.pipeline.models.comparison import Comparison
+    from headrace.pipeline.models.lineage import Lineage
     from headrace.pipeline.models.listing import Model
-    from headrace.pipeline.models.rollback import Rollback
     from headrace.pipeline.models.promotion import Promotion
+    from headrace.pipeline.models.rollback import Rollback
     from headrace.pipeline.results.run_folder import RunFolder
     from headrace.pipeline.run import Run
     from headrace.pipeline.terminal import Display
@@ -147,6 +148,63 @@ def compare(
 
     loaded = load(config, profile=profile, overrides=overrides)
     return compare_runs(loaded, runs(loaded), [str(name) for name in names])
+
+
+def lineage(
+    config: ConfigSource, name: int | str | None = None, *, profile: str | None = None, overrides: Overrides = ()
+) -> Lineage:
+    """Follow a model back to its commit, config, code, data and artifacts, or data forward to the models it touched.
+
+    name: a pushed version, the id of a run, or the folder of a model; or a span, or the path of a source file; by
+    default the model in service, or else the newest one.
+
+    Raises RunError if there is no model yet, or none that has to do with `name`.
+    """
+    from headrace.pipeline.models.lineage import lineage as follow
+
+    loaded = load(config, profile=profile, overrides=overrides)
+    return follow(loaded, runs(loaded), None if name is None else str(name))
+
+
+def promote(
+    config: ConfigSource,
+    to: int | str | None = None,
+    *,
+    allow_older: bool = False,
+    profile: str | None = None,
+    overrides: Overrides = (),
+) -> Path:
+    """Push a blessed model that awaits approval (`deploy.approval: manual`); returns the folder of the new version.
+
+    to: the id of a run that has the model, or a version of it, by default the newest model that awaits approval;
+    allow_older: push it even if the model in service is newer, which is then withdrawn as in a rollback.
+
+    Raises RunError, before anything is changed, if the model is not blessed, was rolled back, is in service, older than
+    the one in service, gone or damaged; if no model awaits approval; or if a run is in progress.
+    """
+    return promote_model(config, to, allow_older=allow_older, profile=profile, overrides=overrides).version
+
+
+def promote_model(
+    config: ConfigSource,
+    to: int | str | None,
+    *,
+    allow_older: bool = False,
+    profile: str | None = None,
+    overrides: Overrides = (),
+) -> Promotion:
+    """Like `promote`, and returns what was done."""
+    import datetime as dt
+
+    loaded = load(config, profile=profile, overrides=overrides)
+    prepare()
+    with quiet():
+        from headrace.pipeline.models.card import write_card
+        from headrace.pipeline.models.promotion import promote as push_approved
+    there, wanted = runs(loaded), None if to is None else str(to)
+    done = push_approved(loaded, there, wanted, dt.datetime.now(dt.UTC), allow_older=allow_older)
+    write_card(loaded, there, done.version)
+    return done
 
 
 def rollback(
@@ -402,6 +460,18 @@ def run_loaded(loaded: LoadedConfig, name: str, display: Display, *, fresh: bool
     obey_retrain = obey_retrain and not fresh
     record, run_dir = run_pipeline(loaded.config, name, display, reuse=not fresh, obey_retrain=obey_retrain)
     return Run(RunFolder(run_dir, record))
+
+
+def write_pages(config: PipelineConfig, done: Run) -> Path:
+    """Write the report of a run and, if the run pushed a model, the model's card; returns the path of the report."""
+    from headrace.pipeline.report import write_report
+
+    report = write_report(done.path)
+    if done.pushed is not None:
+        from headrace.pipeline.models.card import write_card
+
+        write_card(config, runs(config), done.pushed)
+    return report
 
 
 def as_pairs(overrides: Overrides) -> tuple[Override, ...]:

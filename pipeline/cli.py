@@ -31,6 +31,8 @@ VERBS = {
         "predict": "predict:predict",
         "models": "models:models",
         "compare": "compare:compare",
+        "lineage": "lineage:lineage",
+        "promote": "models:promote",
         "rollback": "models:rollback",
         "tensorboard": "tensorboard:tensorboard",
         "follow-logs": "tensorboard:follow_logs",

@@ -110,8 +110,17 @@ def run(
         sys.exit(CTRL_C if done.status is Status.INTERRUPTED else 1)
 
 
-def _report_and_summary(console: Console, done: Run) -> None:
-    """Write the report and print the summary."""
+def _options(profile: str | None, overrides: tuple[str, ...]) -> str:
+    """The options that another command needs to find the models of this run, each after a space."""
+    found = [] if profile is None else ["--profile", profile]
+    for override in overrides:
+        if override.startswith(("pipeline.", "deploy.")):
+            found += ["--set", override]
+    return "".join(f" {shlex.quote(word)}" for word in found)
+
+
+def _report_and_summary(console: Console, config: PipelineConfig, done: Run, options: str) -> None:
+    """Write the report and the model card, and print the summary. options: for the command that promotes the model."""
     from dataclasses import replace
 
     from headrace.pipeline.api import write_pages
@@ -126,6 +135,10 @@ def _report_and_summary(console: Console, done: Run) -> None:
     verdict, training = read_verdict(folder), read_training(folder.directory("Trainer", "model_run"))
     if verdict.pushed is not None:
         verdict = replace(verdict, pushed=str(short(Path(verdict.pushed))))
+    if verdict.in_service is not None:
+        verdict = replace(verdict, in_service=str(short(Path(verdict.in_service))))
+    if verdict.awaiting is not None:
+        verdict = replace(verdict, awaiting=f"{verdict.awaiting}{options}")
     remarks = {
         "data": anomalies_in_words(folder),
         "training": training.remarks if training else (),
@@ -135,10 +148,6 @@ def _report_and_summary(console: Console, done: Run) -> None:
 
 
 @click.command()
-    if verdict.in_service is not None:
-        verdict = replace(verdict, in_service=str(short(Path(verdict.in_service))))
-    if verdict.awaiting is not None:
-        verdict = replace(verdict, awaiting=f"{verdict.awaiting}{options}")
 @config_options
 @click.option("--run", "run_id", metavar="RUN", help="The id of the run. The default is the latest.")
 @reports_errors

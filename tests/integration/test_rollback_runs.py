@@ -1,4 +1,4 @@
-"""`headrace models`, `compare` and `rollback` after real runs: two models, a rollback, an unchanged run."""
+"""`headrace models`, `compare`, `lineage` and `rollback` after real runs: two models, a rollback, an unchanged run."""
 
 from __future__ import annotations
 
@@ -171,3 +171,106 @@ def test_comparison_refuses_what_it_cannot_find_with_the_runs_that_there_are(sto
         assert (done.code, done.out) == (1, "")
         assert story.second.run.run_id in done.err
         assert "Traceback" not in done.err
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def followed(story: Story, name: str, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The origins that the command prints, compared with those that Python returns."""
+    done = headrace(story.folder, "lineage", "parcels.yaml", name, "--json")
+    assert done.code == 0, done.err
+    found: list[dict[str, Any]] = json.loads(done.out)["origins"]
+    monkeypatch.chdir(story.folder)
+    returned = face.lineage("parcels.yaml", name).origins
+    assert [str(one.model.path) for one in returned] == [one["model"]["path"] for one in found]
+    assert [one.code_digest for one in returned] == [one["code_digest"] for one in found]
+    return found
+
+
+def test_pushed_model_leads_back_to_its_commit_config_code_data_and_artifacts(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (found,) = followed(story, str(version(story.second)), monkeypatch)
+    done = story.second
+    assert (found["model"]["commit"], found["model"]["dirty"]) == (story.commit, True)
+    config = Path(found["config"])
+    assert config.parent.name == done.run.run_id
+    assert "steps_per_epoch: 30" in config.read_text(encoding="utf-8")
+    assert found["config_digest"] == digest(config)
+    files = [story.folder / f"parcels-{span}.csv" for span in (2, 3)]
+    assert [span["name"] for span in found["spans"]] == ["2", "3"]
+    assert [span["files"] for span in found["spans"]] == [
+        [{"path": str(file), "size": file.stat().st_size, "mark": str(file.stat().st_mtime_ns)}] for file in files
+    ]
+    assert sum(found["rows"].values()) == sum(len(file.read_text().splitlines()) - 1 for file in files)
+    written = {
+        "examples": "ExampleGen",
+        "statistics": "StatisticsGen",
+        "schema": "SchemaGen",
+        "transform_graph": "Transform",
+        "model": "Trainer",
+        "evaluation": "Evaluator",
+    }
+    assert list(found["artifacts"]) == list(written)
+    for key, component in written.items():
+        kept = done.run.node(component).outputs[key]
+        assert found["artifacts"][key]["path"] == kept.uri
+        assert found["artifacts"][key]["contents"] == kept.properties["headrace_contents"]
+        assert found["artifacts"][key]["exists"]
+    assert found["started_from"] == story.first.run.node("Trainer").outputs["model"].uri
+    assert "headrace.trainer.run" in found["modules"]
+    assert "headrace.components.evaluation.component" not in found["modules"]
+
+
+def test_span_and_file_lead_forward_to_each_model_also_through_a_warm_start(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [one.run.run_id for one in (story.second, story.first)]
+    for name, runs in (("1", both), ("2", both), ("3", both[:1]), ("parcels-3.csv", both[:1]), ("parcels-1.csv", both)):
+        assert [one["model"]["run"] for one in followed(story, name, monkeypatch)] == runs
+    heading, newer, older = headrace(story.folder, "lineage", "parcels.yaml", "1").lines
+    assert heading.split() == ["VERSION", "RUN", "FINGERPRINT", "BLESSED", "COMMIT"]
+    assert f"through {both[1]}" in newer
+    assert older.split("  ")[0].endswith("*")
+
+
+def test_lineage_without_a_name_is_of_the_model_in_service(story: Story) -> None:
+    done = headrace(story.folder, "lineage", "parcels.yaml")
+    values = {line.split()[0]: line.split(maxsplit=1)[1] for line in done.lines}
+    assert values["version"].endswith("*")
+    assert values["run"].startswith(story.first.run.run_id)
+    assert values["commit"] == story.commit
+    assert f"auc {story.after[1]['metrics']['auc']:.4f}" in values["metrics"]
+
+
+def test_lineage_refuses_what_no_model_has_to_do_with(story: Story) -> None:
+    done = headrace(story.folder, "lineage", "parcels.yaml", "parcels-9.csv")
+    assert (done.code, done.out) == (1, "")
+    assert "Spans, newest first: 3, 2, 1" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_each_pushed_model_has_a_card_with_what_was_measured_and_what_it_was_made_from(story: Story) -> None:
+    for done, spans, dirty in ((story.first, (1, 2), False), (story.second, (2, 3), True)):
+        folder = story.folder / "runs/parcels/runs" / done.run.run_id
+        card = (folder / "model_card.md").read_text(encoding="utf-8")
+        measured = read_evaluation(done.uri("Evaluator", "evaluation"))
+        assert f"Pushed as: {version(done)}\n" in card
+        assert f"{measured.example_count} examples of the {measured.split} split" in card
+        for name, value in measured.metrics.items():
+            assert value is not None
+            constant = measured.constant[name]
+            (line,) = (line for line in card.splitlines() if line.startswith(f"| {name.replace('_', chr(92) + '_')} |"))
+            assert f" {value:.4f} |" in line
+            assert f" {constant:.4f} |" in line
+        assert f"Commit: {story.commit}{', with tracked files' * dirty}" in card
+        assert f"SHA-256 {digest(folder / 'config.yaml')}" in card
+        assert all(f"\n| {span} | 1 |" in card for span in spans)
+        assert "Predicts late, one of 2 classes: 0, 1." in card
+        page = (folder / "model_card.html").read_text(encoding="utf-8")
+        assert all(f"{value:.4f}" in page for value in measured.metrics.values())
+    runs = {path.parent.name for path in story.folder.glob("runs/parcels/runs/*/model_card.html")}
+    assert runs == {story.first.run.run_id, story.second.run.run_id}
+    assert "model_card.html" in headrace(story.folder, "lineage", "parcels.yaml").out

@@ -1,0 +1,170 @@
+"""The card of a pushed model, in Markdown and HTML: what it predicts and how well, from which data, and its origin.
+
+path = write_card(config, runs, Path("serving/taxi/1795402861"))     # runs/taxi/runs/<run>/model_card.html
+
+It is in the folder of the run that trained the model, next to the record that it is made from: the files of a pushed
+version must be those that were blessed, and model servers allow nothing between the versions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from headrace.common.durable import write_text
+from headrace.components.deploy.push_record import PushRecord
+from headrace.configs.config import PipelineConfig
+from headrace.configs.schema.label import LabelConfig
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.models.origin import CARD, Origin, origins
+from headrace.pipeline.report.evaluation import FEW_EXAMPLES, EvaluationSection, evaluation_section
+from headrace.pipeline.report.formatting import FILTERS, figure, value_in_words, visible
+from headrace.pipeline.report.page import environment, highlight_keys, style
+from headrace.pipeline.report.statistics import read_statistics
+from headrace.pipeline.report.training import read_training
+from headrace.pipeline.results.record import ingested
+from headrace.pipeline.results.verdict import ModelVerdict, read_verdict
+from headrace.pipeline.run import Run
+from headrace.pipeline.share.runs import PublicFolder, SharedRun
+from headrace.pipeline.versions import read_versions
+
+MARKDOWN = "model_card.md"
+_TEMPLATES = Path(__file__).parent / "templates"
+_MOST_CLASSES, _MOST_THIN = 20, 10
+_SPACE = re.compile(r"\s+")
+_SPECIAL = re.compile(r"[\\`*_\[\]<>&|~#!$@]|:(?=//)|(?<=www)\.")
+"""What has a meaning within a line of Markdown, and what GitHub turns into a link."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a card shows. predicts: one sentence; times: (what, first to last); limits: what to know before using it."""
+
+    origin: Origin
+    predicts: str
+    columns: tuple[str, ...]
+    times: tuple[tuple[str, str], ...]
+    evaluation: EvaluationSection | None
+    verdict: ModelVerdict
+    limits: tuple[str, ...]
+
+
+def write_card(config: PipelineConfig, runs: Sequence[Run], version: Path) -> Path | None:
+    """Write both files for the model in a pushed version's folder; returns the path of the HTML page.
+
+    runs: the pipeline's runs. None, and nothing is written, if the record of the run that trained the model is gone.
+    """
+    folders = Folders.of(config)
+    pushed = PushRecord.read(folders.push_record).model_of(folders.push_record, version)
+    origin = next((one for one in origins(config, runs) if str(one.model.path) == pushed), None)
+    if origin is None or origin.record is None:
+        return None
+    for name, text in render_card(origin, PublicFolder.read(origin.record)).items():
+        write_text(origin.record / name, text)
+    return origin.record / CARD
+
+
+def render_card(origin: Origin, made: PublicFolder) -> dict[str, str]:
+    """The two files by name. made: the folder of the run that the origin is from."""
+    card = _card(origin, made)
+    shown = {"card": card, "record": made.record, "tuned": SharedRun(made, made.record.run_id, 0).tuned}
+    shown["versions"] = read_versions(made.path) if origin.packages else {}  # else it names what is installed now
+    page = environment(_TEMPLATES).get_template("card.html")
+    html = page.render(style=style(), evaluation=card.evaluation, config_text=highlight_keys(made.config_text), **shown)
+    return {MARKDOWN: _markdown().get_template("card.md").render(config_text=made.config_text, **shown), CARD: html}
+
+
+def _card(origin: Origin, made: PublicFolder) -> Card:
+    judged = PublicFolder.read(origin.judged) if origin.judged else made
+    verdict = read_verdict(judged)
+    section = evaluation_section(judged.evaluation, verdict, judged.config) if judged.evaluation else None
+    config = made.config
+    return Card(
+        origin=origin,
+        predicts=_predicts(config.label) if config else "",
+        columns=tuple(config.feature_columns) if config else (),
+        times=tuple(_times(origin, made)),
+        evaluation=section,
+        verdict=verdict,
+        limits=tuple(_limits(origin, made, section, verdict)),
+    )
+
+
+def _predicts(label: LabelConfig) -> str:
+    if label.kind == "regression":
+        return f"{label.key}, a number."
+    if label.kind == "next_word":
+        return f"The first word of {label.key}, after the text in {label.text}: a probability for each word."
+    classes = label.class_values
+    listed = ", ".join(value_in_words(str(value)) for value in classes[:_MOST_CLASSES])
+    more = f" and {len(classes) - _MOST_CLASSES:,} more" if len(classes) > _MOST_CLASSES else ""
+    what = "the probability of the second" if label.kind == "binary" else "a probability for each"
+    return f"{label.key}, one of {len(classes):,} classes: {listed}{more}. The output is {what}."
+
+
+def _times(origin: Origin, made: PublicFolder) -> list[tuple[str, str]]:
+    """The first and the last span, and the range of the column that the rows were split by."""
+    spans, found = origin.model.spans, []
+    if spans:
+        found.append(("Spans", f"{spans[0]} to {spans[-1]}, {len(spans):,} in all"))
+    column = made.config.data.split_by if made.config else None
+    splits = read_statistics(made.directory("StatisticsGen", "statistics")).values() if column else ()
+    numbers = [each.columns[column].numbers for each in splits if column and column in each.columns]
+    known = [one for one in numbers if one]
+    if column and known:
+        low, high = min(one.minimum for one in known), max(one.maximum for one in known)
+        found.append((column, f"{figure(low, 12)} to {figure(high, 12)}"))
+    return found
+
+
+def _limits(origin: Origin, made: PublicFolder, section: EvaluationSection | None, verdict: ModelVerdict) -> list[str]:
+    result = section.result if section else None
+    found = [*result.remarks] if result else ["The model was not evaluated."]
+    if not verdict.bounds:
+        found.append("Nothing was required of its metrics.")
+    if result and result.unlabelled:
+        found.append(f"{result.unlabelled:,} examples of the {result.split} split without a label were not evaluated.")
+    thin = [one for one in (result.slices if result else ()) if one.example_count < FEW_EXAMPLES]
+    if thin:
+        names = "; ".join(f"{one.name} ({one.example_count:,})" for one in thin[:_MOST_THIN])
+        more = f"; and {len(thin) - _MOST_THIN:,} more" if len(thin) > _MOST_THIN else ""
+        found.append(f"Too few examples to judge these slices: {names}{more}.")
+    training = read_training(made.directory("Trainer", "model_run"))
+    found += [*training.remarks] if training else []
+    found += ingested(made.record).notes
+    if origin.started_from:
+        found.append(f"Its training started from the weights of {origin.started_from}, and so from that model's data.")
+    return found
+
+
+def _markdown() -> Environment:
+    """The environment of the Markdown template: every value is escaped and on one line, except for Markup."""
+    made = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=False,  # noqa: S701 - Markdown; `_escaped` escapes every value
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_escaped,
+    )
+    made.filters.update(FILTERS, code_block=_code_block)
+    return made
+
+
+def _escaped(value: Any) -> Any:
+    """A text without any meaning to Markdown."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return _SPECIAL.sub(r"\\\g<0>", visible(_SPACE.sub(" ", value)))
+
+
+def _code_block(text: str) -> Markup:
+    """An indented block of code, which nothing in the text can end."""
+    lines = (f"    {visible(line)}".rstrip() for line in text.splitlines())
+    return Markup("\n".join(lines))  # noqa: S704 - not HTML, and indented

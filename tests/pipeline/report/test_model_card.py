@@ -1,0 +1,118 @@
+"""The card of a model: what it says, and that names and values from the data are text in HTML and Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from browsing import violations, watched
+from markdown_it import MarkdownIt
+
+from headrace.components.evaluation.result import SliceMetrics, read_evaluation, write_evaluation
+from headrace.components.example_gen.storage import FileState
+from headrace.pipeline.models.card import MARKDOWN, render_card
+from headrace.pipeline.models.listing import Model
+from headrace.pipeline.models.origin import CARD, Origin, SpanOrigin
+from headrace.pipeline.share.runs import PublicFolder
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+Run = Any  # what the fixtures of conftest.py give
+EVIL = "<script>alert(1)</script>\n# [a](http://x.org) | ![i](www.x.org) `b` *c* &lt; \\| \u202e"
+SHOWN = "<script>alert(1)</script> # [a](http://x.org) | ![i](www.x.org) `b` *c* &lt; \\| \\u202e"
+
+
+def rendered(run: Run) -> dict[str, str]:
+    """Both files of the model that the run trained on two spans, one with a hostile name."""
+    run.record.write(run.folder)
+    model = Model(Path("/m/1"), "r-1", commit="c0ffee", dirty=True, spans=("1", EVIL), versions=(17, 18))
+    files = (FileState("/d/1.csv", 1500, "1"), FileState("/d/2.csv", 500, "2"))
+    spans = (SpanOrigin("1", "abc123", files), SpanOrigin(EVIL, "def456", files[:1]))
+    rows = {"train": 300, "eval": 100}
+    folder = run.folder
+    origin = Origin(model, record=folder, judged=folder, fingerprint="feed", rows=rows, spans=spans)
+    return render_card(origin, PublicFolder(folder, run.record))
+
+
+def as_html(card: str) -> str:
+    """The Markdown as GitHub renders it, without a link in it that was not written as one."""
+    return MarkdownIt("commonmark").enable("table").render(card)
+
+
+def test_card_shows_verdict_metrics_slices_thresholds_data_and_limits(whole: Run) -> None:
+    files = rendered(whole)
+    page, text = whole.read(_saved(whole, files[CARD])), whole.read(_saved(whole, as_html(files[MARKDOWN])))
+    metrics = text.table("metric")
+    assert metrics["auc"]["model"] == "0.9123"
+    assert metrics["auc"]["baseline"] == "0.9300"
+    assert metrics["auc"]["best constant prediction"] == "0.5000"
+    assert "at least 0.85: passed" in metrics["auc"]["must be"]
+    assert ": missed" in metrics["auc"]["must be"]
+    assert metrics["precision"]["model"] == "\N{EN DASH}"
+    assert page.table("Metric")["auc"]["Model"] == "0.9123"
+    assert text.table("hour", "examples")["2"] == {
+        "hour": "2", "examples": "55", "auc": "0.7100", "binary_crossentropy": "0.6000", "precision": "\N{EN DASH}",
+    }  # fmt: skip
+    assert text.table("span")["1"] == {"span": "1", "files": "2", "bytes": "2.0 kB", "fingerprint": "abc123"}
+    assert page.table("Span")["1"]["Fingerprint"] == "abc123"
+    for said in (
+        "Predicts big_tipper, one of 2 classes: 0, 1. The output is the probability of the second.",
+        "Verdict: not blessed",
+        "the predictions are not numbers",
+        "2 examples of the eval split without a label were not evaluated.",
+        "Too few examples to judge these slices: hour = 1 (5); company = a, hour = b, hour = 1 (9).",
+        "the eval split has only 100 examples",
+        "the eval loss was still falling",
+        "17, 18",
+        "c0ffee, with tracked files that differed from it",
+        "train 300, eval 100",
+    ):
+        assert said in text.all_text()
+    for said in ("Not blessed", "Too few examples to judge these slices: hour = 1 (5)", "17, 18", "c0ffee", "feed"):
+        assert said in page.all_text()
+
+
+def test_names_and_values_from_the_data_are_text_and_never_markup(whole: Run) -> None:
+    found = read_evaluation(whole.artifacts / "Evaluator" / "evaluation" / "1")
+    hostile = SliceMetrics(f"hour = {EVIL}", {"auc": 0.5}, 3, None)
+    changed = replace(found, slices=(*found.slices, hostile), reasons=(EVIL,), remarks=(EVIL,))
+    write_evaluation(whole.artifacts / "Evaluator" / "evaluation" / "1", changed)
+    config = {**yaml.safe_load((whole.folder / "config.yaml").read_text()), "label": {"key": EVIL, "kind": "binary"}}
+    config["kubeflow"] = {"object_store": {"secret_key": "hunter2"}}
+    (whole.folder / "config.yaml").write_text(yaml.safe_dump(config))
+    whole.record.pipeline = EVIL
+    files = rendered(whole)
+    assert not any("hunter2" in file for file in files.values())
+    text = whole.read(_saved(whole, as_html(files[MARKDOWN])))
+    assert not {"script", "img", "a", "em"} & {tag for tag, _ in text.tags}
+    assert [tag for tag, _ in text.tags].count("h1") == 1
+    assert text.all_text().count(SHOWN) >= 5  # the title, the label, the remark, the reason, the span
+    page = whole.read(_saved(whole, files[CARD]))
+    assert not {"script", "img"} & {tag for tag, _ in page.tags}
+    assert "alert(1)" in page.all_text()
+
+
+def test_addresses_are_no_links_on_pages_that_make_links_of_them(whole: Run) -> None:
+    card = rendered(whole)[MARKDOWN].split("The config as it ran")[0]
+    assert "http://" not in card
+    assert "www.x" not in card
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_card_passes_axe_on_a_phone(whole: Run, browser: Browser, scheme: str) -> None:
+    home, size = _saved(whole, rendered(whole)[CARD]).as_uri(), {"width": 390, "height": 844}
+    with watched(browser, home, viewport=size, color_scheme=scheme, offline=True) as page:
+        page.page.goto(page.home)
+        assert violations(page.page) == []
+        assert page.page.evaluate("document.documentElement.scrollWidth") == 390
+        assert page.errors == []
+
+
+def _saved(run: Run, text: str) -> Path:
+    path: Path = run.folder / "saved.html"
+    path.write_text(text, encoding="utf-8")
+    return path
