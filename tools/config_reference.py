@@ -25,7 +25,7 @@ from headrace.configs.json_schema import (
     kinds_of,
     resolve,
 )
-from headrace.configs.schema.evaluate import LOWER_IS_BETTER, METRICS
+from headrace.configs.schema.evaluate import LOWER_IS_BETTER, METRICS, ON_REQUEST, OURS
 from headrace.configs.schema.features import FEATURE_COLUMNS, FEATURES, FUNCTION
 from headrace.configs.schema.models import MODELS
 from headrace.configs.schema.sources import SOURCES
@@ -181,11 +181,14 @@ def _default(value: Schema) -> str:
 
 
 def _metrics() -> Iterator[str]:
-    yield "### Metrics\n\n| Label | Metric | In TensorFlow Model Analysis | Better |\n|---|---|---|---|"
+    yield "### Metrics\n\n| Label | Metric | In TensorFlow Model Analysis | Better | By default |"
+    yield "|---|---|---|---|---|"
     for kind, names in METRICS.items():
         for name, class_name in names.items():
             better = "lower" if name in LOWER_IS_BETTER else "near 1" if name == "calibration" else "higher"
-            yield f"| {kind} | `{name}` | {class_name} | {better} |"
+            stock = "-" if class_name in OURS else class_name
+            usual = "no" if name in ON_REQUEST.get(kind, ()) else "yes"
+            yield f"| {kind} | `{name}` | {stock} | {better} | {usual} |"
     yield ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 from tensorflow_model_analysis.proto import config_pb2
 from tensorflow_model_analysis.utils import config_util
 from tfx import types
@@ -24,7 +26,8 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 from headrace.common.errors import RunError
 from headrace.components.deploy.registry import DAMAGED, EXISTS
 from headrace.components.evaluation import tfma, verdict
-from headrace.components.evaluation.metrics import LABEL_METRICS
+from headrace.components.evaluation.intervals import folds_of
+from headrace.components.evaluation.metrics import metrics_of
 from headrace.components.evaluation.metrics.accumulator import Array, MetricAccumulator, RunningTotal
 from headrace.components.evaluation.result import Evaluation, read_evaluation, write_evaluation
 from headrace.components.evaluation.slices import SliceAssignment, assign_slices
@@ -49,7 +52,8 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         models = {"model": artifact_utils.get_single_instance(input_dict["model"])}
         given = proto_utils.json_to_proto(exec_properties["eval_config"], config_pb2.EvalConfig())
         compares = tfma.compares_with_baseline(given)  # TFX drops such thresholds below if there is no baseline
-        required = Requirements(bool(exec_properties["better_than_constant"]))
+        confident = tuple(json.loads(exec_properties["confident"]))
+        required = Requirements(bool(exec_properties["better_than_constant"]), confident)
         for baseline in input_dict.get("baseline_model", []):
             if not baseline.has_custom_property(EXISTS) or baseline.get_int_custom_property(EXISTS):
                 models["baseline"] = baseline
@@ -98,11 +102,12 @@ class EvaluatorSpec(standard_component_specs.EvaluatorSpec):
     PARAMETERS = {
         **standard_component_specs.EvaluatorSpec.PARAMETERS,
         "better_than_constant": component_spec.ExecutionParameter(type=int),
+        "confident": component_spec.ExecutionParameter(type=str),
     }
 
 
 class Evaluator(base_beam_component.BaseBeamComponent):
-    """TFX's Evaluator with the executor above, and with `EvaluateConfig.better_than_constant`."""
+    """TFX's Evaluator with the executor above, and with what `EvaluateConfig` asks for beyond TFMA."""
 
     SPEC_CLASS = EvaluatorSpec
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
@@ -126,6 +131,7 @@ def evaluator(  # noqa: PLR0913
         example_splits=json.dumps([split]),
         eval_config=tfma.eval_config(label, evaluate, call),
         better_than_constant=int(evaluate.better_than_constant),
+        confident=json.dumps([name for name, threshold in evaluate.thresholds.items() if threshold.confident]),
         evaluation=channel.Channel(type=standard_artifacts.ModelEvaluation),
         blessing=channel.Channel(type=standard_artifacts.ModelBlessing),
     )
@@ -140,6 +146,7 @@ class AccumulateFiles(beam.DoFn):
 
     def __init__(self, models: Mapping[str, str], kind: str, config: config_pb2.EvalConfig, split: str) -> None:
         self._paths, self._kind = models, kind
+        self._metrics = metrics_of(kind, tfma.decision_threshold(config))
         self._split, self._weight = split, tfma.weight_column(config)
         self._calls = {spec.name: tfma.model_call(spec) for spec in config.model_specs}
         self._slicings = [list(spec.feature_keys) for spec in config.slicing_specs]
@@ -154,13 +161,16 @@ class AccumulateFiles(beam.DoFn):
         """Accumulate the files for every model and slice. Raises RunError if the models are not comparable."""
         totals: defaultdict[ModelSlice, RunningTotal] = defaultdict(RunningTotal)
         for file in group.files:
+            start, name = 0, zlib.crc32(Path(file).name.encode())
             for examples in read_records(file):
-                for key, accumulator in self._process_batch(examples):
+                number = int(examples.shape[0])
+                for key, accumulator in self._process_batch(examples, folds_of(start, number, name)):
                     totals[key].add(accumulator)
+                start += number
         yield from ((key, (group.number, total.merged())) for key, total in totals.items())
 
-    def _process_batch(self, examples: tf.Tensor) -> Iterator[KeyedAccumulator]:
-        """The accumulators of serialized examples [n]."""
+    def _process_batch(self, examples: tf.Tensor, folds: NDArray[np.int64]) -> Iterator[KeyedAccumulator]:
+        """The accumulators of serialized examples [n]. folds: that of each, [n]."""
         batch = self._decoder.DecodeBatch(examples.numpy().tolist())
         assignments = [assign_slices(batch, columns) for columns in self._slicings]
         weights, widths = example_weights(batch, self._weight, self._split), set()
@@ -169,7 +179,7 @@ class AccumulateFiles(beam.DoFn):
             widths.add(predictions.shape[1])
             if len(widths) > 1 and self._kind != "next_word":  # whose classes depend on the data of each model
                 raise RunError(_not_comparable(self._paths[name]))
-            yield from self._accumulate(name, labels, predictions, weights, assignments)
+            yield from self._accumulate(name, labels, predictions, weights, folds, assignments)
 
     def _predict(self, name: str, examples: tf.Tensor) -> tuple[Array, Array]:
         """Labels [n] and predictions [n, outputs], float64, of serialized examples [n]."""
@@ -180,19 +190,25 @@ class AccumulateFiles(beam.DoFn):
         labels = found.numpy().astype(np.float64).reshape(-1)
         return labels, predictions.numpy().astype(np.float64).reshape(len(labels), -1)
 
-    def _accumulate(
-        self, name: str, labels: Array, predictions: Array, weights: Array, assignments: Sequence[SliceAssignment]
+    def _accumulate(  # noqa: PLR0913, PLR0917
+        self,
+        name: str,
+        labels: Array,
+        predictions: Array,
+        weights: Array,
+        folds: NDArray[np.int64],
+        assignments: Sequence[SliceAssignment],
     ) -> Iterator[KeyedAccumulator]:
-        label_metrics = LABEL_METRICS[self._kind]
+        label_metrics = self._metrics
         usable = label_metrics.usable(labels)
         left_out = float(np.sum(~usable))
-        yield (name, None), MetricAccumulator(np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 2)), left_out, 0.0)
+        yield (name, None), MetricAccumulator.of_count(left_out)
         used = usable & (weights > 0)
-        labels, predictions, weights = labels[used], predictions[used], weights[used]
+        labels, predictions, weights, folds = labels[used], predictions[used], weights[used], folds[used]
         for keys, groups in ((each.keys, each.groups[used]) for each in assignments):
-            found = label_metrics.accumulate(labels, predictions, groups, len(keys), weights)
+            found = label_metrics.accumulate(labels, predictions, groups, len(keys), weights, folds)
             for key, accumulator in zip(keys, found, strict=True):
-                if accumulator.examples:
+                if accumulator.examples.any():
                     yield (name, key), accumulator
 
 
@@ -216,11 +232,11 @@ def _conclude(  # noqa: PLR0913, PLR0917
     directory: Path,
     required: Requirements,
 ) -> None:
-    values = verdict.metric_values(accumulators, config)
-    evaluation = verdict.conclude(accumulators, values, config, split, required)
+    measured = verdict.measure(accumulators, config)
+    evaluation = verdict.conclude(accumulators, measured, config, split, required)
     for remark in evaluation.remarks:
         logger.warning(remark)
-    tfma.write_files(directory, values, config, models, blessed=evaluation.blessed)
+    tfma.write_files(directory, measured.values, config, models, blessed=evaluation.blessed)
     write_evaluation(directory, evaluation)
 
 

@@ -18,16 +18,25 @@ FILE_NAME = "evaluation.json"
 
 Metrics = dict[str, float | None]
 """Values by the metric's name in the config; None if it has no value, as precision where nothing is predicted."""
+Interval = tuple[float, float]
+"""The ends of a 95 % confidence interval."""
+Intervals = dict[str, Interval]
+"""By the metric's name; without those that have none, as over a few examples."""
 
 
 @dataclass(frozen=True)
 class SliceMetrics:
-    """The metrics of one value of a column, or of one combination of values, such as `trip_start_hour = 5`."""
+    """The metrics of one value of a column, or of one combination of values, such as `trip_start_hour = 5`.
+
+    change: the intervals of the differences from the baseline.
+    """
 
     name: str
     metrics: Metrics
     example_count: int
     baseline: Metrics | None
+    intervals: Intervals = field(default_factory=dict)
+    change: Intervals = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,8 @@ class ThresholdCheck:
 
     limit: what the value had to reach. For `not_worse_than_baseline_by` it includes the baseline's value; for
     `better_than_constant` it is what the best constant prediction reaches, and the value must be below it.
+    confident: whether the whole interval had to reach it, which for `not_worse_than_baseline_by` is that of the
+    difference, added to the baseline's value; interval: None if there is none.
     """
 
     metric: str
@@ -44,9 +55,13 @@ class ThresholdCheck:
     value: float | None
     baseline: float | None
     passed: bool
+    confident: bool = False
+    interval: Interval | None = None
 
     def __str__(self) -> str:
         """One line, such as `auc is 0.71, below min 0.8`."""
+        if self.confident and self.value is not None and self.limit is not None:
+            return self._of_interval(self.limit)
         if self.value is None:
             return f"{self.metric} has no value to compare with {self.bound}"
         if self.limit is None:
@@ -60,18 +75,54 @@ class ThresholdCheck:
         allowed = f"{self.limit:.4g}, the limit given the baseline's {self.baseline:.4g}"
         return f"{self.metric} is {self.value:.4g}, {relation} {allowed}"
 
+    def _of_interval(self, limit: float) -> str:
+        given = "" if self.baseline is None else f", given the baseline's {self.baseline:.4g}"
+        if self.interval is None:
+            return (
+                f"{self.metric} is {self.value:.4g}, without a confidence interval to compare with {limit:.4g}{given}"
+            )
+        low, high = self.interval
+        relation = "within" if self.passed else "not all within"
+        what = f"{self.metric} is {self.value:.4g}, with a 95 % confidence interval from {low:.4g} to {high:.4g}"
+        return f"{what}, {relation} the limit {limit:.4g}{given}"
+
+
+@dataclass(frozen=True)
+class DecisionPoint:
+    """What decisions by one threshold are like. share: that of the examples above it, by weight."""
+
+    threshold: float
+    share: float
+    precision: float
+    recall: float
+    f1: float
+
 
 @dataclass(frozen=True)
 class Curves:
-    """Curves for binary labels.
+    """Curves for binary labels, and the errors of predicted numbers.
 
     roc: (false positive rate, true positive rate), from (0, 0) to (1, 1); calibration: (mean prediction, share of
     positives, weight of the examples, which is their number if the data has no weights) for each tenth of the
-    predictions' range.
+    predictions' range; decisions: from the highest threshold down; errors: (share of the examples, the error that so
+    many do not exceed), of predictions minus labels.
     """
 
-    roc: tuple[tuple[float, float], ...]
-    calibration: tuple[tuple[float, float, float], ...]
+    roc: tuple[tuple[float, float], ...] = ()
+    calibration: tuple[tuple[float, float, float], ...] = ()
+    decisions: tuple[DecisionPoint, ...] = ()
+    errors: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How often each class is predicted for each class, by weight.
+
+    classes: their numbers; counts: a row for each as the label, with a column for each as the prediction.
+    """
+
+    classes: tuple[int, ...]
+    counts: tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -82,7 +133,8 @@ class Evaluation:
     because their label is missing or not one of the classes; reasons: why the model is not blessed, empty if it is;
     constant: what a model would reach that predicts the same for all of the examples, for the metrics of which it is a
     yardstick; remarks: what limits the evaluation's worth; weight: the data column with the weights of the examples, ""
-    if all count the same.
+    if all count the same; intervals: of the metrics; change: of the differences from the baseline; decision_threshold:
+    the probability above which a prediction counts as positive, for binary labels.
     """
 
     split: str
@@ -98,6 +150,10 @@ class Evaluation:
     constant: Metrics = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     weight: str = ""
+    intervals: Intervals = field(default_factory=dict)
+    change: Intervals = field(default_factory=dict)
+    confusion: Confusion | None = None
+    decision_threshold: float | None = None
 
 
 _ADAPTER = TypeAdapter(Evaluation)

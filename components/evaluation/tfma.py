@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 from google.protobuf import json_format
@@ -17,7 +18,14 @@ from tensorflow_model_analysis.proto.metrics_for_slice_pb2 import MetricsForSlic
 from tensorflow_model_analysis.writers import metrics_plots_and_validations_writer as writer
 
 from headrace.components.evaluation.slices import MetricValues, SliceKey, name_missing
-from headrace.configs.schema.evaluate import LOWER_IS_BETTER, METRICS, EvaluateConfig, Threshold
+from headrace.configs.schema.evaluate import (
+    LOWER_IS_BETTER,
+    METRICS,
+    OF_DECISIONS,
+    ON_REQUEST,
+    EvaluateConfig,
+    Threshold,
+)
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.served_model import ModelCall
 
@@ -54,7 +62,8 @@ def model_call(spec: config_pb2.ModelSpec) -> ModelCall:
 
 def metric_names(label: LabelConfig, evaluate: EvaluateConfig) -> tuple[str, ...]:
     """The metrics in the config (by default all for the label's kind), and those that have thresholds."""
-    named = evaluate.metrics or tuple(METRICS[label.kind])
+    usual = tuple(name for name in METRICS[label.kind] if name not in ON_REQUEST.get(label.kind, ()))
+    named = evaluate.metrics or usual
     return tuple(dict.fromkeys((*named, *evaluate.thresholds)))
 
 
@@ -64,7 +73,12 @@ def _metric_configs(label: LabelConfig, evaluate: EvaluateConfig) -> list[config
 
 
 def _metric_config(kind: str, name: str, evaluate: EvaluateConfig) -> config_pb2.MetricConfig:
-    metric = config_pb2.MetricConfig(class_name=METRICS[kind][name], config=json.dumps({"name": name}))
+    settings: dict[str, Any] = {"name": name}
+    if name == "binary_accuracy":
+        settings |= {"threshold": evaluate.decision_threshold}
+    elif name in OF_DECISIONS:
+        settings |= {"thresholds": [evaluate.decision_threshold]}
+    metric = config_pb2.MetricConfig(class_name=METRICS[kind][name], config=json.dumps(settings))
     if name in evaluate.thresholds:
         metric.per_slice_thresholds.add(
             slicing_specs=[config_pb2.SlicingSpec()], threshold=_threshold(name, evaluate.thresholds[name])
@@ -94,6 +108,16 @@ def label_kind(config: config_pb2.EvalConfig) -> str:
     """The kind of label that the config's metrics are for."""
     metrics = config.metrics_specs[0].metrics
     return next(_LABEL_KINDS[metric.class_name] for metric in metrics if metric.class_name in _LABEL_KINDS)
+
+
+def decision_threshold(config: config_pb2.EvalConfig) -> float:
+    """The probability above which a prediction counts as positive; a half if no metric depends on it."""
+    for metric in config.metrics_specs[0].metrics:
+        settings = json.loads(metric.config or "{}")
+        for found in (settings.get("threshold"), *settings.get("thresholds", ())):
+            if found is not None:
+                return float(found)
+    return 0.5
 
 
 def model_names(config: config_pb2.EvalConfig) -> tuple[str, str | None]:

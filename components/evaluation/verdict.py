@@ -6,20 +6,22 @@ import itertools
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from tensorflow_model_analysis.proto import config_pb2
 
 from headrace.components.evaluation import tfma
-from headrace.components.evaluation.metrics import LABEL_METRICS
-from headrace.components.evaluation.metrics.accumulator import LabelMetrics, Margin, MetricAccumulator
-from headrace.components.evaluation.result import Evaluation, Metrics, SliceMetrics, ThresholdCheck
+from headrace.components.evaluation.intervals import change_intervals, intervals, metrics_without
+from headrace.components.evaluation.metrics import metrics_of
+from headrace.components.evaluation.metrics.accumulator import LabelMetrics, Margin, MetricAccumulator, Totals
+from headrace.components.evaluation.result import Evaluation, Intervals, Metrics, SliceMetrics, ThresholdCheck
 from headrace.components.evaluation.slices import MetricValues, SliceKey, name_missing
-from headrace.configs.schema.evaluate import LOSSES
+from headrace.configs.schema.evaluate import LOSSES, LOWER_IS_BETTER, OF_DECISIONS
 
 COUNT = "example_count"
-MAY_BE_UNDEFINED = frozenset({"calibration", "precision", "recall"})
+MAY_BE_UNDEFINED = frozenset({"calibration"}) | OF_DECISIONS - {"binary_accuracy"}
 """Metrics that divide by a count that may rightly be zero. Without a threshold of their own they do not block."""
 
 ModelSlice = tuple[str, SliceKey | None]
@@ -28,26 +30,50 @@ KeyedAccumulator = tuple[ModelSlice, MetricAccumulator]
 
 
 class Requirements(NamedTuple):
-    """What a blessing takes besides the thresholds. blocked: why no model can be blessed; "" if one can."""
+    """What a blessing takes besides the thresholds. confident: the metrics whose bounds must hold for their intervals;
+    blocked: why no model can be blessed; "" if one can.
+    """
 
     better_than_constant: bool
+    confident: tuple[str, ...] = ()
     blocked: str = ""
 
 
-def metric_values(accumulators: Sequence[KeyedAccumulator], config: config_pb2.EvalConfig) -> MetricValues:
+class Measured(NamedTuple):
+    """The metrics of each model and slice. without: the same without each fold, for intervals; empty if those of
+    the slice are too few.
+    """
+
+    values: MetricValues
+    without: dict[tuple[str, SliceKey], list[dict[str, float]]]
+
+    def intervals(self, model: str, key: SliceKey) -> Intervals:
+        """Of the metrics of a slice."""
+        return intervals(_only_metrics(self.values.get((model, key), {})), self.without.get((model, key), []))
+
+    def change_intervals(self, model: str, baseline: str | None, key: SliceKey) -> Intervals:
+        """Of the differences from the baseline in a slice."""
+        if baseline is None or (baseline, key) not in self.values or (model, key) not in self.values:
+            return {}
+        ours, theirs = (_only_metrics(self.values[each, key]) for each in (model, baseline))
+        return change_intervals(ours, theirs, self.without[model, key], self.without[baseline, key])
+
+
+def measure(accumulators: Sequence[KeyedAccumulator], config: config_pb2.EvalConfig) -> Measured:
     """The metrics in the config, and the example count, of each model and slice: the candidate before the baseline, and
     slices in the config's order and then by value.
     """
-    label_metrics = LABEL_METRICS[tfma.label_kind(config)]
+    label_metrics = metrics_of(tfma.label_kind(config), tfma.decision_threshold(config))
     of_slices = {(model, key): accumulator for (model, key), accumulator in accumulators if key is not None}
     names = [json.loads(metric.config)["name"] for metric in config.metrics_specs[0].metrics if metric.config]
-    result: MetricValues = {}
-    for model, key in _in_order(of_slices, config):
-        accumulator = of_slices[model, key]
-        metrics = label_metrics.metrics(accumulator)
+    found = Measured({}, {})
+    for each in _in_order(of_slices, config):
+        totals = of_slices[each].total()
+        metrics = label_metrics.metrics(totals)
         finite = {name: metrics[name] if math.isfinite(metrics[name]) else math.nan for name in names}
-        result[model, key] = {COUNT: accumulator.examples, **finite}
-    return result
+        found.values[each] = {COUNT: totals.examples, **finite}
+        found.without[each] = metrics_without(label_metrics, of_slices[each])
+    return found
 
 
 def _in_order(keys: Iterable[tuple[str, SliceKey]], config: config_pb2.EvalConfig) -> list[tuple[str, SliceKey]]:
@@ -64,32 +90,36 @@ def _in_order(keys: Iterable[tuple[str, SliceKey]], config: config_pb2.EvalConfi
 
 def conclude(
     accumulators: Sequence[KeyedAccumulator],
-    values: MetricValues,
+    measured: Measured,
     config: config_pb2.EvalConfig,
     split: str,
     requirements: Requirements,
 ) -> Evaluation:
-    """The evaluation, with its verdict over the whole split, and slices in the order of `values`."""
+    """The evaluation, with its verdict over the whole split, and slices in the order of `measured`."""
     candidate, baseline = tfma.model_names(config)
+    values = measured.values
     whole = values.get((candidate, ()), {})
-    metrics = {name: value for name, value in whole.items() if name != COUNT}
+    metrics = _only_metrics(whole)
     against = values.get((baseline, ())) if baseline is not None else None
-    of_candidate: dict[SliceKey | None, MetricAccumulator] = {
-        key: accumulator for (model, key), accumulator in accumulators if model == candidate
-    }
-    kind = tfma.label_kind(config)
-    label_metrics, of_split = LABEL_METRICS[kind], of_candidate.get(())
-    checked = check_thresholds(tfma.thresholds_of(config), metrics, against)
+    totals = {key: accumulator.total() for (model, key), accumulator in accumulators if model == candidate}
+    kind, threshold = tfma.label_kind(config), tfma.decision_threshold(config)
+    label_metrics, of_split = metrics_of(kind, threshold), totals.get(())
+    confidence = Confidence(
+        requirements.confident,
+        measured.intervals(candidate, ()),
+        measured.change_intervals(candidate, baseline, ()),
+    )
+    checked = check_thresholds(tfma.thresholds_of(config), metrics, against, confidence)
     if requirements.better_than_constant and of_split is not None:
         checked.append(compare_with_constant(label_metrics, of_split, LOSSES[kind]))
     reasons = rejection_reasons(checked, metrics) + [requirements.blocked] * bool(requirements.blocked)
     return Evaluation(
         split=split,
         example_count=int(whole.get(COUNT, 0)),
-        unlabelled=int(of_candidate[None].examples) if None in of_candidate else 0,
+        unlabelled=int(totals[None].examples) if None in totals else 0,
         metrics=_without_nan(metrics),
         baseline=None if against is None else _without_nan(against),
-        slices=_slices(values, candidate, baseline),
+        slices=_slices(measured, candidate, baseline),
         checks=tuple(checked),
         blessed=not reasons,
         reasons=tuple(reasons),
@@ -97,18 +127,22 @@ def conclude(
         constant={} if of_split is None else _constant(label_metrics, of_split, metrics),
         remarks=() if of_split is None else few_examples(label_metrics.margin(of_split), split, int(whole[COUNT])),
         weight=tfma.weight_column(config),
+        intervals=confidence.intervals,
+        change=confidence.change,
+        confusion=None if of_split is None else label_metrics.confusion(of_split),
+        decision_threshold=threshold if kind == "binary" else None,
     )
 
 
-def _constant(label_metrics: LabelMetrics, accumulator: MetricAccumulator, metrics: Iterable[str]) -> Metrics:
+def _constant(label_metrics: LabelMetrics, totals: Totals, metrics: Iterable[str]) -> Metrics:
     """What a constant prediction reaches, for the metrics of the config."""
-    found = label_metrics.constant(accumulator)
+    found = label_metrics.constant(totals)
     return {name: found[name] for name in metrics if name in found}
 
 
-def compare_with_constant(label_metrics: LabelMetrics, accumulator: MetricAccumulator, loss: str) -> ThresholdCheck:
+def compare_with_constant(label_metrics: LabelMetrics, totals: Totals, loss: str) -> ThresholdCheck:
     """Whether the loss is below that of the best constant prediction. A loss without a value is not."""
-    value, limit = label_metrics.metrics(accumulator)[loss], label_metrics.constant(accumulator)[loss]
+    value, limit = label_metrics.metrics(totals)[loss], label_metrics.constant(totals)[loss]
     shown = value if math.isfinite(value) else None
     return ThresholdCheck(loss, "better_than_constant", limit, shown, None, value < limit)
 
@@ -121,17 +155,41 @@ def few_examples(margin: Margin | None, split: str, examples: int) -> tuple[str,
     return (f"the {split} split has only {examples:,} examples: {interval}; a larger share in `data.splits` helps",)
 
 
+class Confidence(NamedTuple):
+    """What bounds that must hold with confidence are checked against. metrics: those that have such bounds."""
+
+    metrics: tuple[str, ...] = ()
+    intervals: Intervals = {}
+    change: Intervals = {}
+
+
 def check_thresholds(
     thresholds: Mapping[str, config_pb2.MetricThreshold],
     metrics: Mapping[str, float],
     baseline: Mapping[str, float] | None,
+    confidence: Confidence = Confidence(),  # noqa: B008 - immutable
 ) -> list[ThresholdCheck]:
     """Every bound, met or not. A metric without a value meets none; without a baseline, nothing is compared with it."""
-    return [
+    checks = [
         check
         for name, threshold in thresholds.items()
         for check in _checks(name, threshold, metrics.get(name, math.nan), baseline)
     ]
+    return [_with_confidence(check, confidence) if check.metric in confidence.metrics else check for check in checks]
+
+
+def _with_confidence(check: ThresholdCheck, confidence: Confidence) -> ThresholdCheck:
+    """The same bound for the whole interval instead of the value."""
+    if check.bound == "not_worse_than_baseline_by":
+        change, before = confidence.change.get(check.metric), check.baseline or 0.0
+        interval = (before + change[0], before + change[1]) if change else None
+    else:
+        interval = confidence.intervals.get(check.metric)
+    if interval is None or check.limit is None:
+        return replace(check, confident=True, passed=False)
+    highest = check.bound == "max" or (check.bound != "min" and check.metric in LOWER_IS_BETTER)
+    within = interval[1] <= check.limit if highest else interval[0] >= check.limit
+    return replace(check, confident=True, interval=interval, passed=check.passed and within)
 
 
 def rejection_reasons(checked: list[ThresholdCheck], metrics: Mapping[str, float]) -> list[str]:
@@ -173,7 +231,8 @@ def _checks(
     yield ThresholdCheck(name, "not_worse_than_baseline_by", limit, shown, baseline, passed)
 
 
-def _slices(values: MetricValues, candidate: str, baseline: str | None) -> tuple[SliceMetrics, ...]:
+def _slices(measured: Measured, candidate: str, baseline: str | None) -> tuple[SliceMetrics, ...]:
+    values = measured.values
     keys = [key for model, key in values if model == candidate and key]
     named = name_missing(keys)
     return tuple(
@@ -184,6 +243,8 @@ def _slices(values: MetricValues, candidate: str, baseline: str | None) -> tuple
             baseline=_without_nan(values[baseline, key])
             if baseline is not None and (baseline, key) in values
             else None,
+            intervals=measured.intervals(candidate, key),
+            change=measured.change_intervals(candidate, baseline, key),
         )
         for key in keys
     )
@@ -199,4 +260,8 @@ def _pair_name(column: str, value: str | float) -> str:
 
 def _without_nan(metrics: Mapping[str, float]) -> Metrics:
     """Metrics with None for NaN, and without the example count."""
-    return {name: None if math.isnan(value) else value for name, value in metrics.items() if name != COUNT}
+    return {name: None if math.isnan(value) else value for name, value in _only_metrics(metrics).items()}
+
+
+def _only_metrics(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in values.items() if name != COUNT}

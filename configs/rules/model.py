@@ -8,26 +8,13 @@ from headrace.common.names import did_you_mean, did_you_mean_or_list, join_or
 from headrace.configs.rules.keras_names import ACTIVATIONS
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.data import DataConfig
-from headrace.configs.schema.evaluate import METRICS, EvaluateConfig
+from headrace.configs.schema.evaluate import FRACTIONS, METRICS, EvaluateConfig
 from headrace.configs.schema.features import Feature, ImageFeature, TextFeature
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import ImageModel, ModelConfig, TextModel
 from headrace.configs.schema.section import KeyPath
 
 Features = dict[str, Feature]
-FRACTIONS = frozenset(
-    {
-        "auc",
-        "auc_precision_recall",
-        "binary_accuracy",
-        "precision",
-        "recall",
-        "accuracy",
-        "top_5_accuracy",
-        "squared_correlation",
-    }
-)
-"""Metrics between 0 and 1."""
 
 
 def activation_is_known(model: ModelConfig) -> Iterator[Violation]:

@@ -13,18 +13,30 @@ METRICS = {
         "auc": "AUC",
         "auc_precision_recall": "AUCPrecisionRecall",
         "binary_accuracy": "BinaryAccuracy",
+        "balanced_accuracy": "BalancedAccuracy",
         "binary_crossentropy": "BinaryCrossEntropy",
         "calibration": "Calibration",
         "precision": "Precision",
         "recall": "Recall",
+        "specificity": "Specificity",
+        "f1": "F1Score",
+        "matthews_correlation": "MatthewsCorrelationCoefficient",
     },
     "multiclass": {
         "accuracy": "SparseCategoricalAccuracy",
         "crossentropy": "SparseCategoricalCrossentropy",
+        "macro_precision": "MacroPrecision",
+        "macro_recall": "MacroRecall",
+        "macro_f1": "MacroF1",
+        "weighted_f1": "WeightedF1",
+        "top_3_accuracy": "Top3Accuracy",
+        "top_5_accuracy": "Top5Accuracy",
     },
     "regression": {
         "mean_squared_error": "MeanSquaredError",
+        "root_mean_squared_error": "RootMeanSquaredError",
         "mean_absolute_error": "MeanAbsoluteError",
+        "r_squared": "RSquared",
         "squared_correlation": "SquaredPearsonCorrelation",
     },
     "next_word": {
@@ -34,13 +46,67 @@ METRICS = {
         "perplexity": "NextWordPerplexity",
     },
 }
-"""By kind of label: the names of the metrics in the config, and their classes in TensorFlow Model Analysis, which has
-none for next_word; those names are ours."""
+"""By kind of label: the names of the metrics in the config, and their classes in TensorFlow Model Analysis."""
+
+OURS = frozenset(
+    {
+        "MacroPrecision",
+        "MacroRecall",
+        "MacroF1",
+        "WeightedF1",
+        "Top3Accuracy",
+        "Top5Accuracy",
+        "RootMeanSquaredError",
+        "RSquared",
+        *METRICS["next_word"].values(),
+    }
+)
+"""The classes among them that TensorFlow Model Analysis does not have under one name."""
+
+ON_REQUEST = {
+    "binary": frozenset({"balanced_accuracy", "specificity", "matthews_correlation"}),
+    "multiclass": frozenset({"weighted_f1", "top_3_accuracy", "top_5_accuracy"}),
+}
+"""By kind of label: the metrics that are computed only if the config names them."""
+
+OF_DECISIONS = frozenset(
+    {"binary_accuracy", "balanced_accuracy", "precision", "recall", "specificity", "f1", "matthews_correlation"}
+)
+"""Metrics of yes-or-no decisions, which depend on `decision_threshold`."""
 
 LOWER_IS_BETTER = frozenset(
-    {"binary_crossentropy", "crossentropy", "perplexity", "mean_squared_error", "mean_absolute_error"}
+    {
+        "binary_crossentropy",
+        "crossentropy",
+        "perplexity",
+        "mean_squared_error",
+        "root_mean_squared_error",
+        "mean_absolute_error",
+    }
 )
 """Metrics for which lower is better."""
+
+FRACTIONS = frozenset(
+    {
+        "auc",
+        "auc_precision_recall",
+        "binary_accuracy",
+        "balanced_accuracy",
+        "precision",
+        "recall",
+        "specificity",
+        "f1",
+        "accuracy",
+        "macro_precision",
+        "macro_recall",
+        "macro_f1",
+        "weighted_f1",
+        "top_3_accuracy",
+        "top_5_accuracy",
+        "squared_correlation",
+    }
+)
+"""Metrics between 0 and 1."""
 
 LOSSES = {
     "binary": "binary_crossentropy",
@@ -68,6 +134,10 @@ class Threshold(Section):
     """How much worse than the latest blessed model it may be (absolute; lower for accuracies, higher for errors). No
     effect while there is no blessed model. If that model is damaged and no other can serve as the baseline, no model is
     blessed."""
+    confident: bool = False
+    """Whether a bound must hold for the whole 95 % confidence interval of the metric, or of the difference from the
+    baseline, and not just for the value: a model that only seems good enough on few examples is then not blessed. A
+    metric without an interval, as over fewer than 40 examples, does not meet the bound."""
 
     @model_validator(mode="after")
     def _bounds_make_sense(self) -> Threshold:
@@ -84,7 +154,10 @@ class EvaluateConfig(Section):
     split: Name | None = None
     """The split to evaluate. null: `test` if it exists, else `eval`."""
     metrics: tuple[MetricName, ...] = ()
-    """Names of metrics. Empty: all that apply to the label's kind."""
+    """Names of metrics. Empty: the usual ones for the label's kind."""
+    decision_threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """For a binary label: the predicted probability above which an example counts as positive in the metrics of
+    decisions, such as `precision`. The report shows precision and recall at other thresholds."""
     slices: tuple[Name | Annotated[tuple[Name, ...], Field(min_length=1)], ...] = ()
     """Data columns for whose values metrics are computed separately; a list inside the list crosses columns. Rows
     without a value form the slice `(missing)`. If an example has multiple values, the first counts; a text that

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.common.errors import RunError
 from headrace.common.names import join_names
 from headrace.components.deploy.push_record import PushRecord
-from headrace.components.evaluation.result import Metrics
+from headrace.components.evaluation.result import Interval, Intervals, Metrics
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.cache_key import KeyParts
 from headrace.pipeline.folders import Folders
@@ -40,6 +40,7 @@ class Comparison:
         names: What was compared, as it was given.
         runs: The ids of the runs.
         metrics: All metrics over the evaluated split, by their names in the config.
+        intervals: The 95 % confidence intervals of those that have any.
         settings: The settings that differ, by dotted name, without credentials.
         data: Spans, fingerprint, rows of each split, and on how many examples of which split the metrics are.
         code: The Git commit, and the modules and packages that differ, with digests and versions.
@@ -51,6 +52,7 @@ class Comparison:
     settings: Mapping[str, Values]
     data: Mapping[str, Values]
     code: Mapping[str, Values]
+    intervals: Mapping[str, tuple[Interval | None, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class _Side:
 
     run: SharedRun
     metrics: Metrics
+    intervals: Intervals = field(default_factory=dict)
 
 
 def compare_runs(config: PipelineConfig, runs: Sequence[Run], names: Sequence[str]) -> Comparison:
@@ -79,6 +82,11 @@ def compare_runs(config: PipelineConfig, runs: Sequence[Run], names: Sequence[st
         settings={row.name: row.values for row in differing(settings)},
         data={row.name: row.values for row in rows([_data(side.run) for side in sides])},
         code=_code([side.run for side in sides]),
+        intervals={
+            metric: tuple(side.intervals.get(metric) for side in sides)
+            for metric in metrics
+            if any(metric in side.intervals for side in sides)
+        },
     )
 
 
@@ -116,7 +124,7 @@ def _choices(runs: Iterable[Run | str]) -> str:
 def _side(run: Run, models: Iterable[Model], number: int) -> _Side:
     folder = PublicFolder(run.path, run.record)
     if folder.evaluation is not None:
-        return _Side(SharedRun(folder, run.id, number), folder.evaluation.metrics)
+        return _Side(SharedRun(folder, run.id, number), folder.evaluation.metrics, folder.evaluation.intervals)
     later = next((model.metrics for model in models if model.run == run.id), {})  # of a run that resumed this one
     return _Side(SharedRun(folder, run.id, number), dict(later))
 

@@ -10,17 +10,25 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from headrace.components.evaluation.result import Curves, Evaluation, SliceMetrics
+from headrace.components.evaluation.result import (
+    Confusion,
+    Curves,
+    DecisionPoint,
+    Evaluation,
+    Interval,
+    SliceMetrics,
+)
 from headrace.configs.config import PipelineConfig
-from headrace.configs.schema.evaluate import LOWER_IS_BETTER
+from headrace.configs.schema.evaluate import FRACTIONS, LOWER_IS_BETTER
 from headrace.pipeline.report.charts import ChartLine, Scale, line_chart, padded
 from headrace.pipeline.report.formatting import value_in_words
 from headrace.pipeline.results.verdict import Bound, ModelVerdict
 
-_FROM_0_TO_1 = frozenset({"auc", "auc_precision_recall", "binary_accuracy", "precision", "recall", "accuracy"})
 _BEST_AT_ONE = "calibration"
 _TIMES = " \N{MULTIPLICATION SIGN} "
 _MOST_SLICES = 40
+_DECISIONS = 9
+"""Thresholds in the table of decisions."""
 FEW_EXAMPLES = 30
 """The metrics of a slice with fewer examples are mostly noise."""
 
@@ -34,6 +42,8 @@ class MetricRow:
     baseline: float | None
     bounds: list[Bound]
     in_unit_range: bool
+    interval: Interval | None = None
+    change_interval: Interval | None = None
 
     @property
     def change(self) -> float | None:
@@ -69,12 +79,13 @@ class SliceValues(NamedTuple):
 
 @dataclass(frozen=True)
 class SliceRow:
-    """One slice. `at` and `baseline_at` are positions on the table's axis, in percent."""
+    """One slice. Positions on the table's axis are in percent; `ends_at`: those of the confidence interval."""
 
     label: str
     slice: SliceMetrics
     at: float | None
     baseline_at: float | None
+    ends_at: tuple[float, float] | None = None
 
     @property
     def few(self) -> bool:
@@ -99,14 +110,42 @@ class SliceTable:
     left_out: int
 
 
+class Picture(NamedTuple):
+    """A chart. legend: (name, style of the line)."""
+
+    heading: str
+    chart: Markup
+    legend: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """One class as a label. shares: of its examples by what is predicted for them, in the order of the classes."""
+
+    name: str
+    weight: float
+    counts: tuple[float, ...]
+    shares: tuple[float, ...]
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
 @dataclass(frozen=True)
 class EvaluationSection:
-    """The whole section. `pictures` are (heading, chart)."""
+    """The whole section."""
 
     result: Evaluation
     metrics: list[MetricRow]
     slicings: list[SliceTable]
-    pictures: list[tuple[str, Markup]]
+    pictures: list[Picture]
+    confusion: list[ClassRow]
+    decisions: list[DecisionPoint]
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether any metric has a confidence interval."""
+        return any(metric.interval for metric in self.metrics)
 
     @property
     def names(self) -> list[str]:
@@ -123,7 +162,9 @@ def evaluation_section(
         evaluation,
         metrics=[_metric_row(name, evaluation, verdict) for name in names],
         slicings=_slicings(evaluation, names[0], config) if names else [],
-        pictures=_pictures(evaluation.curves) if evaluation.curves else [],
+        pictures=_pictures(evaluation.curves, evaluation.decision_threshold) if evaluation.curves else [],
+        confusion=_class_rows(evaluation.confusion, config) if evaluation.confusion else [],
+        decisions=_shown_decisions(evaluation.curves) if evaluation.curves else [],
     )
 
 
@@ -136,7 +177,15 @@ def _order(metrics: Iterable[str], config: PipelineConfig | None) -> list[str]:
 def _metric_row(name: str, evaluation: Evaluation, verdict: ModelVerdict) -> MetricRow:
     bounds = [bound for bound in verdict.bounds if bound.metric == name]
     baseline = (evaluation.baseline or {}).get(name)
-    return MetricRow(name, evaluation.metrics.get(name), baseline, bounds, name in _FROM_0_TO_1)
+    return MetricRow(
+        name,
+        evaluation.metrics.get(name),
+        baseline,
+        bounds,
+        name in FRACTIONS,
+        evaluation.intervals.get(name),
+        evaluation.change.get(name),
+    )
 
 
 def _slicings(evaluation: Evaluation, metric: str, config: PipelineConfig | None) -> list[SliceTable]:
@@ -173,7 +222,7 @@ def _slicing(title: str, metric: str, overall: float | None, slices: list[SliceV
     low, high = padded((value for value in values if value is not None), share=0.0)
     axis = Scale(low, high, 0.0, 100.0)
     rows = [
-        SliceRow(one.label, one.slice, _position(axis, value), _position(axis, baseline))
+        SliceRow(one.label, one.slice, _position(axis, value), _position(axis, baseline), _ends(axis, one, metric))
         for one, (value, baseline) in zip(shown, pairs, strict=True)
     ]
     return SliceTable(title, metric, overall, _position(axis, overall), low, high, rows, len(slices) - len(shown))
@@ -192,12 +241,54 @@ def _position(axis: Scale, value: float | None) -> float | None:
     return axis(value) if value is not None and math.isfinite(value) else None
 
 
-def _pictures(curves: Curves) -> list[tuple[str, Markup]]:
+def _ends(axis: Scale, one: SliceValues, metric: str) -> tuple[float, float] | None:
+    """The confidence interval on the axis, as far as it reaches."""
+    ends = one.slice.intervals.get(metric)
+    return None if ends is None else (axis(max(ends[0], axis.low)), axis(min(ends[1], axis.high)))
+
+
+def _class_rows(confusion: Confusion, config: PipelineConfig | None) -> list[ClassRow]:
+    """The classes in the order of their numbers, by their names in the config."""
+    values = config.label.class_values if config else ()
+    columns = [sum(row[index] for row in confusion.counts) for index in range(len(confusion.classes))]
+    rows = []
+    for index, (number, counts) in enumerate(zip(confusion.classes, confusion.counts, strict=True)):
+        weight, hit = sum(counts), counts[index]
+        rows.append(
+            ClassRow(
+                name=value_in_words(str(values[number])) if number < len(values) else str(number),
+                weight=weight,
+                counts=counts,
+                shares=tuple(count / weight if weight else 0.0 for count in counts),
+                precision=hit / columns[index] if columns[index] else None,
+                recall=hit / weight if weight else None,
+                f1=2 * hit / (weight + columns[index]) if weight + columns[index] else None,
+            )
+        )
+    return rows
+
+
+def _shown_decisions(curves: Curves) -> list[DecisionPoint]:
+    """A few thresholds, from that which hardly any example reaches to that which nearly all do."""
+    points, step = curves.decisions, max(len(curves.decisions) // _DECISIONS, 1)
+    return list(points[step - 1 :: step])[:_DECISIONS]
+
+
+def _pictures(curves: Curves, threshold: float | None) -> list[Picture]:
     pictures = []
     if curves.roc:
-        pictures.append(("ROC: true positives over false positives", _roc(curves)))
+        legend = (("model", "first"), ("chance", "quiet"))
+        pictures.append(Picture("ROC: true positives over false positives", _roc(curves), legend))
     if curves.calibration:
-        pictures.append(("Calibration: share of positives over prediction", _calibration(curves)))
+        legend = (("model", "first"), ("perfect", "quiet"))
+        pictures.append(Picture("Calibration: share of positives over prediction", _calibration(curves), legend))
+    if curves.decisions:
+        legend = (("precision", "first"), ("recall", "second"))
+        chart = _decisions(curves, threshold)
+        pictures.append(Picture("Decisions: precision and recall over the threshold", chart, legend))
+    if curves.errors:
+        legend = (("error", "first"), ("none", "quiet"))
+        pictures.append(Picture("Errors: prediction minus label, over the share of examples", _errors(curves), legend))
     return pictures
 
 
@@ -217,3 +308,22 @@ def _calibration(curves: Curves) -> Markup:
     ]
     title = "Calibration: share of positives over mean prediction"
     return line_chart(title, lines, x_label="mean prediction", x_range=(0, 1), y_range=(0, 1))
+
+
+def _decisions(curves: Curves, threshold: float | None) -> Markup:
+    lines = [
+        ChartLine("precision", [(point.threshold, point.precision) for point in curves.decisions], dots=False),
+        ChartLine("recall", [(point.threshold, point.recall) for point in curves.decisions], "second", dots=False),
+    ]
+    mark = None if threshold is None else (threshold, f"{threshold:g}")
+    title = "Precision and recall over the threshold of the predicted probability"
+    return line_chart(title, lines, x_label="threshold", x_range=(0, 1), y_range=(0, 1), mark=mark)
+
+
+def _errors(curves: Curves) -> Markup:
+    lines = [
+        ChartLine("none", [(0, 0), (1, 0)], "quiet", dots=False),
+        ChartLine("error", [(share, error) for share, error in curves.errors]),
+    ]
+    title = "Errors: prediction minus label, over the share of examples whose error is not above it"
+    return line_chart(title, lines, x_label="share of examples", x_range=(0, 1))

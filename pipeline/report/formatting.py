@@ -50,6 +50,11 @@ def change(value: float | None) -> str:
     return f"+{text}" if value is not None and value > 0 and text != NONE else text
 
 
+def interval(ends: tuple[float, float] | None) -> str:
+    """Format a confidence interval; a dash for None."""
+    return NONE if ends is None else f"{score(ends[0])} to {score(ends[1])}"
+
+
 def count(value: float | None) -> str:
     """Format an integer with thousands separators; a dash for None."""
     return NONE if value is None else f"{value:,.0f}"
@@ -106,6 +111,7 @@ FILTERS = {
     "soft_breaks": soft_breaks,
     "figure": figure,
     "score": score,
+    "interval": interval,
     "change": change,
     "count": count,
     "percent": percent,

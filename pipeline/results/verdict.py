@@ -144,6 +144,14 @@ def _bound(check: ThresholdCheck) -> Bound:
 
 
 def _rule(check: ThresholdCheck) -> str:
+    rule = _plain_rule(check)
+    if not check.confident:
+        return rule
+    found = "there is none" if check.interval is None else f"{check.interval[0]:.4f} to {check.interval[1]:.4f}"
+    return f"{rule} over the whole 95 % confidence interval ({found})"
+
+
+def _plain_rule(check: ThresholdCheck) -> str:
     if check.limit is None:
         return "no worse than the baseline, which has no value"
     if check.bound == "better_than_constant":

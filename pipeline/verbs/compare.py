@@ -14,6 +14,7 @@ from headrace.pipeline.verbs.models import NONE, print_table
 from headrace.pipeline.verbs.options import config_options, reports_errors
 
 if TYPE_CHECKING:
+    from headrace.components.evaluation.result import Interval
     from headrace.pipeline.models.comparison import Comparison
 
 NOTHING = {"METRICS": "none recorded", "SETTINGS": "no difference", "DATA": "none recorded", "CODE": "no difference"}
@@ -45,16 +46,23 @@ def compare(
 
 
 def _table(found: Comparison) -> Iterator[tuple[str, ...]]:
-    from headrace.pipeline.report.formatting import score
-
     yield "", *found.names
     if found.names != found.runs:
         yield "run", *found.runs
-    scores = {name: tuple(map(score, values)) for name, values in found.metrics.items()}
+    none = (None,) * len(found.names)
+    scores = {
+        name: tuple(map(_score, values, found.intervals.get(name, none))) for name, values in found.metrics.items()
+    }
     yield from _section("METRICS", scores, found.names)
     yield from _section("SETTINGS", found.settings, found.names)
     yield from _section("DATA", found.data, found.names)
     yield from _section("CODE", found.code, found.names)
+
+
+def _score(value: float | None, ends: Interval | None) -> str:
+    from headrace.pipeline.report.formatting import interval, score
+
+    return f"{score(value)} ({interval(ends)})" if ends else score(value)
 
 
 def _section(

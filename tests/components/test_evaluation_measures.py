@@ -8,22 +8,30 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import scipy.special
+import scipy.stats
+import sklearn.metrics
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tensorflow_model_analysis.evaluators import jackknife
+from tensorflow_model_analysis.evaluators.confidence_intervals_util import SampleMetrics
+from tensorflow_model_analysis.metrics.metric_types import MetricKey
 
+from headrace.components.evaluation.intervals import change_intervals, folds_of, intervals, metrics_without
 from headrace.components.evaluation.metrics import LABEL_METRICS
-from headrace.components.evaluation.metrics.accumulator import MetricAccumulator, RunningTotal
+from headrace.components.evaluation.metrics.accumulator import FOLDS, RunningTotal, Totals
+from headrace.components.evaluation.metrics.classification import MOST_CLASSES, BinaryMetrics
 from headrace.components.evaluation.slices import SliceKey, assign_slices, name_missing
 
 Array = NDArray[np.float64]
 
 
-def _whole(kind: str, labels: Array, predictions: Array, parts: int = 1) -> MetricAccumulator:
+def _whole(kind: str, labels: Array, predictions: Array, parts: int = 1) -> Totals:
     groups = [np.zeros(len(part), np.int64) for part in np.array_split(labels, parts)]
     pieces = zip(np.array_split(labels, parts), np.array_split(predictions, parts), groups, strict=True)
     first, *others = (LABEL_METRICS[kind].accumulate(y, p, g, 1, np.ones(len(y)))[0] for y, p, g in pieces)
-    return first.merge(others)
+    return first.merge(others).total()
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(-40, 40), st.integers(0, 1), st.integers(0, 3))), min_size=1))
@@ -39,9 +47,9 @@ def test_histograms_and_sums_of_groups_are_those_of_all_batches(batches: list[li
         np.add.at(expected, (groups, labels, odds + 40), 1)
         for own, accumulator, total in zip(losses, found, totals, strict=True):
             total.add(accumulator)
-            own.append(accumulator.sums[3])
+            own.append(accumulator.total().sums[3])
     for histogram, own, total in zip(expected, losses, totals, strict=True):
-        merged = total.merged()
+        merged = total.merged().total()
         assert (np.diff(merged.buckets) > 0).all()
         np.testing.assert_array_equal(merged.counts, histogram[:, merged.buckets + 40].T)
         assert merged.counts.sum() == histogram.sum() == merged.sums[0]
@@ -127,6 +135,98 @@ def test_regression_metrics_equal_an_independent_computation() -> None:
     assert found["mean_squared_error"] == pytest.approx(np.mean((labels - p) ** 2))
     assert found["mean_absolute_error"] == pytest.approx(np.mean(np.abs(labels - p)))
     assert found["squared_correlation"] == pytest.approx(np.corrcoef(labels, p)[0, 1] ** 2)
+    assert found["root_mean_squared_error"] == pytest.approx(sklearn.metrics.root_mean_squared_error(labels, p))
+    assert found["r_squared"] == pytest.approx(sklearn.metrics.r2_score(labels, p))
+
+
+@pytest.mark.parametrize("threshold", [0.2, 0.5, 0.9])
+def test_metrics_of_decisions_equal_scikit_learn_at_any_threshold(threshold: float) -> None:
+    random = np.random.default_rng(11)
+    labels = (random.random(3000) < 0.3).astype(float)
+    p, weights = np.clip(0.3 * labels + random.random(3000) * 0.7, 0, 1), random.choice([0.5, 1, 2], 3000)
+    folds = random.integers(0, FOLDS, 3000)
+    metrics = BinaryMetrics(threshold)
+    (accumulator,) = metrics.accumulate(labels, p[:, None], np.zeros(3000, np.int64), 1, weights, folds)
+    for fold in (None, 7):
+        rows = folds != fold
+        found = metrics.metrics(accumulator.total(without=fold))
+        given = {"y_true": labels[rows], "y_pred": p[rows] > threshold, "sample_weight": weights[rows]}
+        expected = {
+            "binary_accuracy": sklearn.metrics.accuracy_score(**given),
+            "balanced_accuracy": sklearn.metrics.balanced_accuracy_score(**given),
+            "precision": sklearn.metrics.precision_score(**given),
+            "recall": sklearn.metrics.recall_score(**given),
+            "specificity": sklearn.metrics.recall_score(pos_label=0, **given),
+            "f1": sklearn.metrics.f1_score(**given),
+            "matthews_correlation": sklearn.metrics.matthews_corrcoef(**given),
+        }
+        assert {name: found[name] for name in expected} == pytest.approx(expected)
+        confusion = metrics.confusion(accumulator.total(without=fold))
+        assert confusion is not None
+        np.testing.assert_allclose(confusion.counts, sklearn.metrics.confusion_matrix(**given))
+    curves = metrics.curves(accumulator.total())
+    assert curves is not None
+    for point in curves.decisions:
+        given = {"y_true": labels, "y_pred": p >= point.threshold, "sample_weight": weights}
+        assert point.precision == pytest.approx(sklearn.metrics.precision_score(**given), abs=2e-3)
+        assert point.recall == pytest.approx(sklearn.metrics.recall_score(**given), abs=2e-3)
+        assert point.f1 == pytest.approx(sklearn.metrics.f1_score(**given), abs=2e-3)
+        assert point.share == pytest.approx(np.average(p >= point.threshold, weights=weights), abs=2e-3)
+    assert len(curves.decisions) > 90
+
+
+def test_metrics_by_class_equal_scikit_learn_without_a_fold_too() -> None:
+    random = np.random.default_rng(12)
+    labels = random.choice(7, 2000, p=[0.4, 0.2, 0.2, 0.1, 0.05, 0.05, 0]).astype(float)  # the last is only predicted
+    scores = np.exp(random.normal(size=(2000, 7)) + 1.5 * np.eye(7)[labels.astype(int)])
+    p, weights = scores / scores.sum(axis=1, keepdims=True), random.choice([0.25, 1.0, 4.0], 2000)
+    folds, groups = random.integers(0, FOLDS, 2000), random.integers(0, 2, 2000)
+    metrics = LABEL_METRICS["multiclass"]
+    found = metrics.accumulate(labels, p, groups, 2, weights, folds)
+    for group, fold in ((0, None), (1, 3), (1, None)):
+        rows = (groups == group) & (folds != fold)
+        totals = found[group].total(without=fold)
+        given = {"y_true": labels[rows], "y_pred": p[rows].argmax(axis=1), "sample_weight": weights[rows]}
+        ranked = {"y_true": labels[rows], "y_score": p[rows], "sample_weight": weights[rows], "labels": np.arange(7)}
+        expected = {
+            "accuracy": sklearn.metrics.accuracy_score(**given),
+            "crossentropy": sklearn.metrics.log_loss(
+                labels[rows], p[rows], sample_weight=weights[rows], labels=range(7)
+            ),
+            "macro_precision": sklearn.metrics.precision_score(average="macro", zero_division=0, **given),
+            "macro_recall": sklearn.metrics.recall_score(average="macro", zero_division=0, **given),
+            "macro_f1": sklearn.metrics.f1_score(average="macro", zero_division=0, **given),
+            "weighted_f1": sklearn.metrics.f1_score(average="weighted", zero_division=0, **given),
+            "top_3_accuracy": sklearn.metrics.top_k_accuracy_score(k=3, **ranked),
+            "top_5_accuracy": sklearn.metrics.top_k_accuracy_score(k=5, **ranked),
+        }
+        assert metrics.metrics(totals) == pytest.approx(expected)
+        confusion = metrics.confusion(totals)
+        assert confusion is not None
+        np.testing.assert_allclose(confusion.counts, sklearn.metrics.confusion_matrix(**given))
+        assert confusion.classes == tuple(range(7))
+        share = np.bincount(labels[rows].astype(int), weights[rows]) / weights[rows].sum()
+        assert metrics.constant(totals)["accuracy"] == pytest.approx(share.max())
+
+
+def test_classes_are_too_many_for_a_table_only_above_a_limit() -> None:
+    for number, shown in ((MOST_CLASSES, True), (MOST_CLASSES + 1, False)):
+        totals = _whole("multiclass", np.arange(float(number)), np.eye(number))
+        assert (LABEL_METRICS["multiclass"].confusion(totals) is not None) is shown
+
+
+def test_quantiles_of_errors_are_those_of_numpy_to_a_hundredth() -> None:
+    random = np.random.default_rng(13)
+    labels = 50 + random.normal(size=4000)
+    p = labels + random.lognormal(size=4000) * random.choice([-1, 2], 4000)
+    curves = LABEL_METRICS["regression"].curves(_whole("regression", labels, p[:, None], parts=3))
+    assert curves is not None
+    shares, errors = np.array(curves.errors).T
+    expected = np.quantile(p - labels, shares, method="inverted_cdf")
+    np.testing.assert_allclose(errors, expected, rtol=0.02)
+    exact = LABEL_METRICS["regression"].curves(_whole("regression", labels, labels[:, None]))
+    assert exact is not None
+    assert {error for _, error in exact.errors} == {0.0}
 
 
 def _log_loss_of_shares(labels: Array) -> float:
@@ -149,7 +249,104 @@ def test_a_constant_prediction_is_measured_as_a_model_that_makes_it() -> None:
 
     numbers = random.gamma(2.0, 3.0, 500)
     found = LABEL_METRICS["regression"].constant(_whole("regression", numbers, random.random((500, 1)), parts=4))
-    assert found == pytest.approx({"mean_squared_error": np.mean((numbers - numbers.mean()) ** 2)})
+    variance = np.mean((numbers - numbers.mean()) ** 2)
+    expected = {"mean_squared_error": variance, "root_mean_squared_error": np.sqrt(variance), "r_squared": 0}
+    assert found == pytest.approx(expected)
+
+
+def _split(kind: str, random: np.random.Generator, number: int) -> tuple[Any, Any]:
+    """Labels and predictions of a test split."""
+    if kind == "binary":
+        labels = (random.random(number) < 0.4).astype(float)
+        return labels, 1 / (1 + np.exp(-random.normal(labels, 1)))[:, None]
+    if kind == "multiclass":
+        labels = random.integers(0, 3, number).astype(float)
+        return labels, scipy.special.softmax(
+            2 * np.eye(3)[labels.astype(int)] + random.normal(size=(number, 3)), axis=1
+        )
+    labels = random.normal(size=number)
+    return labels, (labels + random.normal(size=number))[:, None]
+
+
+@pytest.mark.parametrize(("kind", "metrics"), [
+    ("binary", ("auc", "binary_crossentropy", "precision", "f1")),
+    ("multiclass", ("accuracy", "crossentropy", "macro_f1")),
+    ("regression", ("root_mean_squared_error", "r_squared", "squared_correlation")),
+])  # fmt: skip
+def test_intervals_hold_the_metric_of_all_data_nineteen_times_in_twenty(kind: str, metrics: tuple[str, ...]) -> None:
+    random, found = np.random.default_rng(8), LABEL_METRICS[kind]
+    truth = found.metrics(_whole(kind, *_split(kind, random, 200_000)))
+    inside = dict.fromkeys(metrics, 0)
+    for split in range(200):
+        labels, p = _split(kind, random, 400)
+        folds = folds_of(0, 400, split)
+        (accumulator,) = found.accumulate(labels, p, np.zeros(400, np.int64), 1, np.ones(400), folds)
+        values = found.metrics(accumulator.total())
+        each = intervals(values, metrics_without(found, accumulator))
+        for name in metrics:
+            low, high = each[name]
+            assert low < values[name] < high
+            inside[name] += low <= truth[name] <= high
+    assert all(0.9 <= number / 200 <= 0.995 for number in inside.values()), inside
+
+
+def test_intervals_are_those_of_tfma() -> None:
+    random = np.random.default_rng(9)
+    values = {"auc": 0.8, "binary_crossentropy": 0.4}
+    without = [{name: value + random.normal(scale=0.003) for name, value in values.items()} for _ in range(FOLDS)]
+    found = intervals(values, without)
+    for name, value in values.items():
+        key = MetricKey(name)
+        samples = jackknife._JackknifeSampleCombineFn(FOLDS)
+        samples.setup()
+        state = samples.create_accumulator()
+        for sample, metrics in ((-1, values), *enumerate(without)):
+            state = samples.add_input(state, SampleMetrics({key: metrics[name]}, sample))
+        stock = samples.extract_output(state)[key]
+        width = scipy.stats.t.ppf(0.975, stock.sample_degrees_of_freedom) * stock.sample_standard_deviation
+        assert found[name] == pytest.approx((value - width, value + width), abs=1e-4)
+
+
+def test_metrics_over_few_examples_or_without_any_spread_have_no_interval() -> None:
+    found = LABEL_METRICS["binary"]
+    for number, spread in ((39, True), (400, False)):
+        labels: Any = np.arange(number) % 2.0
+        p: Any = np.where(np.arange(number) % 3 == 0, 0.5, labels) if spread else labels
+        folds, zeros = folds_of(0, number, 1), np.zeros(number, np.int64)
+        (accumulator,) = found.accumulate(labels, p[:, None], zeros, 1, np.ones(number), folds)
+        each = intervals(found.metrics(accumulator.total()), metrics_without(found, accumulator))
+        assert "binary_accuracy" not in each
+
+
+def test_the_difference_of_two_models_is_known_better_than_either() -> None:
+    random, found = np.random.default_rng(10), LABEL_METRICS["binary"]
+    labels, p = _split("binary", random, 2000)
+    other: Any = np.clip(p + random.normal(scale=0.01, size=p.shape), 0.001, 0.999)
+    folds, zeros = folds_of(0, 2000, 3), np.zeros(2000, np.int64)
+    given = ((labels, each, zeros, 1, np.ones(2000), folds) for each in (p, other))
+    ours, theirs = (found.accumulate(*each)[0] for each in given)
+    values, baseline = found.metrics(ours.total()), found.metrics(theirs.total())
+    without = metrics_without(found, ours)
+    (low, high) = change_intervals(values, baseline, without, metrics_without(found, theirs))["auc"]
+    alone = intervals(values, without)["auc"]
+    assert low < values["auc"] - baseline["auc"] < high
+    assert high - low < (alone[1] - alone[0]) / 5
+    assert change_intervals(values, values, without, without)["auc"] == (0.0, 0.0)
+
+
+@given(st.integers(0, 1000), st.integers(1, 400), st.integers(0, 2**32 - 1))
+@settings(deadline=None)
+def test_the_folds_of_examples_do_not_depend_on_batches(start: int, number: int, key: int) -> None:
+    whole = folds_of(0, start + number, key)
+    np.testing.assert_array_equal(folds_of(start, number, key), whole[start:])
+    assert whole.min() >= 0
+    assert whole.max() < FOLDS
+
+
+def test_folds_are_of_equal_size_and_differ_from_file_to_file() -> None:
+    counts = np.bincount(folds_of(0, 200_000, 5), minlength=FOLDS)
+    assert scipy.stats.chisquare(counts).pvalue > 0.001
+    assert np.mean(folds_of(0, 10_000, 5) == folds_of(0, 10_000, 6)) == pytest.approx(1 / FOLDS, abs=0.01)
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "regression"])
@@ -227,13 +424,16 @@ def test_predictions_that_are_not_numbers_give_no_metric_a_value(kind: str) -> N
 
 def test_metrics_that_divide_by_nothing_have_no_value() -> None:
     found = LABEL_METRICS["binary"].metrics(_whole("binary", np.zeros(3), np.full((3, 1), 0.1)))
-    assert [name for name, value in found.items() if np.isnan(value)] == [
+    assert {name for name, value in found.items() if np.isnan(value)} == {
         "auc",
         "auc_precision_recall",
         "calibration",
         "precision",
         "recall",
-    ]
+        "balanced_accuracy",
+        "f1",
+        "matthews_correlation",
+    }
     constant = LABEL_METRICS["regression"].metrics(_whole("regression", np.arange(3.0), np.full((3, 1), 2.0)))
     assert np.isnan(constant["squared_correlation"])
 

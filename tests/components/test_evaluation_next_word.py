@@ -22,7 +22,7 @@ def measured(labels: np.ndarray, p: np.ndarray) -> dict[str, float]:
     accumulators = [
         label_metrics.accumulate(y, each, np.zeros(len(y), np.int64), 1, np.ones(len(y)))[0] for y, each in parts
     ]
-    return label_metrics.metrics(accumulators[0].merge(accumulators[1:]))
+    return label_metrics.metrics(accumulators[0].merge(accumulators[1:]).total())
 
 
 def test_metrics_equal_an_independent_computation_and_an_unknown_word_is_never_predicted() -> None:
@@ -42,7 +42,7 @@ def test_a_constant_prediction_is_a_known_word_and_all_unknown_words_share_a_pro
     accumulator = LABEL_METRICS["next_word"].accumulate(
         labels.astype(float), P[:74], np.zeros(74, np.int64), 1, np.ones(74)
     )[0]
-    found = LABEL_METRICS["next_word"].constant(accumulator)
+    found = LABEL_METRICS["next_word"].constant(accumulator.total())
     shares = np.bincount(labels)[labels] / 74
     assert found["accuracy"] == pytest.approx(9 / 74)
     assert found["top_5_accuracy"] == pytest.approx((9 + 8 + 7 + 6 + 5) / 74)

@@ -11,6 +11,8 @@ from tensorflow_model_analysis.proto import config_pb2
 from headrace.components.evaluation.metrics import LABEL_METRICS
 from headrace.components.evaluation.metrics.accumulator import Margin
 from headrace.components.evaluation.verdict import (
+    Confidence,
+    Measured,
     Requirements,
     check_thresholds,
     compare_with_constant,
@@ -75,11 +77,54 @@ def test_a_metric_whose_baseline_has_no_value_passes() -> None:
     assert check.limit is None
 
 
+@pytest.mark.parametrize(
+    ("bound", "limit", "interval", "passes"),
+    [
+        ("min", 0.8, (0.81, 0.89), True),
+        ("min", 0.8, (0.79, 0.91), False),
+        ("min", 0.8, None, False),
+        ("max", 0.9, (0.81, 0.89), True),
+        ("max", 0.9, (0.79, 0.91), False),
+    ],
+)
+def test_a_confident_bound_holds_for_the_whole_interval(
+    bound: str, limit: float, interval: tuple[float, float] | None, passes: bool
+) -> None:
+    confidence = Confidence(("auc",), {"auc": interval} if interval else {})
+    thresholds = {"auc": bounded(bound, limit), "recall": bounded("min", 0.5)}
+    check, other = check_thresholds(thresholds, {"auc": 0.85, "recall": 0.5}, None, confidence)
+    assert (check.passed, check.interval, check.confident) == (passes, interval, True)
+    assert (other.passed, other.confident) == (True, False)
+    (plain, _) = check_thresholds(thresholds, {"auc": 0.85, "recall": 0.5}, None)
+    assert plain.passed
+    assert str(limit) in str(check)
+    assert all(f"{end:.4g}" in str(check) for end in interval or ())
+
+
+@pytest.mark.parametrize(
+    ("direction", "name", "change", "passes"),
+    [
+        ("HIGHER_IS_BETTER", "auc", (-0.009, 0.02), True),
+        ("HIGHER_IS_BETTER", "auc", (-0.011, 0.04), False),
+        ("LOWER_IS_BETTER", "binary_crossentropy", (-0.02, 0.009), True),
+        ("LOWER_IS_BETTER", "binary_crossentropy", (-0.04, 0.011), False),
+    ],
+)
+def test_a_confident_comparison_uses_the_interval_of_the_difference(
+    direction: str, name: str, change: tuple[float, float], passes: bool
+) -> None:
+    by = 0.01 if direction == "LOWER_IS_BETTER" else -0.01
+    confidence = Confidence((name,), {name: (0.0, 1.0)}, {name: change})
+    (check,) = check_thresholds({name: compared(by, direction)}, {name: 0.751}, {name: 0.75}, confidence)
+    assert check.passed is passes
+    assert check.interval == pytest.approx((0.75 + change[0], 0.75 + change[1]))
+
+
 def test_an_evaluation_without_examples_is_not_blessed() -> None:
     config = config_pb2.EvalConfig(model_specs=[config_pb2.ModelSpec(name="candidate")])
     metric = config_pb2.MetricConfig(class_name="AUC", config='{"name": "auc"}')
     config.metrics_specs.append(config_pb2.MetricsSpec(metrics=[metric]))
-    found = conclude([], {}, config, "eval", Requirements(better_than_constant=True))
+    found = conclude([], Measured({}, {}), config, "eval", Requirements(better_than_constant=True))
     assert not found.blessed
     assert found.example_count == 0
     assert "nothing could be measured" in found.reasons[0]
@@ -98,7 +143,7 @@ def test_a_prediction_passes_on_the_side_of_the_constant_where_the_labels_are(
     else:
         predictions = ((1 - weight) * labels.mean() + weight * labels)[:, None]
     (accumulator,) = LABEL_METRICS[kind].accumulate(labels, predictions, np.zeros(400, np.int64), 1, np.ones(400))
-    check = compare_with_constant(LABEL_METRICS[kind], accumulator, LOSSES[kind])
+    check = compare_with_constant(LABEL_METRICS[kind], accumulator.total(), LOSSES[kind])
     assert (check.bound, check.passed) == ("better_than_constant", weight > 0)
     assert check.value is not None
     assert check.limit is not None

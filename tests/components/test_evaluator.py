@@ -1,12 +1,14 @@
 """The Evaluator, on exported Keras models and real examples, against NumPy and against stock TFX."""
 
 import math
+import zlib
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import pytest
+import scipy.stats
 import sklearn.metrics
 import tensorflow as tf
 import tensorflow_model_analysis as tfma
@@ -17,6 +19,8 @@ from tfx.types import Channel, artifact_utils, standard_artifacts
 
 from headrace.common.errors import RunError
 from headrace.components.evaluation import component
+from headrace.components.evaluation.intervals import folds_of
+from headrace.components.evaluation.metrics.accumulator import FOLDS
 from headrace.components.evaluation.result import Evaluation, read_evaluation
 from headrace.configs.schema.evaluate import EvaluateConfig, Threshold
 from headrace.configs.schema.label import LabelConfig
@@ -162,6 +166,22 @@ def test_multiclass_metrics_equal_numpy(data: Any, examples: Any, models: Any, t
     assert evaluation.metrics == {
         "accuracy": pytest.approx(np.mean(p.argmax(axis=1) == y)),
         "crossentropy": pytest.approx(-np.mean(np.log(p[np.arange(ROWS), y])), rel=1e-5),
+        **_by_class(y, p.argmax(axis=1)),
+    }
+    assert evaluation.confusion is not None
+    np.testing.assert_array_equal(
+        evaluation.confusion.counts, sklearn.metrics.confusion_matrix(y, p.argmax(axis=1), labels=range(3))
+    )
+
+
+def _by_class(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
+    """The macro averages, by scikit-learn."""
+    scores = sklearn.metrics.precision_recall_fscore_support(
+        y, predicted, sample_weight=weights, average="macro", zero_division=0
+    )
+    return {
+        f"macro_{name}": pytest.approx(value)
+        for name, value in zip(("precision", "recall", "f1"), scores[:3], strict=True)
     }
 
 
@@ -189,7 +209,11 @@ def test_weighted_metrics_and_constants_equal_scikit_learn_over_the_whole_and_ev
             "calibration": pytest.approx(np.sum((w * p)[rows]) / np.sum((w * y)[rows])),
             "precision": pytest.approx(sklearn.metrics.precision_score(**above)),
             "recall": pytest.approx(sklearn.metrics.recall_score(**above)),
+            "f1": pytest.approx(sklearn.metrics.f1_score(**above)),
         }
+        assert set(each.intervals) <= set(each.metrics)
+        for name, (low, high) in each.intervals.items():
+            assert low <= each.metrics[name] <= high
     share = np.full(ROWS, np.average(y, weights=w))
     constant = sklearn.metrics.log_loss(y, share, sample_weight=w)
     assert evaluation.constant["binary_crossentropy"] == pytest.approx(constant)
@@ -208,6 +232,7 @@ def test_weighted_metrics_of_other_labels_equal_scikit_learn(
     assert evaluation.metrics == {
         "accuracy": pytest.approx(sklearn.metrics.accuracy_score(y, p.argmax(axis=1), sample_weight=w)),
         "crossentropy": pytest.approx(sklearn.metrics.log_loss(y, p, sample_weight=w), rel=1e-5),
+        **_by_class(y, p.argmax(axis=1), w),
     }
     assert evaluation.constant["accuracy"] == pytest.approx(np.bincount(y, w).max() / w.sum())
     evaluation, _ = _evaluate(tmp_path / "r", "regression", examples, models["regression"], weight="some")
@@ -215,7 +240,11 @@ def test_weighted_metrics_of_other_labels_equal_scikit_learn(
     covariance = np.cov(predicted, y, aweights=w)
     assert evaluation.metrics == {
         "mean_squared_error": pytest.approx(sklearn.metrics.mean_squared_error(y, predicted, sample_weight=w)),
+        "root_mean_squared_error": pytest.approx(
+            sklearn.metrics.root_mean_squared_error(y, predicted, sample_weight=w)
+        ),
         "mean_absolute_error": pytest.approx(sklearn.metrics.mean_absolute_error(y, predicted, sample_weight=w)),
+        "r_squared": pytest.approx(sklearn.metrics.r2_score(y, predicted, sample_weight=w)),
         "squared_correlation": pytest.approx(covariance[0, 1] ** 2 / covariance[0, 0] / covariance[1, 1]),
     }
     variance = np.average((y - np.average(y, weights=w)) ** 2, weights=w)
@@ -235,7 +264,9 @@ def test_regression_metrics_equal_numpy(data: Any, examples: Any, models: Any, t
     p, y = 0.9 * data["a"].astype(float), data["regression"].astype(float)
     assert evaluation.metrics == {
         "mean_squared_error": pytest.approx(np.mean((p - y) ** 2), rel=1e-5),
+        "root_mean_squared_error": pytest.approx(np.sqrt(np.mean((p - y) ** 2)), rel=1e-5),
         "mean_absolute_error": pytest.approx(np.mean(np.abs(p - y)), rel=1e-5),
+        "r_squared": pytest.approx(1 - np.mean((p - y) ** 2) / np.var(y), rel=1e-5),
         "squared_correlation": pytest.approx(np.corrcoef(p, y)[0, 1] ** 2, rel=1e-5),
     }
 
@@ -339,6 +370,54 @@ def test_a_model_no_better_than_a_constant_prediction_is_blessed_only_if_the_con
     given: Any = {"metrics": ("auc",), "better_than_constant": False}
     evaluation, _ = _evaluate(tmp_path / "blessed", "binary", examples, models["worse"], **given)
     assert (evaluation.blessed, evaluation.checks) == (True, ())
+
+
+def test_a_bound_that_must_hold_with_confidence_is_held_against_the_interval(
+    data: Any, examples: Any, models: Any, tmp_path: Path
+) -> None:
+    """The interval of the AUC is that of an independent jackknife over the same folds."""
+    given: Any = ("binary", examples, models["binary"])
+    plain, _ = _evaluate(tmp_path / "plain", *given)
+    low, high = plain.intervals["auc"]
+    folds = np.empty(ROWS, int)
+    for shard in (0, 1):
+        name = f"data_tfrecord-{shard:05}-of-00002.gz"
+        folds[shard::2] = folds_of(0, ROWS // 2, zlib.crc32(name.encode()))
+    p, y = data["a"], data["binary"]
+    without = [sklearn.metrics.roc_auc_score(y[folds != fold], p[folds != fold]) for fold in range(FOLDS)]
+    width = scipy.stats.t.ppf(0.975, FOLDS - 1) * np.sqrt((FOLDS - 1) * np.var(without))
+    assert (high - low) / 2 == pytest.approx(width, rel=0.01)
+    for least, passes in ((low - 0.001, True), (low + 0.001, False)):
+        thresholds = {"auc": Threshold(min=least, confident=True)}
+        evaluation, _ = _evaluate(tmp_path / str(passes), *given, thresholds=thresholds)
+        assert evaluation.blessed is passes
+        assert evaluation.checks[0].interval == (low, high)
+    same, _ = _evaluate(
+        tmp_path / "same",
+        *given,
+        models["binary"],
+        thresholds={"auc": Threshold(not_worse_than_baseline_by=0, confident=True)},
+    )
+    assert (same.blessed, same.change["auc"]) == (True, (0.0, 0.0))
+
+
+def test_decisions_are_made_at_the_threshold_of_the_config(
+    data: Any, examples: Any, models: Any, tmp_path: Path
+) -> None:
+    metrics = ("precision", "recall", "f1", "specificity", "balanced_accuracy", "matthews_correlation")
+    evaluation, _ = _evaluate(tmp_path, "binary", examples, models["binary"], metrics=metrics, decision_threshold=0.7)
+    y, above = data["binary"], 1 / (1 + np.exp(-data["a"].astype(float))) > 0.7
+    assert evaluation.metrics == {
+        "precision": pytest.approx(sklearn.metrics.precision_score(y, above)),
+        "recall": pytest.approx(sklearn.metrics.recall_score(y, above)),
+        "f1": pytest.approx(sklearn.metrics.f1_score(y, above)),
+        "specificity": pytest.approx(sklearn.metrics.recall_score(y, above, pos_label=0)),
+        "balanced_accuracy": pytest.approx(sklearn.metrics.balanced_accuracy_score(y, above)),
+        "matthews_correlation": pytest.approx(sklearn.metrics.matthews_corrcoef(y, above)),
+    }
+    assert evaluation.decision_threshold == 0.7
+    assert evaluation.confusion is not None
+    np.testing.assert_array_equal(evaluation.confusion.counts, sklearn.metrics.confusion_matrix(y, above))
 
 
 def test_without_a_blessed_model_there_is_nothing_to_be_worse_than(examples: Any, models: Any, tmp_path: Path) -> None:

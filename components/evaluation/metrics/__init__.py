@@ -13,3 +13,8 @@ LABEL_METRICS: dict[str, LabelMetrics] = {
     "regression": RegressionMetrics(),
 }
 """The metrics of each kind of label."""
+
+
+def metrics_of(kind: str, decision_threshold: float) -> LabelMetrics:
+    """The metrics of a kind of label, of which those of binary decisions depend on a threshold."""
+    return BinaryMetrics(decision_threshold) if kind == "binary" else LABEL_METRICS[kind]

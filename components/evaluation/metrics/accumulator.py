@@ -1,6 +1,7 @@
 """Sums over examples from which metrics are computed: made for whole batches, and added up across them.
 
-Each example counts as often as its weight says, which is 1 if the data has no weights.
+Each example counts as often as its weight says, which is 1 if the data has no weights. The examples are divided into
+FOLDS, whose sums stay apart: what a metric would be without one of them shows how certain it is (intervals.py).
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.components.evaluation.result import Curves
+from headrace.components.evaluation.result import Confusion, Curves
 
 Array = NDArray[np.float64]
+FOLDS = 20
+"""As many as TFMA's jackknife has samples."""
 STANDARD_ERRORS = 1.96
 """Half the width of a 95 % confidence interval."""
 
 
 @dataclass(frozen=True)
-class MetricAccumulator:
+class Totals:
     """Weighted sums over some examples, and a histogram of their predictions or classes.
 
     sums: float64 [k], as the metrics define them, the first of which is the sum of the weights; buckets: int64 [m],
@@ -43,22 +46,66 @@ class MetricAccumulator:
         """The number of equally weighted examples whose mean is as uncertain (Kish, "Survey Sampling", 1965)."""
         return float(self.sums[0] ** 2 / self.squares)
 
+
+@dataclass(frozen=True)
+class MetricAccumulator:
+    """The totals of each fold.
+
+    sums: float64 [FOLDS, k]; buckets: int64 [m], rising, `bucket * FOLDS + fold`; counts: float64 [m, 2]; examples,
+    squares: float64 [FOLDS].
+    """
+
+    sums: Array
+    buckets: NDArray[np.int64]
+    counts: Array
+    examples: Array
+    squares: Array
+
+    @classmethod
+    def of_count(cls, examples: float) -> MetricAccumulator:
+        """One that only counts examples."""
+        number = np.eye(1, FOLDS)[0] * examples
+        return cls(np.zeros((FOLDS, 0)), np.zeros(0, np.int64), np.zeros((0, 2)), number, np.zeros(FOLDS))
+
     def merge(self, others: Sequence[MetricAccumulator]) -> MetricAccumulator:
         """The total of this one and others of the same metrics. Sums are added in order."""
         each = [self, *others]
         buckets = np.concatenate([one.buckets for one in each])
-        counts = np.concatenate([one.counts for one in each])
         order = np.argsort(buckets, kind="stable")  # Timsort, which merges runs that are sorted already
-        buckets = buckets[order]
-        first = np.flatnonzero(np.diff(buckets, prepend=buckets[:1] - 1))
-        total = np.add.reduceat(counts[order], first, axis=0) if len(first) else counts
+        buckets, counts = _add_equal(buckets[order], np.concatenate([one.counts for one in each])[order])
         return MetricAccumulator(
             functools.reduce(operator.add, [one.sums for one in each]),
-            buckets[first],
-            total,
-            sum(one.examples for one in each),
-            sum(one.squares for one in each),
+            buckets,
+            counts,
+            functools.reduce(operator.add, [one.examples for one in each]),
+            functools.reduce(operator.add, [one.squares for one in each]),
         )
+
+    @property
+    def folds(self) -> list[int]:
+        """The folds that have examples."""
+        return np.flatnonzero(self.examples).tolist()
+
+    def total(self, *, without: int | None = None) -> Totals:
+        """The totals of all folds, or of all but one."""
+        rest = np.arange(FOLDS) != without
+        chosen = slice(None) if without is None else self.buckets % FOLDS != without
+        buckets, counts = _add_equal(self.buckets[chosen] // FOLDS, self.counts[chosen])
+        return Totals(
+            self.sums[rest].sum(axis=0),
+            buckets,
+            counts,
+            float(self.examples[rest].sum()),
+            float(self.squares[rest].sum()),
+        )
+
+
+def _add_equal(buckets: NDArray[np.int64], counts: Array) -> tuple[NDArray[np.int64], Array]:
+    """The distinct among sorted buckets, and the sums of their counts."""
+    if not len(buckets):
+        return buckets, counts
+    first = np.flatnonzero(np.diff(buckets, prepend=buckets[0] - 1))
+    return buckets[first], np.add.reduceat(counts, first, axis=0)
 
 
 class RunningTotal:
@@ -117,53 +164,67 @@ class LabelMetrics(abc.ABC):
         return None
 
     @abc.abstractmethod
-    def metrics(self, accumulator: MetricAccumulator) -> dict[str, float]:
+    def metrics(self, totals: Totals) -> dict[str, float]:
         """Values by the metric's name in the config; NaN where a metric is not defined."""
 
     @abc.abstractmethod
-    def constant(self, accumulator: MetricAccumulator) -> dict[str, float]:
+    def constant(self, totals: Totals) -> dict[str, float]:
         """What a model would reach that predicts the same for all of these examples, and the best for each metric.
 
         Returns values by the metric's name, and only metrics for which such a model is a yardstick.
         """
 
     @abc.abstractmethod
-    def margin(self, accumulator: MetricAccumulator) -> Margin | None:
+    def margin(self, totals: Totals) -> Margin | None:
         """The uncertainty of the main metric; None if it has no value."""
 
-    def curves(self, accumulator: MetricAccumulator) -> Curves | None:  # noqa: ARG002
+    def curves(self, totals: Totals) -> Curves | None:  # noqa: ARG002
         """The curves that the report draws, if any."""
         return None
 
-    def accumulate(
-        self, labels: Array, predictions: Array, groups: NDArray[np.int64], number: int, weights: Array
+    def confusion(self, totals: Totals) -> Confusion | None:  # noqa: ARG002
+        """How often each class is predicted for each class; None if the labels are no classes, or too many."""
+        return None
+
+    def accumulate(  # noqa: PLR0913, PLR0917
+        self,
+        labels: Array,
+        predictions: Array,
+        groups: NDArray[np.int64],
+        number: int,
+        weights: Array,
+        folds: NDArray[np.int64] | None = None,
     ) -> list[MetricAccumulator]:
         """One accumulator for each of `number` groups of examples.
 
-        groups: the group of each example, [n]; weights: above 0, [n].
+        groups: the group of each example, [n]; weights: above 0, [n]; folds: below FOLDS, [n]; None puts all examples
+        into the first.
         """
-        each = self.sums(labels, predictions)
-        sums = np.stack([np.bincount(groups, column * weights, number) for column in each.T], axis=1)
-        histograms = self._histograms(labels, self.buckets(labels, predictions), groups, number, weights)
-        examples, squares = np.bincount(groups, minlength=number), np.bincount(groups, weights**2, number)
+        each, cells = self.sums(labels, predictions), groups * FOLDS + (0 if folds is None else folds)
+        shape = number, FOLDS
+        sums = [np.bincount(cells, column * weights, number * FOLDS).reshape(shape) for column in each.T]
+        histograms = self._histograms(labels, self.buckets(labels, predictions), cells, number, weights)
+        examples = np.bincount(cells, minlength=number * FOLDS).reshape(shape).astype(np.float64)
+        squares = np.bincount(cells, weights**2, number * FOLDS).reshape(shape).astype(np.float64)
         return [
-            MetricAccumulator(row, *histogram, float(n), float(square))
-            for row, histogram, n, square in zip(sums, histograms, examples, squares, strict=True)
+            MetricAccumulator(row, *histogram, n, square)
+            for row, histogram, n, square in zip(np.stack(sums, axis=2), histograms, examples, squares, strict=True)
         ]
 
     @staticmethod
     def _histograms(
-        labels: Array, buckets: NDArray[np.int64] | None, groups: NDArray[np.int64], number: int, weights: Array
+        labels: Array, buckets: NDArray[np.int64] | None, cells: NDArray[np.int64], number: int, weights: Array
     ) -> list[tuple[NDArray[np.int64], Array]]:
-        """The buckets and counts of each group."""
+        """The buckets and counts of each group. cells: `group * FOLDS + fold` of each example."""
         if buckets is None:
             return [(np.zeros(0, np.int64), np.zeros((0, 2)))] * number
-        # (group, bucket) pairs as one integer, sorted by group, so that the histogram of a group is a slice of them
+        # (group, bucket, fold) as one integer, sorted by group, so that the histogram of a group is a slice of them
         least = buckets.min(initial=0)
-        span = int(buckets.max(initial=0) - least) + 1
-        pairs, index = np.unique(groups * span + (buckets - least), return_inverse=True)
-        by_label = [np.bincount(index, weights * which, len(pairs)) for which in (labels <= 0, labels > 0)]
+        span = (int(buckets.max(initial=0) - least) + 1) * FOLDS
+        groups, folds = np.divmod(cells, FOLDS)
+        found, index = np.unique(groups * span + (buckets - least) * FOLDS + folds, return_inverse=True)
+        by_label = [np.bincount(index, weights * which, len(found)) for which in (labels <= 0, labels > 0)]
         counts = np.stack(by_label, axis=1).astype(np.float64)
-        found = (pairs % span + least).astype(np.int64)
-        edges = np.searchsorted(pairs, np.arange(number + 1) * span)
-        return [(found[start:end], counts[start:end]) for start, end in pairwise(edges)]
+        edges = np.searchsorted(found, np.arange(number + 1) * span)
+        keyed = (found % span + least * FOLDS).astype(np.int64)
+        return [(keyed[start:end], counts[start:end]) for start, end in pairwise(edges)]

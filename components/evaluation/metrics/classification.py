@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from tensorflow_model_analysis.metrics import metric_types
@@ -11,10 +14,10 @@ from headrace.components.evaluation.metrics.accumulator import (
     Array,
     LabelMetrics,
     Margin,
-    MetricAccumulator,
+    Totals,
 )
-from headrace.components.evaluation.result import Curves
-from headrace.configs.schema.evaluate import METRICS
+from headrace.components.evaluation.result import Confusion, Curves, DecisionPoint
+from headrace.configs.schema.evaluate import METRICS, OURS
 
 EPSILON = 1e-7
 """Probabilities are clipped to [EPSILON, 1 - EPSILON] inside logarithms, as in Keras and TFMA."""
@@ -28,14 +31,23 @@ TOO_WIDE = 0.05
 """Width of the confidence interval of an AUC or accuracy, either way, from which the examples are too few."""
 UNKNOWN_WORD = -1
 """The bucket of all words outside the vocabulary."""
+DECISION_POINTS = 99
+"""Thresholds at which precision and recall are shown."""
+MOST_CLASSES = 30
+"""Classes of which a table shows how often each is taken for another."""
+CLASS_SPAN = 1 << 18
+"""More than the classes of a label. `class * CLASS_SPAN + prediction` is the bucket of an example."""
 
 
+@dataclass(frozen=True)
 class BinaryMetrics(LabelMetrics):
     """Metrics for two classes, from the probability of the second, [n, 1].
 
-    Accuracy, precision and recall count a prediction above 0.5 as positive, exactly. The areas under the curves are
-    sums over a fine histogram.
+    Those of decisions (accuracy, precision, recall and what is made of them) count a prediction above `threshold` as
+    positive, exactly. The areas under the curves are sums over a fine histogram.
     """
+
+    threshold: float = 0.5
 
     def usable(self, labels: Array) -> NDArray[np.bool_]:
         return (labels == 0) | (labels == 1)
@@ -44,31 +56,28 @@ class BinaryMetrics(LabelMetrics):
         p = predictions[:, 0]
         clipped = np.clip(p, EPSILON, 1 - EPSILON)
         loss = -np.where(labels == 1, np.log(clipped), np.log1p(-clipped))
-        above = p > 0.5
+        above = p > self.threshold
         return np.stack([np.ones_like(p), labels, p, loss, above, above * labels], axis=1)
 
     def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:  # noqa: ARG002
         p = np.clip(np.nan_to_num(predictions[:, 0]), 1e-15, 1 - 1e-15)
         return np.floor(RESOLUTION * (np.log(p) - np.log1p(-p))).astype(np.int64)
 
-    def metrics(self, accumulator: MetricAccumulator) -> dict[str, float]:
-        examples, positives, probability, loss, above, true_positives = accumulator.sums
+    def metrics(self, totals: Totals) -> dict[str, float]:
+        examples, positives, probability, loss, above, true_positives = totals.sums
         if not np.isfinite(probability):
             return dict.fromkeys(METRICS["binary"], np.nan)
-        correct = true_positives + (examples - positives) - (above - true_positives)
-        area, area_precision_recall = _areas(accumulator.counts)
+        area, area_precision_recall = _areas(totals.counts)
         return {
             "auc": area,
             "auc_precision_recall": area_precision_recall,
-            "binary_accuracy": _ratio(correct, examples),
             "binary_crossentropy": _ratio(loss, examples),
             "calibration": _ratio(probability, positives),
-            "precision": _ratio(true_positives, above),
-            "recall": _ratio(true_positives, positives),
+            **_of_decisions(true_positives, above - true_positives, positives, examples - positives),
         }
 
-    def constant(self, accumulator: MetricAccumulator) -> dict[str, float]:
-        examples, positives = accumulator.sums[:2]
+    def constant(self, totals: Totals) -> dict[str, float]:
+        examples, positives = totals.sums[:2]
         share = positives / examples
         return {
             "auc": 0.5,
@@ -77,11 +86,11 @@ class BinaryMetrics(LabelMetrics):
             "binary_crossentropy": _entropy(np.array([positives, examples - positives])),
         }
 
-    def margin(self, accumulator: MetricAccumulator) -> Margin | None:
+    def margin(self, totals: Totals) -> Margin | None:
         """Of the AUC (Hanley and McNeil, "The meaning and use of the area under a ROC curve", Radiology 143, 1982)."""
-        examples = accumulator.effective_examples
-        positives = accumulator.sums[1] * examples / accumulator.sums[0]
-        area = self.metrics(accumulator)["auc"]
+        examples = totals.effective_examples
+        positives = totals.sums[1] * examples / totals.sums[0]
+        area = self.metrics(totals)["auc"]
         negatives = examples - positives
         if not np.isfinite(area):
             return None
@@ -91,9 +100,9 @@ class BinaryMetrics(LabelMetrics):
         width = STANDARD_ERRORS * float(np.sqrt(max(variance, 0) / (positives * negatives)))
         return Margin("auc", area, width, TOO_WIDE)
 
-    def curves(self, accumulator: MetricAccumulator) -> Curves | None:
-        negatives, positives = accumulator.counts[::-1].T
-        if not (negatives.sum() and positives.sum() and np.isfinite(accumulator.sums).all()):
+    def curves(self, totals: Totals) -> Curves | None:
+        negatives, positives = totals.counts[::-1].T
+        if not (negatives.sum() and positives.sum() and np.isfinite(totals.sums).all()):
             return None
         false_rate = np.concatenate([[0], np.cumsum(negatives) / negatives.sum()])
         true_rate = np.concatenate([[0], np.cumsum(positives) / positives.sum()])
@@ -101,7 +110,15 @@ class BinaryMetrics(LabelMetrics):
         targets = np.linspace(0, 2, ROC_POINTS)
         at = np.unique(np.searchsorted(false_rate + true_rate, targets).clip(max=len(false_rate) - 1))
         roc = tuple((float(x), float(y)) for x, y in zip(false_rate[at], true_rate[at], strict=True))
-        return Curves(roc, tuple(_calibration(accumulator)))
+        return Curves(roc, tuple(_calibration(totals)), tuple(_decision_points(totals)))
+
+    def confusion(self, totals: Totals) -> Confusion | None:
+        examples, positives, probability, _, above, true_positives = totals.sums
+        if not np.isfinite(probability):
+            return None
+        false_positives, missed = above - true_positives, positives - true_positives
+        counts = [[examples - positives - false_positives, false_positives], [missed, true_positives]]
+        return Confusion((0, 1), _rows(counts))
 
 
 class MulticlassMetrics(LabelMetrics):
@@ -114,28 +131,51 @@ class MulticlassMetrics(LabelMetrics):
         ids = labels.astype(np.int64)
         probability = predictions[np.arange(len(ids)), ids]
         loss = -np.log(np.clip(probability, EPSILON, 1 - EPSILON))
-        correct = np.where(np.isfinite(probability), predictions.argmax(axis=1) == ids, np.nan)
-        return np.stack([np.ones(len(ids)), correct, loss], axis=1)
+        rank = _rank(ids, predictions, probability)
+        in_top = [np.where(np.isfinite(probability), rank < k, np.nan) for k in (1, 3, 5)]
+        return np.stack([np.ones(len(ids)), *in_top, loss], axis=1)
 
-    def metrics(self, accumulator: MetricAccumulator) -> dict[str, float]:
-        examples, correct, loss = accumulator.sums
-        return {"accuracy": float(correct / examples), "crossentropy": float(loss / examples)}
+    def metrics(self, totals: Totals) -> dict[str, float]:
+        examples, correct, in_top_3, in_top_5, loss = totals.sums
+        if not np.isfinite(loss):
+            return dict.fromkeys(METRICS["multiclass"], np.nan)
+        precision, recall, f1, present = _by_class(totals)
+        return {
+            "accuracy": float(correct / examples),
+            "crossentropy": float(loss / examples),
+            "macro_precision": float(precision.mean()),
+            "macro_recall": float(recall.mean()),
+            "macro_f1": float(f1.mean()),
+            "weighted_f1": float(np.average(f1, weights=present)),
+            "top_3_accuracy": float(in_top_3 / examples),
+            "top_5_accuracy": float(in_top_5 / examples),
+        }
 
-    def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:  # noqa: ARG002
-        """The classes."""
-        return labels.astype(np.int64)
+    def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:
+        """The classes with what is predicted for them."""
+        return labels.astype(np.int64) * CLASS_SPAN + predictions.argmax(axis=1)
 
-    def margin(self, accumulator: MetricAccumulator) -> Margin | None:
+    def confusion(self, totals: Totals) -> Confusion | None:
+        if not np.isfinite(totals.sums).all():
+            return None
+        classes, pairs = _pairs(totals)
+        if len(classes) > MOST_CLASSES:
+            return None
+        counts = np.zeros((len(classes), len(classes)))
+        np.add.at(counts, tuple(pairs), totals.counts.sum(axis=1))
+        return Confusion(tuple(classes.tolist()), _rows(counts))
+
+    def margin(self, totals: Totals) -> Margin | None:
         """Of the accuracy (Wilson, "Probable inference, the law of succession, and statistical inference", 1927)."""
-        weight, correct = accumulator.sums[:2]
+        weight, correct = totals.sums[:2]
         if not np.isfinite(correct):
             return None
-        share, examples, z = correct / weight, accumulator.effective_examples, STANDARD_ERRORS
+        share, examples, z = correct / weight, totals.effective_examples, STANDARD_ERRORS
         width = z * np.sqrt(share * (1 - share) / examples + z**2 / (4 * examples**2)) / (1 + z**2 / examples)
         return Margin("accuracy", float(share), float(width), TOO_WIDE)
 
-    def constant(self, accumulator: MetricAccumulator) -> dict[str, float]:
-        counts = accumulator.counts.sum(axis=1)
+    def constant(self, totals: Totals) -> dict[str, float]:
+        counts = np.bincount(totals.buckets // CLASS_SPAN, totals.counts.sum(axis=1)).astype(np.float64)
         return {"accuracy": float(counts.max() / counts.sum()), "crossentropy": _entropy(counts)}
 
 
@@ -149,15 +189,13 @@ class NextWordMetrics(MulticlassMetrics):
         ids = labels.astype(np.int64)
         probability = predictions[np.arange(len(ids)), ids]
         loss = -np.log(np.clip(probability, EPSILON, 1 - EPSILON))
-        before = np.arange(predictions.shape[1]) < ids[:, None]  # the first of equally probable words, as in argmax
-        ahead = (predictions > probability[:, None]) | ((predictions == probability[:, None]) & before)
-        rank = np.sum(ahead, axis=1)
+        rank = _rank(ids, predictions, probability)
         known = ids < predictions.shape[1] - 1
         correct = [np.where(np.isfinite(probability), known & (rank < k), np.nan) for k in (1, TOP)]
         return np.stack([np.ones(len(ids)), *correct, loss], axis=1)
 
-    def metrics(self, accumulator: MetricAccumulator) -> dict[str, float]:
-        examples, correct, in_top, loss = accumulator.sums
+    def metrics(self, totals: Totals) -> dict[str, float]:
+        examples, correct, in_top, loss = totals.sums
         entropy = loss / examples
         return {
             "accuracy": float(correct / examples),
@@ -171,9 +209,9 @@ class NextWordMetrics(MulticlassMetrics):
         ids = labels.astype(np.int64)
         return np.where(ids < predictions.shape[1] - 1, ids, UNKNOWN_WORD)
 
-    def constant(self, accumulator: MetricAccumulator) -> dict[str, float]:
-        counts = accumulator.counts.sum(axis=1)
-        known = np.sort(counts[accumulator.buckets != UNKNOWN_WORD])[::-1]
+    def constant(self, totals: Totals) -> dict[str, float]:
+        counts = totals.counts.sum(axis=1)
+        known = np.sort(counts[totals.buckets != UNKNOWN_WORD])[::-1]
         entropy = _entropy(counts)
         return {
             "accuracy": float(known[:1].sum() / counts.sum()),
@@ -181,6 +219,83 @@ class NextWordMetrics(MulticlassMetrics):
             "crossentropy": entropy,
             "perplexity": float(np.exp(entropy)),
         }
+
+
+def _rank(ids: NDArray[np.int64], predictions: Array, probability: Array) -> NDArray[np.int64]:
+    """How many classes are predicted ahead of that of each example: of equally probable ones the first, as argmax."""
+    before = np.arange(predictions.shape[1]) < ids[:, None]
+    ahead = (predictions > probability[:, None]) | ((predictions == probability[:, None]) & before)
+    return np.sum(ahead, axis=1)
+
+
+def _of_decisions(
+    true_positives: float, false_positives: float, positives: float, negatives: float
+) -> dict[str, float]:
+    """The metrics of yes-or-no decisions, by their names in the config."""
+    true_negatives, missed = negatives - false_positives, positives - true_positives
+    precision = _ratio(true_positives, true_positives + false_positives)
+    recall, specificity = _ratio(true_positives, positives), _ratio(true_negatives, negatives)
+    # Matthews, "Comparison of the predicted and observed secondary structure of T4 phage lysozyme", 1975
+    product = (true_positives + false_positives) * positives * negatives * (true_negatives + missed)
+    agreement = true_positives * true_negatives - false_positives * missed
+    return {
+        "binary_accuracy": _ratio(true_positives + true_negatives, positives + negatives),
+        "balanced_accuracy": (recall + specificity) / 2,
+        "precision": precision,
+        "recall": recall,
+        "specificity": specificity,
+        "f1": _ratio(2 * true_positives, 2 * true_positives + false_positives + missed),
+        "matthews_correlation": _ratio(agreement, float(np.sqrt(product))),
+    }
+
+
+def _decision_points(totals: Totals) -> list[DecisionPoint]:
+    """Precision, recall and F1 at thresholds that each let a further hundredth of the examples through."""
+    negatives, positives = totals.counts[::-1].T  # from the highest predictions down
+    true, false = np.cumsum(positives), np.cumsum(negatives)
+    above = true + false
+    shares = np.arange(1, DECISION_POINTS + 1) / (DECISION_POINTS + 1)
+    at = np.unique(np.searchsorted(above, shares * above[-1]).clip(max=len(above) - 1))
+    lower_edges = 1 / (1 + np.exp(-(totals.buckets[::-1] / RESOLUTION)))
+    return [
+        DecisionPoint(
+            threshold=float(lower_edges[index]),
+            share=float(above[index] / above[-1]),
+            precision=float(true[index] / above[index]),
+            recall=float(true[index] / true[-1]),
+            f1=float(2 * true[index] / (above[index] + true[-1])),
+        )
+        for index in at
+        if above[index]
+    ]
+
+
+def _pairs(totals: Totals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The classes that are labels or predictions, and the places of both in them for each bucket, [2, m]."""
+    both = np.stack(np.divmod(totals.buckets, CLASS_SPAN))
+    classes, places = np.unique(both, return_inverse=True)
+    return classes, places.reshape(both.shape)
+
+
+def _by_class(totals: Totals) -> tuple[Array, Array, Array, Array]:
+    """Precision, recall and F1 of each class, and its weight. What divides by nothing is 0, as in scikit-learn."""
+    classes, (labels, predicted) = _pairs(totals)
+    weights = totals.counts.sum(axis=1)
+
+    def total(index: NDArray[np.int64], values: Array) -> Array:
+        return np.bincount(index, values, len(classes)).astype(np.float64)
+
+    true, present = total(labels, np.where(labels == predicted, weights, 0)), total(labels, weights)
+    chosen = total(predicted, weights)
+
+    def ratio(numerator: Array, denominator: Array) -> Array:
+        return np.divide(numerator, denominator, out=np.zeros(len(classes)), where=denominator > 0)
+
+    return ratio(true, chosen), ratio(true, present), ratio(2 * true, chosen + present), present
+
+
+def _rows(counts: Any) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(map(float, row)) for row in counts)
 
 
 def _areas(counts: Array) -> tuple[float, float]:
@@ -202,13 +317,13 @@ def _areas(counts: Array) -> tuple[float, float]:
     return area, float(np.sum(slope * (positives + intercept * np.log(growth))) / true[-1])
 
 
-def _calibration(accumulator: MetricAccumulator) -> list[tuple[float, float, float]]:
+def _calibration(totals: Totals) -> list[tuple[float, float, float]]:
     """(mean prediction, share of positives, weight of the examples) of each bin that has examples."""
-    predictions = 1 / (1 + np.exp(-(accumulator.buckets + 0.5) / RESOLUTION))
+    predictions = 1 / (1 + np.exp(-(totals.buckets + 0.5) / RESOLUTION))
     bins = np.minimum((predictions * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
-    examples = np.bincount(bins, accumulator.counts.sum(axis=1), CALIBRATION_BINS)
-    sums = np.bincount(bins, predictions * accumulator.counts.sum(axis=1), CALIBRATION_BINS)
-    positives = np.bincount(bins, accumulator.counts[:, 1], CALIBRATION_BINS)
+    examples = np.bincount(bins, totals.counts.sum(axis=1), CALIBRATION_BINS)
+    sums = np.bincount(bins, predictions * totals.counts.sum(axis=1), CALIBRATION_BINS)
+    positives = np.bincount(bins, totals.counts[:, 1], CALIBRATION_BINS)
     return [
         (float(total / n), float(share / n), float(n))
         for total, share, n in zip(sums, positives, examples, strict=True)
@@ -235,5 +350,5 @@ def _register_with_tfma(name: str) -> None:
     metric_types.register_metric(type(name, (metric_types.Metric,), {"__init__": initialize}))
 
 
-for _name in METRICS["next_word"].values():
+for _name in OURS:
     _register_with_tfma(_name)

@@ -9,28 +9,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.components.evaluation.metrics.accumulator import (
+    FOLDS,
     STANDARD_ERRORS,
     Array,
     LabelMetrics,
     Margin,
     MetricAccumulator,
+    Totals,
 )
+from headrace.components.evaluation.result import Curves
 
 TOO_WIDE = 0.25
 """Width of the confidence interval of the mean squared error, either way, as a fraction of it, from which the examples
 are too few."""
+RESOLUTION = 64
+"""Buckets of errors for each doubling of their size: a bucket is 1.1 % wide."""
+SMALLEST = 2.0**-100
+"""Errors below it count as none."""
+QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+"""Of the errors, for the report."""
 
 
 @dataclass(frozen=True)
-class RegressionAccumulator(MetricAccumulator):
+class RegressionTotals(Totals):
     """Sums, and the second moments of labels and predictions about their means.
 
     means: float64 [2], of labels and of predictions; products: float64 [3], the sums of the products of deviations from
     the means: label and label, prediction and prediction, label and prediction.
+    """
 
-    Plain sums of squares would lose a variance that is small compared with the mean. Two accumulators are merged by
-    the update of Chan, Golub and LeVeque ("Algorithms for computing the sample variance", The American Statistician 37,
-    1983).
+    means: Array
+    products: Array
+
+
+@dataclass(frozen=True)
+class RegressionAccumulator(MetricAccumulator):
+    """The totals of each fold. means: float64 [FOLDS, 2]; products: float64 [FOLDS, 3].
+
+    Plain sums of squares would lose a variance that is small compared with the mean. Moments are merged by the formula
+    of Chan, Golub and LeVeque ("Algorithms for computing the sample variance", The American Statistician 37, 1983).
     """
 
     means: Array
@@ -38,21 +55,20 @@ class RegressionAccumulator(MetricAccumulator):
 
     def merge(self, others: Sequence[MetricAccumulator]) -> RegressionAccumulator:
         """As above, with the moments."""
-        total = super().merge(others)
-        weight, means, products = self.sums[0], self.means, self.products
-        for other in others:
-            weight += other.sums[0]
-            share = other.sums[0] / weight if weight else 0.0
-            other_means, other_products = _moments(other)
-            with np.errstate(invalid="ignore"):  # an infinite mean leaves the correlation undefined
-                label, prediction = difference = other_means - means
-                between = (weight - other.sums[0]) * share * np.array([label**2, prediction**2, label * prediction])
-                products, means = products + other_products + between, means + share * difference
-        return _with_moments(total, means, products)
+        each = [self, *map(_with_moments, others)]
+        weights, means, products = (np.stack(parts) for parts in zip(*map(_moments, each), strict=True))
+        merged, moments = super().merge(others), _merged(weights, means, products)
+        return RegressionAccumulator(**vars(merged), means=moments[0], products=moments[1])
+
+    def total(self, *, without: int | None = None) -> RegressionTotals:
+        """As above, with the moments."""
+        rest = np.arange(FOLDS) != without
+        means, products = _merged(self.sums[rest, 0], self.means[rest], self.products[rest])
+        return RegressionTotals(**vars(super().total(without=without)), means=means, products=products)
 
 
 class RegressionMetrics(LabelMetrics):
-    """Errors, and the squared correlation of labels and predictions."""
+    """Errors, and how much of the labels' variance is explained."""
 
     def usable(self, labels: Array) -> NDArray[np.bool_]:
         return np.isfinite(labels)
@@ -61,59 +77,111 @@ class RegressionMetrics(LabelMetrics):
         error = predictions[:, 0] - labels
         return np.stack([np.ones_like(error), np.abs(error), error**2, error**4], axis=1)
 
-    def accumulate(
-        self, labels: Array, predictions: Array, groups: NDArray[np.int64], number: int, weights: Array
+    def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:
+        """The error's sign and logarithm."""
+        error = np.nan_to_num(predictions[:, 0] - labels)
+        size = np.floor(RESOLUTION * np.log2(np.maximum(np.abs(error), SMALLEST) / SMALLEST)).astype(np.int64)
+        return np.where(error < 0, -size, size)
+
+    def accumulate(  # noqa: PLR0913, PLR0917
+        self,
+        labels: Array,
+        predictions: Array,
+        groups: NDArray[np.int64],
+        number: int,
+        weights: Array,
+        folds: NDArray[np.int64] | None = None,
     ) -> list[MetricAccumulator]:
         """Also accumulates the moments of labels and predictions."""
-        plain = super().accumulate(labels, predictions, groups, number, weights)
-        with np.errstate(invalid="ignore"):  # as above
-            label, label_means = _deviations(labels, groups, number, weights)
-            prediction, prediction_means = _deviations(predictions[:, 0], groups, number, weights)
+        plain = super().accumulate(labels, predictions, groups, number, weights, folds)
+        cells, size = groups * FOLDS + (0 if folds is None else folds), number * FOLDS
+        with np.errstate(invalid="ignore"):  # an infinite mean leaves the correlation undefined
+            label, label_means = _deviations(labels, cells, size, weights)
+            prediction, prediction_means = _deviations(predictions[:, 0], cells, size, weights)
             each = (label**2, prediction**2, label * prediction)
-        means = np.stack([label_means, prediction_means], axis=1)
-        products = np.stack([np.bincount(groups, product * weights, number) for product in each], axis=1)
-        return [_with_moments(one, *moments) for one, *moments in zip(plain, means, products, strict=True)]
+        means = np.stack([label_means, prediction_means], axis=1).reshape(number, FOLDS, 2)
+        products = np.stack(
+            [np.bincount(cells, product * weights, size).astype(np.float64) for product in each], axis=1
+        )
+        return [
+            RegressionAccumulator(**vars(one), means=mean, products=product)
+            for one, mean, product in zip(plain, means, products.reshape(number, FOLDS, 3), strict=True)
+        ]
 
-    def metrics(self, accumulator: MetricAccumulator) -> dict[str, float]:
-        n, absolute, squared, _ = accumulator.sums
-        labels, predictions, both = _moments(accumulator)[1]
+    def metrics(self, totals: Totals) -> dict[str, float]:
+        n, absolute, squared, _ = totals.sums
+        labels, predictions, both = _of_regression(totals).products
         variances = labels * predictions
         return {
             "mean_squared_error": float(squared / n),
+            "root_mean_squared_error": float(np.sqrt(squared / n)),
             "mean_absolute_error": float(absolute / n),
+            "r_squared": float(1 - squared / labels) if labels > 0 else float("nan"),
             "squared_correlation": float(both**2 / variances) if variances > 0 else float("nan"),
         }
 
-    def margin(self, accumulator: MetricAccumulator) -> Margin | None:
+    def margin(self, totals: Totals) -> Margin | None:
         """Of the mean squared error, from the variance of the squared errors."""
-        n, _, squared, fourth = accumulator.sums
+        n, _, squared, fourth = totals.sums
         if not np.isfinite(fourth):
             return None
         mean = squared / n
-        variance = max(fourth / n - mean**2, 0) / accumulator.effective_examples
+        variance = max(fourth / n - mean**2, 0) / totals.effective_examples
         width = STANDARD_ERRORS * float(np.sqrt(variance))
         return Margin("mean_squared_error", float(mean), width, TOO_WIDE * float(mean))
 
-    def constant(self, accumulator: MetricAccumulator) -> dict[str, float]:
+    def constant(self, totals: Totals) -> dict[str, float]:
         """The variance of the labels: the squared error of predicting their mean."""
-        return {"mean_squared_error": float(_moments(accumulator)[1][0] / accumulator.sums[0])}
+        variance = float(_of_regression(totals).products[0] / totals.sums[0])
+        return {
+            "mean_squared_error": variance,
+            "root_mean_squared_error": float(np.sqrt(variance)),
+            "r_squared": 0.0,
+        }
+
+    def curves(self, totals: Totals) -> Curves | None:
+        """The quantiles of the errors."""
+        weights = totals.counts.sum(axis=1)
+        if not np.isfinite(totals.sums).all() or not weights.sum():
+            return None
+        sizes = SMALLEST * 2 ** ((np.abs(totals.buckets) + 0.5) / RESOLUTION)
+        errors = np.where(totals.buckets == 0, 0.0, np.sign(totals.buckets) * sizes)
+        at = np.searchsorted(np.cumsum(weights), np.array(QUANTILES) * weights.sum()).clip(max=len(errors) - 1)
+        return Curves(errors=tuple((share, float(errors[index])) for share, index in zip(QUANTILES, at, strict=True)))
 
 
-def _moments(accumulator: MetricAccumulator) -> tuple[Array, Array]:
-    """Means and products."""
+def _moments(accumulator: RegressionAccumulator) -> tuple[Array, Array, Array]:
+    return accumulator.sums[:, 0], accumulator.means, accumulator.products
+
+
+def _with_moments(accumulator: MetricAccumulator) -> RegressionAccumulator:
     if not isinstance(accumulator, RegressionAccumulator):
         raise TypeError(f"moments need a RegressionAccumulator, not a {type(accumulator).__name__}")
-    return accumulator.means, accumulator.products
+    return accumulator
 
 
-def _with_moments(plain: MetricAccumulator, means: Array, products: Array) -> RegressionAccumulator:
-    return RegressionAccumulator(
-        plain.sums, plain.buckets, plain.counts, plain.examples, plain.squares, means, products
-    )
+def _of_regression(totals: Totals) -> RegressionTotals:
+    if not isinstance(totals, RegressionTotals):
+        raise TypeError(f"moments need RegressionTotals, not {type(totals).__name__}")
+    return totals
 
 
-def _deviations(values: Array, groups: NDArray[np.int64], number: int, weights: Array) -> tuple[Array, Array]:
-    """Each value's deviation from the weighted mean of its group, and the means."""
-    total = np.bincount(groups, weights, number)
-    means = np.bincount(groups, values * weights, number) / np.where(total, total, 1)
-    return values - means[groups], means
+def _merged(weights: Array, means: Array, products: Array) -> tuple[Array, Array]:
+    """Means and products over the first axis of weights [n, ...], means [n, ..., 2] and products [n, ..., 3]."""
+    total = weights.sum(axis=0)
+    shares = weights / np.where(total, total, 1)
+    with np.errstate(invalid="ignore"):  # as above
+        # From one of the means, because a sum of shares times large means would round as much as they do.
+        near = np.take_along_axis(means, weights.argmax(axis=0)[None, ..., None], axis=0)[0]
+        apart = np.where(weights[..., None] > 0, means - near, 0)
+        merged = near + (shares[..., None] * apart).sum(axis=0)
+        label, prediction = np.moveaxis(means - merged, -1, 0)
+        between = weights[..., None] * np.stack([label**2, prediction**2, label * prediction], axis=-1)
+    return merged, (products + between).sum(axis=0)
+
+
+def _deviations(values: Array, cells: NDArray[np.int64], number: int, weights: Array) -> tuple[Array, Array]:
+    """Each value's deviation from the weighted mean of its cell, and the means."""
+    total = np.bincount(cells, weights, number)
+    means = np.bincount(cells, values * weights, number) / np.where(total, total, 1)
+    return values - means[cells], means

@@ -1,0 +1,94 @@
+"""Confidence intervals of metrics, by the jackknife over folds of the examples, as in TFMA's JackknifeConfig.
+
+intervals({"auc": 0.81}, [{"auc": 0.80}, {"auc": 0.82}, ...])       # {"auc": (0.78, 0.84)}
+
+The metrics are computed again without each of the folds. How far these values are apart tells the standard error (Efron
+and Tibshirani, "An Introduction to the Bootstrap", chapter 11, 1993), for any smooth metric, overall and in each slice.
+That of the difference between two models over the same examples is mostly much smaller than the errors of both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.components.evaluation.metrics.accumulator import FOLDS, LabelMetrics, MetricAccumulator
+from headrace.components.evaluation.result import Interval, Intervals
+from headrace.configs.schema.evaluate import FRACTIONS, LOWER_IS_BETTER
+
+Values = Mapping[str, float]
+LEAST_EXAMPLES = 2 * FOLDS
+"""Examples below which a metric has no interval."""
+_QUANTILES = (2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093)
+"""97.5 % of Student's t distribution lie below these, for 9 to 19 degrees of freedom."""
+_LEAST_FOLDS = FOLDS + 1 - len(_QUANTILES)
+_POSITIVE = FRACTIONS | LOWER_IS_BETTER | {"calibration"}
+"""Metrics that are never negative."""
+
+
+def metrics_without(label_metrics: LabelMetrics, accumulator: MetricAccumulator) -> list[dict[str, float]]:
+    """The metrics without each of the folds that have examples; none if the examples are too few for intervals."""
+    folds = accumulator.folds
+    if accumulator.examples.sum() < LEAST_EXAMPLES or len(folds) < _LEAST_FOLDS:
+        return []
+    return [label_metrics.metrics(accumulator.total(without=fold)) for fold in folds]
+
+
+def intervals(values: Values, without: Sequence[Values]) -> Intervals:
+    """The intervals of metrics. without: the metrics without each fold.
+
+    A metric that is the same without any of them, as an accuracy of 1, has none: that tells nothing of its error.
+    """
+    found = {name: _interval(value, [each[name] for each in without]) for name, value in values.items()}
+    return {
+        name: _limited(name, each) for name, each in found.items() if each and each[1] - each[0] > abs(each[0]) * 1e-12
+    }
+
+
+def change_intervals(
+    values: Values, baseline: Values, without: Sequence[Values], baseline_without: Sequence[Values]
+) -> Intervals:
+    """The intervals of the differences between a model and the baseline, over the same folds."""
+    if len(without) != len(baseline_without):  # one of them cannot be evaluated on some examples
+        return {}
+    found = {
+        name: _interval(
+            values[name] - baseline[name],
+            [ours[name] - theirs[name] for ours, theirs in zip(without, baseline_without, strict=True)],
+        )
+        for name in values
+        if name in baseline
+    }
+    return {name: each for name, each in found.items() if each}
+
+
+def _interval(value: float, without: Sequence[float]) -> Interval | None:
+    """None if a value is not finite."""
+    number = len(without)
+    if number < _LEAST_FOLDS or not math.isfinite(value) or not np.isfinite(without).all():
+        return None
+    width = _QUANTILES[number - _LEAST_FOLDS] * math.sqrt((number - 1) * float(np.var(without)))
+    return value - width, value + width
+
+
+def _limited(name: str, interval: Interval) -> Interval:
+    """Within what the metric can be."""
+    low, high = interval
+    return max(low, 0.0) if name in _POSITIVE else low, min(high, 1.0) if name in FRACTIONS else high
+
+
+def folds_of(start: int, number: int, key: int) -> NDArray[np.int64]:
+    """The folds of `number` examples from position `start` of a file, int64 [number].
+
+    They depend on the position and the file alone, so they are the same in each run and for both models. Positions are
+    mixed (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), because rows may come
+    in an order that repeats. key: differs from file to file.
+    """
+    with np.errstate(over="ignore"):
+        mixed = np.arange(start, start + number, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(FOLDS)).astype(np.int64)

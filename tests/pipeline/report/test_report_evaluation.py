@@ -1,0 +1,95 @@
+"""What the evaluation section shows of intervals, classes, decisions and errors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+
+from headrace.components.evaluation.result import (
+    Confusion,
+    Curves,
+    DecisionPoint,
+    Evaluation,
+    SliceMetrics,
+    write_evaluation,
+)
+from headrace.pipeline.report.evaluation import evaluation_section
+from headrace.pipeline.report.formatting import NONE
+from headrace.pipeline.results.verdict import ModelVerdict
+
+PLAIN = Evaluation("test", 100, 0, {"accuracy": 0.8, "macro_f1": 0.7}, None, (), (), True, (), None)
+
+
+def _table(run: Any, evaluation: Evaluation, *headings: str) -> dict[str, dict[str, str]]:
+    """A table of the report of a run with this evaluation: {row's heading: {column's heading: text}}."""
+    write_evaluation(run.output("Evaluator", "evaluation"), evaluation)
+    found: dict[str, dict[str, str]] = run.report().table(*headings)
+    return found
+
+
+def test_metrics_have_their_intervals_and_those_without_a_dash(run: Any) -> None:
+    rows = _table(run, replace(PLAIN, intervals={"accuracy": (0.71234, 0.88766)}), "Metric")
+    assert {name: row["95 % interval"] for name, row in rows.items()} == {
+        "accuracy": "0.7123 to 0.8877",
+        "macro_f1": NONE,
+    }
+
+
+def test_without_any_interval_there_is_no_column_for_them(run: Any) -> None:
+    assert "95 % interval" not in _table(run, PLAIN, "Metric")["accuracy"]
+
+
+def test_classes_are_shown_by_name_with_what_is_predicted_for_them(run: Any) -> None:
+    config = yaml.safe_load((run.folder / "config.yaml").read_text())
+    label = {"key": "big_tipper", "kind": "multiclass", "classes": ["<b>cat", "dog ", "never"]}
+    (run.folder / "config.yaml").write_text(yaml.safe_dump({**config, "label": label, "evaluate": {}}))
+    confusion = Confusion((0, 1, 2), ((8.0, 2.0, 0.0), (1.0, 3.0, 0.0), (0.0, 5.0, 0.0)))
+    rows = _table(run, replace(PLAIN, confusion=confusion), "Label", "Examples")
+    names = ("<b>cat", '"dog "', "never")
+    assert {name: [row[each] for each in ("Examples", *names)] for name, row in rows.items()} == {
+        "<b>cat": ["10", "8", "2", "0"],
+        '"dog "': ["4", "1", "3", "0"],
+        "never": ["5", "0", "5", "0"],
+    }
+    assert {name: [row[each] for each in ("precision", "recall", "f1")] for name, row in rows.items()} == {
+        "<b>cat": [f"{8 / 9:.4f}", "0.8000", f"{16 / 19:.4f}"],
+        '"dog "': ["0.3000", "0.7500", f"{6 / 14:.4f}"],
+        "never": [NONE, "0.0000", "0.0000"],
+    }
+
+
+def test_decisions_are_shown_at_a_few_thresholds_and_drawn_at_all(run: Any) -> None:
+    points = tuple(DecisionPoint(1 - n / 100, n / 100, 0.9, n / 99, 0.5) for n in range(1, 100))
+    evaluation = replace(PLAIN, curves=Curves(decisions=points), decision_threshold=0.3)
+    rows = _table(run, evaluation, "Threshold", "Examples above it")
+    assert [*rows] == ["0.89", "0.78", "0.67", "0.56", "0.45", "0.34", "0.23", "0.12", "0.01"]
+    assert rows["0.67"] == {
+        "Threshold": "0.67", "Examples above it": "33 %", "precision": "0.9000", "recall": "0.3333", "f1": "0.5000"
+    }  # fmt: skip
+    (picture,) = evaluation_section(evaluation, ModelVerdict(), None).pictures
+    assert ">0.3<" in picture.chart
+    assert picture.legend == (("precision", "first"), ("recall", "second"))
+
+
+def test_errors_of_numbers_are_drawn_over_the_share_of_examples() -> None:
+    evaluation = replace(PLAIN, curves=Curves(errors=((0.05, -2.0), (0.5, 0.1), (0.95, 7.0))))
+    (picture,) = evaluation_section(evaluation, ModelVerdict(), None).pictures
+    assert picture.heading.startswith("Errors")
+    assert picture.chart.count("<circle") == 3
+
+
+@pytest.mark.parametrize(("ends", "shown"), [((0.5, 0.9), (0.0, 100.0)), ((0.7, 0.75), (50.0, 75.0)), (None, None)])
+def test_the_interval_of_a_slice_ends_at_the_axis(
+    ends: tuple[float, float] | None, shown: tuple[float, float] | None
+) -> None:
+    intervals = {"accuracy": ends} if ends else {}
+    slices = (
+        SliceMetrics("town = a", {"accuracy": 0.6}, 50, None, intervals),
+        SliceMetrics("town = b", {"accuracy": 0.8}, 50, None),
+    )
+    (table,) = evaluation_section(replace(PLAIN, slices=slices), ModelVerdict(), None).slicings
+    assert table.rows[0].ends_at == (None if shown is None else pytest.approx(shown))
+    assert table.rows[1].ends_at is None
