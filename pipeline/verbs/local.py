@@ -91,18 +91,18 @@ def run(
     Components whose inputs, settings and code are unchanged since an earlier run are reused.
     """
     prepare()
-    from headrace.pipeline.api import run_loaded
+    from headrace.pipeline.api import load_to_run, notifying, run_loaded
     from headrace.pipeline.interrupts import uninterrupted
     from headrace.pipeline.results.record import Status
     from headrace.pipeline.run_parameters import parameter_overrides
     from headrace.pipeline.terminal import StandardOutput, open_display
 
     given, obey_retrain = parameter_overrides(parameters)
-    loaded = load(config, profile, (*overrides, *given), data=True)
+    loaded = load_to_run(config, profile, (*overrides, *given))
     console = StandardOutput()
     with open_display(console) as display:
         done = run_loaded(loaded, str(config), display, fresh=fresh, obey_retrain=obey_retrain)
-    with uninterrupted():
+    with uninterrupted(), notifying(loaded.config, done):
         _report_and_summary(console, loaded.config, done, _options(profile, overrides))
     if console.reader_gone:
         sys.exit(BROKEN_PIPE)
