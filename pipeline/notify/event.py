@@ -63,9 +63,9 @@ class Limit:
 class Event:
     """What became of one run. Times are Unix seconds; paths are absolute.
 
-    run: its id, or the time of the attempt for a run that did not start; happened: what is true of it, the first of
-    which a message is about; seconds: by component; examples: by split; reasons: why the model is not blessed, beside
-    limits on metrics; pushed: the folder of the version.
+    run: its id, or the time of the attempt if it did not start (`ran` is False); happened: what is true of it, the
+    first of which a message is about; seconds: by component; examples: by split; reasons: why the model is not blessed,
+    beside limits on metrics; pushed: the folder of the version.
     """
 
     pipeline: str
@@ -74,6 +74,7 @@ class Event:
     happened: tuple[RunEvent, ...]
     started: float
     finished: float
+    ran: bool = True
     report: str | None = None
     failed: tuple[Failure, ...] = ()
     blessed: bool | None = None
@@ -148,7 +149,7 @@ def not_started(pipeline: str, home: Path, started: float, finished: float, erro
     """The event of a run that failed before its first component."""
     hint = "; `headrace validate` reports it" if isinstance(error, ConfigError) else ""
     failure = Failure("the start", f"{type(error).__name__}{hint}", None)
-    return Event(pipeline, timestamp(started), home, ("failed",), started, finished, failed=(failure,))
+    return Event(pipeline, timestamp(started), home, ("failed",), started, finished, ran=False, failed=(failure,))
 
 
 def timestamp(seconds: float) -> str:

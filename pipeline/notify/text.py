@@ -21,7 +21,7 @@ TEST_HEADLINE = "{}: this is a test message of `headrace notify`"
 
 def headline(event: Event, about: RunEvent) -> str:
     """One line: the pipeline, the run, and what became of it."""
-    which = f"{event.pipeline}: run {event.run}" if event.report else f"{event.pipeline}: the run of {event.run}"
+    which = f"{event.pipeline}: run {event.run}" if event.ran else f"{event.pipeline}: the run of {event.run}"
     return one_line(f"{which} {HEADLINES[about]}")
 
 
