@@ -60,13 +60,15 @@ class WebhookReceiver(HttpReceiver, Receiver):
     """The environment variable with the header `Authorization`, such as `Bearer ...`. null: none is sent."""
 
 
-class SlackReceiver(HttpReceiver, Receiver):
-    """A message through an incoming webhook of Slack, or of a server that takes its format, such as Mattermost. The URL
-    is a credential: give it by `url_env`.
-    """
+class SlackReceiver(Receiver):
+    """A message through an incoming webhook of Slack, or of a server that takes its format, such as Mattermost."""
 
     kind: Literal["slack"]
     """The kind of receiver."""
+    url_env: Variable
+    """The environment variable with the webhook's URL, which is a credential."""
+    ca_file: Name | None = None
+    """PEM file with the certificates of the authority that signed the server's. null: the public authorities."""
 
 
 class EmailReceiver(Receiver):

@@ -25,7 +25,6 @@ from headrace.common.durable import write_text
 from headrace.configs.schema.notify import (
     CommandReceiver,
     EmailReceiver,
-    HttpReceiver,
     PrometheusFileReceiver,
     PushgatewayReceiver,
     SlackReceiver,
@@ -79,14 +78,15 @@ def deliver(receiver: Any, message: Message, outside: Outside) -> None:  # noqa:
 
 @deliver.register
 def _(receiver: WebhookReceiver, message: Message, outside: Outside) -> None:
-    to = _destination(receiver, outside, receiver.authorization_env)
+    to = _destination(receiver, outside)
     _send(to, "POST", message.json, events.CONTENT_TYPE, outside)
 
 
 @deliver.register
 def _(receiver: SlackReceiver, message: Message, outside: Outside) -> None:
     body = json.dumps({"text": slack_text(message.headline, message.lines)}).encode()
-    _send(_destination(receiver, outside), "POST", body, "application/json; charset=utf-8", outside)
+    to = Destination(*_named_url(receiver.url_env, outside), ca_file=receiver.ca_file)
+    _send(to, "POST", body, "application/json; charset=utf-8", outside)
 
 
 @deliver.register
@@ -127,7 +127,7 @@ def _(receiver: CommandReceiver, message: Message, outside: Outside) -> None:
 
 @deliver.register
 def _(receiver: PushgatewayReceiver, message: Message, outside: Outside) -> None:
-    to = _destination(receiver, outside, receiver.authorization_env)
+    to = _destination(receiver, outside)
     group = f"/metrics/job/{metrics.JOB}/pipeline/{urllib.parse.quote(message.pipeline, safe='')}"
     to = Destination(to.url.rstrip("/") + group, to.shown, to.authorization, to.ca_file)
     _send(to, "PUT", message.metrics.encode(), metrics.CONTENT_TYPE, outside)
@@ -155,15 +155,23 @@ def mail_of(receiver: EmailReceiver, message: Message) -> EmailMessage:
     return mail
 
 
-def _destination(receiver: HttpReceiver, outside: Outside, authorization_env: str | None = None) -> Destination:
-    authorization = None if authorization_env is None else environment(authorization_env, outside.environ)
-    if receiver.url_env is None:
+def _destination(receiver: WebhookReceiver | PushgatewayReceiver, outside: Outside) -> Destination:
+    variable = receiver.authorization_env
+    authorization = None if variable is None else environment(variable, outside.environ)
+    if receiver.url_env is not None:
+        url, shown = _named_url(receiver.url_env, outside)
+    else:
         url = receiver.url or ""
-        return Destination(url, transport.host_of(url), authorization, receiver.ca_file)
-    url = environment(receiver.url_env, outside.environ)
+        shown = transport.host_of(url)
+    return Destination(url, shown, authorization, receiver.ca_file)
+
+
+def _named_url(variable: str, outside: Outside) -> tuple[str, str]:
+    """The URL in an environment variable, and what messages call its server. Raises DeliveryError."""
+    url = environment(variable, outside.environ)
     if not url.startswith(("https://", "http://")):
-        raise DeliveryError(f"the environment variable {receiver.url_env} holds no URL with https or http")
-    return Destination(url, f"the server of {receiver.url_env}", authorization, receiver.ca_file)
+        raise DeliveryError(f"the environment variable {variable} holds no URL with https or http")
+    return url, f"the server of {variable}"
 
 
 def _send(to: Destination, method: str, body: bytes, content_type: str, outside: Outside) -> None:

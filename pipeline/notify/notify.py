@@ -64,7 +64,7 @@ def notify(config: PipelineConfig, folder: RunFolder, outside: Outside | None = 
         messages = _messages(config, read_event(folder, killed=killed), {*told})
     except (HeadraceError, OSError, ValueError, TypeError, KeyError) as error:
         logger.warning("notify: nobody was told of run %s, whose results are damaged: %s", folder.record.run_id, error)
-        return
+        messages = {}
     outcomes = _deliver(config.notify, messages, outside)
     now = timestamp(time.time())
     new = {one.receiver: Delivery(messages[one.receiver].id, now, one.error) for one in outcomes}
@@ -72,7 +72,7 @@ def notify(config: PipelineConfig, folder: RunFolder, outside: Outside | None = 
         write_deliveries(folder.path, {**told, **new})
     except OSError as error:
         logger.warning("%s cannot be written: %s", folder.path / FILE_NAME, error.strerror)
-    _report(outcomes)
+    _report(outcomes, messages)
 
 
 def notify_of_killed(config: PipelineConfig, outside: Outside | None = None) -> None:
@@ -95,7 +95,8 @@ def notify_of_no_start(
 ) -> None:
     """Tell the receivers of a run that failed before its first component. Nothing is recorded: it has no folder."""
     event = not_started(config.pipeline.name, Folders.of(config).home, started, time.time(), error)
-    _report(_deliver(config.notify, _messages(config, event, set()), outside))
+    messages = _messages(config, event, set())
+    _report(_deliver(config.notify, messages, outside), messages)
 
 
 def send_test(config: PipelineConfig, outside: Outside | None = None) -> list[Outcome]:
@@ -184,9 +185,9 @@ def _deliver(
         return list(threads.map(one, messages))
 
 
-def _report(outcomes: Sequence[Outcome]) -> None:
+def _report(outcomes: Sequence[Outcome], messages: Mapping[str, Message]) -> None:
     for one in outcomes:
         if one.error is not None:
-            logger.warning(
-                "notify.%s: not told: %s; `headrace notify CONFIG` sends a test message", one.receiver, one.error
-            )
+            event = messages[one.receiver].id
+            way_out = "`headrace notify CONFIG` sends a test message"
+            logger.warning("notify.%s was not told of %s: %s; %s", one.receiver, event, one.error, way_out)

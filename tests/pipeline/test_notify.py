@@ -21,6 +21,7 @@ from headrace.components.evaluation.result import Evaluation, ThresholdCheck, wr
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.editing import to_yaml
 from headrace.configs.loading.loader import load
+from headrace.pipeline.api import run
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.notify import transport
 from headrace.pipeline.notify.deliver import Outside
@@ -193,8 +194,9 @@ def test_receiver_that_refuses_is_reported_and_its_url_is_not_shown(
         folder = run_folder(config)
         notify(config, folder, outside(pauses, SLACK_URL=f"{hook.url}/{SECRET}"))
     assert len(hook.requests) == tries
+    event = "trips/20261124-030000/failed"
     (line,) = [record.getMessage() for record in log.records if record.levelno == logging.WARNING]
-    assert line.startswith("notify.ops: not told: the server of SLACK_URL answers with status ")
+    assert line.startswith(f"notify.ops was not told of {event}: the server of SLACK_URL answers with status ")
     assert "`headrace notify" in line
     record = (folder.path / FILE_NAME).read_text()
     assert "answers with status" in record
@@ -240,6 +242,14 @@ def test_run_that_could_not_start_is_told_without_what_the_error_says(tmp_path: 
     assert VALUE not in hook.requests[0].body.decode()
 
 
+def test_run_in_python_tells_that_it_could_not_start(tmp_path: Path) -> None:
+    with http_receiver() as hook:
+        config = config_of(tmp_path, ops={"kind": "webhook", "url": hook.url})
+        with pytest.raises(ConfigError, match=r"no file matches 'trips\.csv'"):
+            run(config, show=False)
+    assert [request.json["type"] for request in hook.requests] == ["headrace.run.failed"]
+
+
 @pytest.fixture(scope="module")
 def signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return certificate(tmp_path_factory.mktemp("certificate"))
@@ -256,7 +266,7 @@ def test_certificate_must_be_trusted(
         )
         notify(config, run_folder(config), outside(pauses))
     assert [request.path for request in hook.requests] == ["/own"]
-    assert re.search(r"notify\.public: .*certificate is not valid.*`ca_file`", log.text)
+    assert re.search(r"notify\.public was not told of .*certificate is not valid.*`ca_file`", log.text)
     assert pauses == []
 
 
