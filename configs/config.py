@@ -19,6 +19,7 @@ from headrace.configs.schema.features import (
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import AnyModelConfig, RunFnModel, WideAndDeepModel
+from headrace.configs.schema.notify import AnyReceiver
 from headrace.configs.schema.schedule import Retrain, ScheduleConfig
 from headrace.configs.schema.section import DottedPath, Name, Section
 from headrace.configs.schema.train import TrainConfig
@@ -84,6 +85,9 @@ class PipelineConfig(Section):
     """How the pipeline runs on Kubeflow Pipelines."""
     schedule: ScheduleConfig | None = None
     """When the pipeline runs on Kubeflow on its own. null: never."""
+    notify: dict[Name, AnyReceiver] = {}
+    """Who is told how a run on this machine ended: receivers by name (see docs/notify.md). A receiver that cannot be
+    reached is reported, and does not fail the run. Not supported on Kubeflow."""
 
     @property
     def retrain(self) -> Retrain:

@@ -182,6 +182,10 @@ PATTERN_DESCRIPTIONS = {
     r"^\d{4}-\d{2}-\d{2}$": "a date such as 2026-11-20",
     r"^grpc://[^\s/:]+:[0-9]{1,5}$": "an address such as grpc://127.0.0.1:5050",
     r"^[a-z][a-z0-9_]*(/[^/:\s]+)?(:([0-9]+|\*)(\.([0-9]+|\*)){2})?$": "a dataset name such as mnist:3.*.*",
+    r"^[A-Za-z_][A-Za-z0-9_]*$": "the name of an environment variable, such as SLACK_URL",
+    r"^https?://[^\s/]\S*$": "a URL such as https://hooks.example/headrace",
+    r"^[^\s@<>,;:\"]+@[^\s@<>,;:\"]+$": "an address such as team@example.com",
+    r"\.prom$": "a path that ends in .prom",
 }
 """A description of every regular expression in the config."""
 

@@ -6,15 +6,17 @@ The command line calls them too, or the variants below them that return more.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.errors import ConfigError, RunError
+from headrace.common.errors import ConfigError, HeadraceError, RunError
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import (
     PYTHON_SOURCE,
@@ -91,14 +93,15 @@ def run(  # noqa: PLR0913 - one for each option of the command
     from headrace.pipeline.terminal import SilentDisplay, failure_text, open_display
 
     given, obey_retrain = value_overrides(parameters or {})
-    loaded = load_checked(config, profile, (*as_pairs(overrides), *given), data=True)
+    loaded = load_to_run(config, profile, (*as_pairs(overrides), *given))
     with handlers_restored():
         with open_display() if show else SilentDisplay() as display:
             done = run_loaded(loaded, _name(config), display, fresh=fresh, obey_retrain=obey_retrain)
+        with uninterrupted(), notifying(loaded.config, done):
+            if done.status is not Status.INTERRUPTED:
+                write_pages(loaded.config, done)
         if done.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-        with uninterrupted():
-            write_pages(loaded.config, done)
     if done.status is Status.FAILED:
         failed = [node for node in done.record.nodes if node.status is Status.FAILED]
         raise RunError("\n\n".join(map(failure_text, failed)))
@@ -431,6 +434,20 @@ def load_checked(  # noqa: PLR0913 - what to load, and one for each kind of chec
     return loaded
 
 
+def load_to_run(config: ConfigSource, profile: str | None, overrides: Sequence[Override]) -> LoadedConfig:
+    """Load a config and check it and its data for a run. The receivers of `notify:` are told if it has mistakes.
+
+    Raises ConfigError with every mistake.
+    """
+    started = time.time()
+    try:
+        return load_checked(config, profile, overrides, data=True)
+    except ConfigError as error:
+        with contextlib.suppress(HeadraceError, OSError):
+            _notify_of_no_start(load_checked(config, profile, overrides).config, started, error)
+        raise
+
+
 def component_violations(config: PipelineConfig) -> list[Violation]:
     """Check what the function of `pipeline.extend` returns, by building the pipeline."""
     prepare()
@@ -450,16 +467,42 @@ def run_loaded(loaded: LoadedConfig, name: str, display: Display, *, fresh: bool
     ConfigError if this machine lacks what the config needs.
     """
     from headrace.pipeline.local.runner import run as run_pipeline
+    from headrace.pipeline.notify.notify import notify_of_killed
     from headrace.pipeline.results.run_folder import RunFolder
     from headrace.pipeline.run import Run
     from headrace.pipeline.validate import check_machine
 
-    if problems := check_machine(loaded):
-        raise ConfigError(*problems)
-    loaded.pin_selection()
-    obey_retrain = obey_retrain and not fresh
-    record, run_dir = run_pipeline(loaded.config, name, display, reuse=not fresh, obey_retrain=obey_retrain)
+    config, started, obey_retrain = loaded.config, time.time(), obey_retrain and not fresh
+    try:
+        if problems := check_machine(loaded):
+            raise ConfigError(*problems)
+        loaded.pin_selection()
+        record, run_dir = run_pipeline(
+            config, name, display, reuse=not fresh, obey_retrain=obey_retrain, cleared=lambda: notify_of_killed(config)
+        )
+    except HeadraceError as error:
+        _notify_of_no_start(config, started, error)
+        raise
     return Run(RunFolder(run_dir, record))
+
+
+@contextlib.contextmanager
+def notifying(config: PipelineConfig, done: Run) -> Iterator[None]:
+    """Tell the receivers of `notify:` what became of a run when the block ends, even if it raises."""
+    from headrace.pipeline.notify.notify import notify
+    from headrace.pipeline.results.run_folder import RunFolder
+
+    try:
+        yield
+    finally:
+        notify(config, RunFolder(done.path, done.record))
+
+
+def _notify_of_no_start(config: PipelineConfig, started: float, error: HeadraceError) -> None:
+    if config.notify:
+        from headrace.pipeline.notify.notify import notify_of_no_start
+
+        notify_of_no_start(config, started, error)
 
 
 def write_pages(config: PipelineConfig, done: Run) -> Path:

@@ -25,6 +25,7 @@ VERBS = {
         "validate": "local:validate",
         "run": "local:run",
         "report": "local:report",
+        "notify": "notify:notify",
         "explain-cache": "maintenance:explain_cache",
     },
     "Models": {

@@ -43,7 +43,7 @@ all settings, for editors, is printed by `headrace validate --schema`.
 
 - `--profile NAME` overlays `FILE.NAME.yaml` on the file (for `taxi.yaml`: `taxi.NAME.yaml`, in the same folder).
   Mappings are merged (an empty one changes nothing), everything else is replaced. A feature whose `column:` changes,
-  and a source or model whose `kind:` changes, is replaced as a whole.
+  and a source, model or receiver whose `kind:` changes, is replaced as a whole.
 - `--set section.setting=VALUE` overrides one value; VALUE is YAML. It can be repeated, and overrides the profile.
 - `null` for a setting that may be null is that value (`deploy.push: null` never pushes). For any other setting, a whole
   section, or a name such as a feature's, it removes what the file below it sets, so that the default applies:
@@ -105,7 +105,7 @@ def _section(name: str, schema: Schema) -> Iterator[str]:
 def _kinds(name: str, schema: Schema) -> Iterator[str]:
     """A table for each kind of a setting whose `kind:` selects its other settings."""
     headings = _kind_headings(name, schema)
-    for branch in branches(schema):
+    for branch in _alternatives(schema):
         for section in _built_in(branch).values():
             yield f"### {next(headings)}\n"
             yield documentation(section) + "\n"
@@ -116,6 +116,12 @@ def _kinds(name: str, schema: Schema) -> Iterator[str]:
                     yield from _section(f"{name}.{setting}", inner)
 
 
+def _alternatives(schema: Schema) -> list[Schema]:
+    """The alternatives for a value, and those for each of its names."""
+    named = schema.get("additionalProperties")
+    return [*branches(schema), *(branches(named) if isinstance(named, dict) else [])]
+
+
 def _built_in(schema: Schema) -> dict[str, Schema]:
     """The kinds of a section, without those that installed distributions add."""
     installed = SOURCES.installed | FEATURES.installed | MODELS.installed
@@ -123,7 +129,7 @@ def _built_in(schema: Schema) -> dict[str, Schema]:
 
 
 def _kind_headings(name: str, schema: Schema) -> Iterator[str]:
-    for branch in branches(schema):
+    for branch in _alternatives(schema):
         for kind in _built_in(branch):
             yield f"{name} with {branch['discriminator']['propertyName']}: {kind}"
 

@@ -1,8 +1,8 @@
 """Settings over settings: a profile's file next to the config's, and overrides (`--set` values) over both.
 
-Mappings merge, everything else replaces. The exceptions are a feature whose `column:` changes, a source, model or
-optimizer whose `kind:` changes, and a learning rate whose `schedule:` changes: settings of the old kind would be
-invalid in the new one, so the new one replaces the whole section.
+Mappings merge, everything else replaces. The exceptions are a feature whose `column:` changes, a source, model,
+optimizer or receiver whose `kind:` changes, and a learning rate whose `schedule:` changes: settings of the old kind
+would be invalid in the new one, so the new one replaces the whole section.
 
 `null` in an overlay, or in `--set name=`, is a value if the setting accepts it; otherwise it removes the setting below:
 
@@ -45,7 +45,8 @@ KIND_SETTINGS: dict[tuple[str, ...], tuple[str, str | None]] = {
     ("train", "learning_rate"): ("schedule", None),
 }
 """Sections in which one setting determines the others: that setting, and its default."""
-FEATURE_DEPTH = 2  # features.<name>
+NAMED_KINDS = {"features": "column", "notify": "kind"}
+"""Sections of settings by name, such as features.<name>, in each of which one setting determines the others."""
 _BEFORE_HOST = re.compile(r"(?<=:)[^\s:/@]+(?=@)")
 """The password in a URL without a protocol, `user:password@host`."""
 
@@ -64,8 +65,9 @@ def _changes_kind(lower: Tree, upper: Tree, path: tuple[str, ...]) -> bool:
     if path in KIND_SETTINGS:
         name, default = KIND_SETTINGS[path]
         old, new = _setting(lower, name) or default, _setting(upper, name)
-    elif len(path) == FEATURE_DEPTH and path[0] == "features":
-        old, new = _setting(lower, "column"), _setting(upper, "column")
+    elif len(path) == 2 and path[0] in NAMED_KINDS:
+        name = NAMED_KINDS[path[0]]
+        old, new = _setting(lower, name), _setting(upper, name)
     else:
         return False
     return old is not None and new is not None and old != new

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from headrace.configs.config import DeployConfig, PipelineSection
@@ -11,6 +11,7 @@ from headrace.configs.rules.beam import ENDPOINTS
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.kubeflow import KubeflowConfig
+from headrace.configs.schema.notify import AnyReceiver
 from headrace.configs.schema.train import TrainConfig, service_config
 
 LOCAL_ENDPOINT = re.compile(
@@ -56,6 +57,14 @@ def models_are_pushed_without_a_person(deploy: DeployConfig) -> Iterator[Violati
         yield ("deploy", "approval"), f"{what}; {way}"
 
 
+def receivers_are_told_from_here(notify: Mapping[str, AnyReceiver]) -> Iterator[Violation]:
+    if notify:
+        what = "runs on Kubeflow tell nobody: an exit handler does not run again after `headrace retry`, and"
+        why = "gets no reliable state of a run of which a pod was killed"
+        way = "set `notify: null` in the profile for Kubeflow; there, `headrace status --watch` waits for a run and"
+        yield ("notify",), f"{what} {why}; {way} exits with 1 if it failed"
+
+
 def beam_workers_share_the_artifacts(beam: BeamConfig, kubeflow: KubeflowConfig) -> Iterator[Violation]:
     """With `storage: staged` the files of an artifact are copies on the disk of one pod."""
     if kubeflow.storage == "staged" and (to := remote_endpoint(beam)) is not None:
@@ -99,4 +108,5 @@ RULES: tuple[Rule, ...] = (
     *RULES_OF_PODS,
     pushed_models_outlive_the_pod,
     models_are_pushed_without_a_person,
+    receivers_are_told_from_here,
 )

@@ -11,6 +11,7 @@ from headrace.configs.rules import (
     kubeflow,
     kubernetes,
     model,
+    notify,
     schedule,
     tfx_functions,
     training,
@@ -29,6 +30,7 @@ RULES: tuple[Rule, ...] = (
     *kubeflow.RULES,
     *kubernetes.RULES,
     *schedule.RULES,
+    *notify.RULES,
 )
 
 

@@ -110,11 +110,11 @@ _FULL = re.compile("No space left on device|Disk quota exceeded|File too large")
 def describe(error: BaseException) -> dict[str, Any]:
     """The message of an error for the user, and whether it is expected: the user can fix it without a traceback."""
     if expected := _expected(error):
-        return {"error": _plain(expected), "expected": True}
+        return {"error": _plain(expected), "error_class": type(expected).__name__, "expected": True}
     if full := _full_disk(error):
-        return {"error": full, "expected": True}
-    text = _plain(error)
-    return {"error": f"{type(error).__name__}: {text}" if text else type(error).__name__, "expected": False}
+        return {"error": full, "error_class": "OSError", "expected": True}
+    text, name = _plain(error), type(error).__name__
+    return {"error": f"{name}: {text}" if text else name, "error_class": name, "expected": False}
 
 
 def _expected(error: BaseException) -> BaseException | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from headrace.common.durable import PARTIAL_SUFFIX, remove_orphan
@@ -35,13 +35,19 @@ PARTIAL = (".", "runs/*", "spans", "spans/*", "spans/*/*", "checkpoints/*")
 """Folders of the pipeline in which a killed process may leave a partly written file."""
 
 
-def run(
-    config: PipelineConfig, config_file: str, display: Display, *, reuse: bool = True, obey_retrain: bool = True
+def run(  # noqa: PLR0913 - two of them are what a caller may change, one tells it of a moment
+    config: PipelineConfig,
+    config_file: str,
+    display: Display,
+    *,
+    reuse: bool = True,
+    obey_retrain: bool = True,
+    cleared: Callable[[], None] = lambda: None,
 ) -> tuple[RunRecord, Path]:
     """Run the pipeline; returns the record and the folder of the run.
 
     reuse: False runs every component, whatever the cache holds; obey_retrain: False trains even if `schedule.retrain`
-    sees no reason to.
+    sees no reason to; cleared: called when the records of killed runs are marked, before anything runs.
 
     A run with no reason to train ends as a success whose record says why in `ended`. A failed component or Ctrl-C ends
     in a record with that status, not in an exception. Raises RunError if another run is in progress, or if the pipeline
@@ -57,6 +63,7 @@ def run(
             record.commit, record.dirty = commit
         metadata = Metadata(folders.metadata, config.pipeline.name, run_id)
         clear_killed_runs(folders, metadata)
+        cleared()
         ended = nothing_new(config, folders) if obey_retrain else None
         if ended is not None:
             return _end_early(record, run_dir, display, ended), run_dir

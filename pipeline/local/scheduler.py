@@ -196,6 +196,7 @@ class Scheduler:
                 self._stopped[node.id] = self._record.ended = _text(stored[WHY])
             return
         node.error, node.expected = result["error"], result.get("expected", False)
+        node.error_class = result.get("error_class")
         remove_outputs(self._folders, node.id, self._record.run_id)
         self._metadata.fail(execution.id)
         self._metadata.distrust(execution.inputs)

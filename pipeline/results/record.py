@@ -55,6 +55,7 @@ class NodeRecord:
     rows_out: int | None = None
     log: str | None = None
     error: str | None = None
+    error_class: str | None = None  # of the exception
     expected: bool = False  # the user can fix the error, and its message says how: no log is needed
     peak_bytes: int | None = None  # peak memory of its largest process
     cpus: float | None = None  # CPUs used on average

@@ -56,10 +56,22 @@ def validate(config: Path | None, profile: str | None, overrides: tuple[str, ...
 
     for problem in check_machine(loaded):
         click.echo(f"note: `headrace run` would stop on this machine: {problem}", err=True)
+    for name, variable in _unset_variables(loaded.config):
+        click.echo(f"note: notify.{name} would not be told: {variable} is not set in the environment", err=True)
     count, function = len(loaded.config.declared_features), loaded.config.preprocessing
     features = f"features by {function.function}" if function else f"{count} feature{'' if count == 1 else 's'}"
     click.echo(f"{config}: the config is valid and fits the data ({features}, label {loaded.config.label.key})")
     _show_selection(loaded)
+
+
+def _unset_variables(config: PipelineConfig) -> list[tuple[str, str]]:
+    """The receivers that name environment variables which are not set, with those."""
+    import os
+
+    from headrace.configs.schema.notify import variables
+
+    named = [(name, variable) for name, receiver in config.notify.items() for variable in variables(receiver)]
+    return [(name, variable) for name, variable in named if not os.environ.get(variable)]
 
 
 def _show_selection(loaded: LoadedConfig) -> None:
@@ -91,18 +103,18 @@ def run(
     Components whose inputs, settings and code are unchanged since an earlier run are reused.
     """
     prepare()
-    from headrace.pipeline.api import run_loaded
+    from headrace.pipeline.api import load_to_run, notifying, run_loaded
     from headrace.pipeline.interrupts import uninterrupted
     from headrace.pipeline.results.record import Status
     from headrace.pipeline.run_parameters import parameter_overrides
     from headrace.pipeline.terminal import StandardOutput, open_display
 
     given, obey_retrain = parameter_overrides(parameters)
-    loaded = load(config, profile, (*overrides, *given), data=True)
+    loaded = load_to_run(config, profile, (*overrides, *given))
     console = StandardOutput()
     with open_display(console) as display:
         done = run_loaded(loaded, str(config), display, fresh=fresh, obey_retrain=obey_retrain)
-    with uninterrupted():
+    with uninterrupted(), notifying(loaded.config, done):
         _report_and_summary(console, loaded.config, done, _options(profile, overrides))
     if console.reader_gone:
         sys.exit(BROKEN_PIPE)

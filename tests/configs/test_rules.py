@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from broken_rules import beam, data, kubeflow, kubernetes, model, schedule, tfx_functions, training, tune
+from broken_rules import beam, data, kubeflow, kubernetes, model, notify, schedule, tfx_functions, training, tune
 from broken_rules import features as features_rules
 from broken_rules.sections import SOURCE, complete, features
 
@@ -24,6 +24,7 @@ BROKEN = {
     **kubeflow.BROKEN,
     **kubernetes.BROKEN,
     **schedule.BROKEN,
+    **notify.BROKEN,
 }
 CASES = [(rule, text, reported) for rule, cases in BROKEN.items() for text, reported in cases]
 

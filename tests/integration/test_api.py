@@ -317,13 +317,19 @@ def test_config_of_a_run_compiles_to_what_its_own_config_does(program: Program) 
 
 
 @pytest.mark.slow
-def test_command_continues_where_the_program_ended(program: Program) -> None:
+def test_command_continues_where_the_program_ended_and_tells_of_the_blessing(program: Program) -> None:
     (program.folder / "parcels.yaml").write_text(yaml.safe_dump(CONFIG, sort_keys=False))
-    done: Finished = headrace(
-        program.folder, "run", "parcels.yaml", "--set", "train.epochs=2", "--set", "model.hidden=[16]"
-    )
+    receiver = "notify.log={kind: command, command: [tee, event.json], on: [blessed]}"
+    settings = ["train.epochs=2", "model.hidden=[16]", receiver]
+    overrides = [word for setting in settings for word in ("--set", setting)]
+    done: Finished = headrace(program.folder, "run", "parcels.yaml", *overrides)
     assert done.code == 0, done.out + done.err
     assert done.ran() <= {"Pusher"}
+    event = json.loads((program.folder / "event.json").read_text())
+    assert (event["type"], event["subject"]) == ("headrace.run.blessed", done.run.run_id)
+    assert event["data"]["metrics"] == program.found["metrics"]
+    assert {limit["metric"]: limit["passed"] for limit in event["data"]["limits"]}["auc"] is True
+    assert sum(event["data"]["examples"].values()) == 800
 
 
 @pytest.mark.slow

@@ -165,3 +165,10 @@ def test_approval_by_a_person_is_refused_unless_nothing_is_pushed() -> None:
     unpushed = invocations(compiled("deploy.push=null", "deploy.approval=manual"))
     assert "pusher" not in unpushed
     assert unpushed["record-blessing"].exec_properties["approval"] == "automatic"
+
+
+def test_receivers_are_refused_and_left_out_by_a_profile_the_rest_is_the_same(plain: dict[str, Any]) -> None:
+    receiver = "notify.ops={kind: command, command: [told]}"
+    with pytest.raises(ConfigError, match=r"notify: .* exit handler .* `notify: null`"):
+        compile_pipeline(trips(receiver), {})
+    assert compiled(receiver, "notify=null") == plain

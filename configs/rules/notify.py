@@ -1,0 +1,37 @@
+"""The rules of `notify:`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.schema.notify import AnyReceiver, EmailReceiver, HttpReceiver
+
+
+def url_is_given_once(notify: Mapping[str, AnyReceiver]) -> Iterator[Violation]:
+    for name, receiver in notify.items():
+        if not isinstance(receiver, HttpReceiver):
+            continue
+        if receiver.url is None and receiver.url_env is None:
+            what = "name the environment variable that holds the URL, such as"
+            yield (
+                ("notify", name, "url_env"),
+                f"{what} HEADRACE_WEBHOOK_URL, or give a URL without credentials as `url`",
+            )
+        if receiver.url is not None and receiver.url_env is not None:
+            yield ("notify", name, "url"), "`url_env` gives the URL too; remove one of them"
+
+
+def login_is_whole_and_encrypted(notify: Mapping[str, AnyReceiver]) -> Iterator[Violation]:
+    for name, receiver in notify.items():
+        if not isinstance(receiver, EmailReceiver):
+            continue
+        if (receiver.user_env is None) != (receiver.password_env is None):
+            missing = "user_env" if receiver.user_env is None else "password_env"
+            yield ("notify", name), f"a login needs `user_env` and `password_env`; add `{missing}`, or remove the other"
+        if receiver.security == "none" and receiver.password_env is not None:
+            what = "the password would be sent without encryption; use starttls or tls, or remove the login"
+            yield ("notify", name, "security"), what
+
+
+RULES: tuple[Rule, ...] = (url_is_given_once, login_is_whole_and_encrypted)

@@ -1,0 +1,78 @@
+"""A message for people: a headline and a few lines, as plain text and in Slack's format."""
+
+from __future__ import annotations
+
+from headrace.configs.schema.notify import RunEvent
+from headrace.pipeline.notify.event import Event, Limit
+
+HEADLINES: dict[RunEvent, str] = {
+    "failed": "failed",
+    "killed": "was killed",
+    "interrupted": "was interrupted",
+    "not_blessed": "did not bless its model",
+    "blessed": "blessed its model",
+    "awaiting_approval": "has a model that awaits approval",
+    "pushed": "pushed its model",
+    "drifted": "found that the data drifted",
+    "ended_early": "ended early: there was no reason to train",
+}
+TEST_HEADLINE = "{}: this is a test message of `headrace notify`"
+
+
+def headline(event: Event, about: RunEvent) -> str:
+    """One line: the pipeline, the run, and what became of it."""
+    which = f"{event.pipeline}: run {event.run}" if event.ran else f"{event.pipeline}: the run of {event.run}"
+    return one_line(f"{which} {HEADLINES[about]}")
+
+
+def body(event: Event) -> list[str]:
+    """The lines under the headline."""
+    lines = [f"{one.component} failed: {one.error}{_log(one.log)}" for one in event.failed]
+    lines += [_limit(one) for one in event.limits]
+    lines += event.reasons
+    limited = {one.metric for one in event.limits}
+    others = {name: value for name, value in event.metrics.items() if name not in limited and value is not None}
+    if others:
+        lines.append(", ".join(f"{name} {value:.4g}" for name, value in others.items()))
+    if event.pushed is not None:
+        lines.append(f"pushed: {event.pushed}")
+    if "drifted" in event.happened:
+        lines.append("the newest span drifted from the data of the blessed model")
+    if event.report is not None:
+        lines.append(f"report: {event.report}")
+    lines.append(f"time: {duration(event.finished - event.started)}")
+    return [one_line(line) for line in lines]
+
+
+def slack_text(first: str, lines: list[str]) -> str:
+    """In Slack's format, where `&`, `<` and `>` are escaped and nothing else is
+    (https://docs.slack.dev/messaging/formatting-message-text#escaping).
+    """
+    return "\n".join([f"*{slack_escaped(first)}*", *map(slack_escaped, lines)])
+
+
+def slack_escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def one_line(text: str) -> str:
+    """Without line breaks and control characters, which would end a header or a line of the message."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def duration(seconds: float) -> str:
+    """`75` as `1 min 15 s`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
+
+
+def _limit(one: Limit) -> str:
+    value = "has no value" if one.value is None else f"is {one.value:.6g}"
+    return f"{one.metric} {value}; it must be {one.rule}{'' if one.passed is not False else ' (not met)'}"
+
+
+def _log(path: str | None) -> str:
+    return f" (log: {path})" if path else ""
