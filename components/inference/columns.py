@@ -35,7 +35,7 @@ TEXT_WORDS = 5.0
 SEPARATORS = ("|", ";", ",", "/")
 
 NUMBERS, CATEGORIES, BOOLEANS, DATES = "numbers", "categories", "booleans", "dates"
-TEXTS, LISTS, LEFT_OUT = "texts", "lists", "left out"
+TEXTS, LISTS, VECTORS, LEFT_OUT = "texts", "lists", "vectors", "left out"
 
 _MIDNIGHT = re.compile(r"([ T]00:00(:00)?)?([.]0+)?$")
 _ID = re.compile(r"(?i)(^|_|\b)(id|uuid|guid|key|index|row|rownum|no|nr|serial)(_|\b|$)|[a-z](Id|ID)$|^unnamed|^$")
@@ -64,7 +64,16 @@ def choose(facts: ColumnFacts) -> Choice:
     """What to do with a column that is not the label."""
     if reason := _useless(facts):
         return Choice(facts.name, LEFT_OUT, reason)
-    rules: tuple[Callable[[ColumnFacts], Choice | None], ...] = (_list, _boolean, _dates, _id, _string, _code, _number)
+    rules: tuple[Callable[[ColumnFacts], Choice | None], ...] = (
+        _vector,
+        _list,
+        _boolean,
+        _dates,
+        _id,
+        _string,
+        _code,
+        _number,
+    )
     return next(found for rule in rules if (found := rule(facts)))
 
 
@@ -77,9 +86,18 @@ def _useless(facts: ColumnFacts) -> str | None:
         return f"the same value in all rows: {show(facts.least)}"
     if facts.scalar == "bytes":
         return "binary values; an image is `column: image`, with its height and width"
-    if facts.is_list and facts.scalar == "float":
-        return "lists of numbers; compute numbers from them with `column: custom`"
+    if facts.is_list and facts.scalar == "float" and facts.shortest < facts.longest:
+        what = f"lists of {facts.shortest:,} to {facts.longest:,} numbers"
+        return f"{what}; a vector needs one length, so compute numbers from them with `column: custom`"
     return "contains infinite values, which stop a run" if facts.has_infinity else None
+
+
+def _vector(facts: ColumnFacts) -> Choice | None:
+    if not (facts.is_list and facts.scalar == "float"):
+        return None
+    what = f"lists of {facts.longest:,} numbers, {show(facts.least)} to {show(facts.greatest)}"
+    settings = {"column": "vector", "size": facts.longest}
+    return Choice(facts.name, VECTORS, what + _missing(facts), {"": settings})
 
 
 def _list(facts: ColumnFacts) -> Choice | None:

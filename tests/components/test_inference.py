@@ -62,6 +62,7 @@ LONG_TAIL = [float(np.exp(number / 5)) for number in range(100)]
         (["Yes", "no", None] * 9, "string", "x", {"column": "boolean"}),
         ([0, 1, 1] * 9, "int", "x", {"column": "boolean"}),
         ([0.0, 1.0, None] * 9, "float", "x", {"column": "boolean"}),
+        ([[0.5, 1.5], None, [], [2.5, float("nan")]] * 9, "float list", "x", {"column": "vector", "size": 2}),
         ([["a", "b"], ["a"], []] * 9, "string list", "x", {"column": "vocabulary", "top_k": 1000, "multivalued": True}),
         (
             ["a|b", "b|c", "a", "c|a", "b|c|a"] * 9,
@@ -88,7 +89,7 @@ def test_a_column_becomes_the_feature_that_fits_its_values(values: Any, kind: An
         (["a"] * 9, "string", "x", "the same value in all rows: a"),
         ([1.0] + [None] * 200, "float", "x", "only 1 of 201 rows"),
         ([b"\xff\xd8"] * 9 + [b"\x89"], "bytes", "x", "column: image"),
-        ([[0.5, 1.5]] * 9, "float list", "x", "column: custom"),
+        ([[0.5, 1.5]] * 9 + [[2.5]], "float list", "x", "lists of 1 to 2 numbers"),
         ([1.0, float("inf")] * 9, "float", "x", "infinite"),
         ([f"C{n}" for n in range(50)], "string", "x", "an id or a name"),
         ([*range(100, 150)], "int", "x", "counts from 100 to 149"),
