@@ -63,6 +63,14 @@ LONG_TAIL = [float(np.exp(number / 5)) for number in range(100)]
         ([0, 1, 1] * 9, "int", "x", {"column": "boolean"}),
         ([0.0, 1.0, None] * 9, "float", "x", {"column": "boolean"}),
         ([[0.5, 1.5], None, [], [2.5, float("nan")]] * 9, "float list", "x", {"column": "vector", "size": 2}),
+        (
+            [f"[{n / 8}, -{n}, 1e-{n % 3}]" for n in range(50)],
+            "string",
+            "x",
+            {"column": "vector", "size": 3, "separator": ","},
+        ),
+        (["(1 2.5)", "", "(-3  .5)"] * 9, "string", "x", {"column": "vector", "size": 2, "separator": " "}),
+        (["[1;2]", "[3;4;5]"] * 9, "string", "x", {"column": "vocabulary", "values": ["[1;2]", "[3;4;5]"]}),
         ([["a", "b"], ["a"], []] * 9, "string list", "x", {"column": "vocabulary", "top_k": 1000, "multivalued": True}),
         (
             ["a|b", "b|c", "a", "c|a", "b|c|a"] * 9,
