@@ -20,6 +20,7 @@ from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import SourceConfig
 from headrace.pipeline.first_dates import date_violations
 from headrace.pipeline.first_labels import label_violations, weight_violations
+from headrace.pipeline.first_vectors import vector_violations
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,6 +68,7 @@ def _rejected(
 ) -> Iterator[Violation]:
     yield from _not_numbers(config, found, numbers)
     yield from date_violations(config.declared_features, found.rows)
+    yield from vector_violations(config.declared_features, found.rows)
     if config.data.on_anomaly == "stop":
         yield from _infinite(found, numbers)
         if config.preprocessing is None and config.label.key in found.rows.column_names:

@@ -8,7 +8,7 @@ transform_features   {"examples"} → the transformed features and the label by 
 Named tensors are named after their columns, as spelled by `signature_names` (`pickup area` becomes `pickup_area`).
 A missing value is an absent or empty feature in an example; in a named tensor it is "", NaN or the smallest int64.
 The tensor of a multivalued column is [batch, values]: a raw column is padded with missing values, a transformed feature
-with -1.
+with -1. That of a vector is [batch, size]; a row of missing values is a missing list.
 The label may be absent; transform_features returns it for the evaluation. An example with several values in a column of
 which the model takes one is refused.
 
@@ -69,6 +69,8 @@ class RawColumns:
     """The data column with the weights of the examples, which only training and evaluation read."""
     multivalued: Collection[str] = ()
     """Those of which a feature uses all values of an example."""
+    vectors: Mapping[str, int] = field(default_factory=dict)
+    """Those that hold lists of a fixed length, each with that length."""
     single: Mapping[str, str] = field(default_factory=dict)
     """Those of which an example may have at most one value, each with the setting that reads it."""
 
@@ -86,6 +88,12 @@ class RawColumns:
             weight=sections.label.weight,
             features=list(dict.fromkeys(column for names in reads.values() for column in names)),
             multivalued={column for name in multivalued for column in reads[name]},
+            vectors={
+                column: one.list_size
+                for name, one in sections.features.items()
+                for column in reads[name]
+                if one.list_size is not None
+            },
             single=single,
         )
 
@@ -99,7 +107,8 @@ class Signatures:
         self.label_key, self.weight = columns.label, columns.weight
         self.raw_feature_spec = transform_output.raw_feature_spec()
         self.raw_spec = {name: self.raw_feature_spec[name] for name in (*columns.features, columns.label)}
-        self.multivalued = frozenset(columns.multivalued)
+        self.vectors = columns.vectors
+        self.multivalued = frozenset([*columns.multivalued, *columns.vectors])
         self.single = columns.single
         self.raw_inputs = signature_names(name for name in self.raw_spec if name != columns.label)
         self.model_inputs = signature_names(model.input)
@@ -115,7 +124,9 @@ class Signatures:
         """Return name → function and the specification of its argument."""
         examples = tf.TensorSpec([None], tf.string, name="examples")
         raw = {
-            name: tf.TensorSpec([None, None] if name in self.multivalued else [None], self.raw_spec[name].dtype)
+            name: tf.TensorSpec(
+                [None, self.vectors.get(name)] if name in self.multivalued else [None], self.raw_spec[name].dtype
+            )
             for name in self.raw_inputs
         }
         features = {name: tf.TensorSpec(x.shape, x.dtype) for name, x in self.model.input.items()}
@@ -136,8 +147,14 @@ class Signatures:
         """Signature `serving_raw`."""
         specs = self.all()["serving_raw"][1]
         checked = {name: _shaped(tensors[given], specs[given]) for name, given in self.raw_inputs.items()}
-        raw = {name: (_ragged_values if name in self.multivalued else _values)(x) for name, x in checked.items()}
+        raw = {name: self._sparse(name, x) for name, x in checked.items()}
         return self._predict(raw, tf.shape(next(iter(tensors.values())), tf.int64)[0])
+
+    def _sparse(self, name: str, tensor: tf.Tensor) -> tf.SparseTensor:
+        """A named tensor of a request as a data column."""
+        if name in self.vectors:
+            return _whole_rows(tensor)
+        return _ragged_values(tensor) if name in self.multivalued else _values(tensor)
 
     def predict_transformed(self, tensors: Tensors) -> Tensors:
         """Signature `serving_transformed`."""
@@ -254,6 +271,15 @@ def _values(tensor: tf.Tensor) -> tf.SparseTensor:
     column = tensor[:, tf.newaxis]
     indices = tf.where(tf.logical_not(absent)[:, tf.newaxis])
     return tf.SparseTensor(indices, tf.gather_nd(column, indices), tf.shape(column, tf.int64))
+
+
+def _whole_rows(tensor: tf.Tensor) -> tf.SparseTensor:
+    """[batch, size] to sparse of the same shape, without the rows that have only missing values."""
+    missing = _missing_value(tensor.dtype)
+    absent = tf.math.is_nan(tensor) if tensor.dtype.is_floating else tf.equal(tensor, missing)
+    size = tf.shape(tensor, tf.int64)[1]
+    lengths = tf.where(tf.reduce_all(absent, axis=1), tf.zeros_like(size), size)
+    return tf.RaggedTensor.from_tensor(tensor, lengths).to_sparse()
 
 
 def _ragged_values(tensor: tf.Tensor) -> tf.SparseTensor:

@@ -35,9 +35,10 @@ TEXT_WORDS = 5.0
 SEPARATORS = ("|", ";", ",", "/")
 
 NUMBERS, CATEGORIES, BOOLEANS, DATES = "numbers", "categories", "booleans", "dates"
-TEXTS, LISTS, LEFT_OUT = "texts", "lists", "left out"
+TEXTS, LISTS, VECTORS, LEFT_OUT = "texts", "lists", "vectors", "left out"
 
 _MIDNIGHT = re.compile(r"([ T]00:00(:00)?)?([.]0+)?$")
+_NUMBER = r"[-+]?(\d+[.]?\d*|[.]\d+)([eE][-+]?\d+)?"
 _ID = re.compile(r"(?i)(^|_|\b)(id|uuid|guid|key|index|row|rownum|no|nr|serial)(_|\b|$)|[a-z](Id|ID)$|^unnamed|^$")
 _CODE = re.compile(
     r"(?i)(^|_|\b)(id|code|type|class|category|cat|group|zip|zipcode|postcode|postal|area|tract|region|state|country|city"
@@ -64,7 +65,16 @@ def choose(facts: ColumnFacts) -> Choice:
     """What to do with a column that is not the label."""
     if reason := _useless(facts):
         return Choice(facts.name, LEFT_OUT, reason)
-    rules: tuple[Callable[[ColumnFacts], Choice | None], ...] = (_list, _boolean, _dates, _id, _string, _code, _number)
+    rules: tuple[Callable[[ColumnFacts], Choice | None], ...] = (
+        _vector,
+        _list,
+        _boolean,
+        _dates,
+        _id,
+        _string,
+        _code,
+        _number,
+    )
     return next(found for rule in rules if (found := rule(facts)))
 
 
@@ -77,9 +87,32 @@ def _useless(facts: ColumnFacts) -> str | None:
         return f"the same value in all rows: {show(facts.least)}"
     if facts.scalar == "bytes":
         return "binary values; an image is `column: image`, with its height and width"
-    if facts.is_list and facts.scalar == "float":
-        return "lists of numbers; compute numbers from them with `column: custom`"
+    if facts.is_list and facts.scalar == "float" and facts.shortest < facts.longest:
+        what = f"lists of {facts.shortest:,} to {facts.longest:,} numbers"
+        return f"{what}; a vector needs one length, so compute numbers from them with `column: custom`"
     return "contains infinite values, which stop a run" if facts.has_infinity else None
+
+
+def _vector(facts: ColumnFacts) -> Choice | None:
+    if facts.kind == "string":
+        return _vector_of_texts(facts)
+    if not (facts.is_list and facts.scalar == "float"):
+        return None
+    what = f"lists of {facts.longest:,} numbers, {show(facts.least)} to {show(facts.greatest)}"
+    settings = {"column": "vector", "size": facts.longest}
+    return Choice(facts.name, VECTORS, what + _missing(facts), {"": settings})
+
+
+def _vector_of_texts(facts: ColumnFacts) -> Choice | None:
+    """Lists of numbers in brackets, such as `[0.1, 0.2]`, that all have the same length."""
+    sizes = pc.count_substring_regex(facts.texts, _NUMBER).unique()
+    for separator, mark in ((",", r"\s*,\s*"), (";", r"\s*;\s*"), (" ", r"\s+")):
+        pattern = rf"^[\[(]\s*{_NUMBER}({mark}{_NUMBER})+\s*[\])]$"
+        if len(sizes) == 1 and pc.all(pc.match_substring_regex(facts.texts, pattern)).as_py():
+            settings = {"column": "vector", "size": sizes[0].as_py(), "separator": separator}
+            what = f"texts of {settings['size']:,} numbers, such as {show(facts.least)}"
+            return Choice(facts.name, VECTORS, what + _missing(facts), {"": settings})
+    return None
 
 
 def _list(facts: ColumnFacts) -> Choice | None:

@@ -26,7 +26,7 @@ class ColumnFacts:
     """The values of one column. Empty texts and NaN are missing, as they are to features.
 
     rows: of the sample; values: the distinct values, sorted, of any list each of its items; counts: how often each
-    occurs; present: rows with a value; longest: of its lists.
+    occurs; present: rows with a value; longest, shortest: the lengths of its lists, without empty ones.
     """
 
     name: str
@@ -36,6 +36,7 @@ class ColumnFacts:
     counts: pa.Array
     present: int
     longest: int = 1
+    shortest: int = 1
 
     @property
     def scalar(self) -> str:
@@ -113,10 +114,11 @@ class ColumnFacts:
 
 def facts_of(name: str, kind: Kind, column: pa.ChunkedArray) -> ColumnFacts:
     """Count the distinct values of a column of this kind."""
-    rows, longest = len(column), 1
+    rows, longest, shortest = len(column), 1, 1
     if kind.endswith(LIST):
         lengths = pc.list_value_length(column)
         longest = pc.max(lengths).as_py() or 0
+        shortest = pc.min(lengths.filter(pc.greater(pc.fill_null(lengths, 0), 0))).as_py() or 0
         present = pc.sum(pc.greater(pc.fill_null(lengths, 0), 0)).as_py() or 0
         values = _present(pc.list_flatten(column))
     else:
@@ -127,7 +129,7 @@ def facts_of(name: str, kind: Kind, column: pa.ChunkedArray) -> ColumnFacts:
         counted = counted.combine_chunks()
     distinct, counts = counted.field("values"), counted.field("counts")
     order = pc.sort_indices(distinct)
-    return ColumnFacts(name, kind, rows, distinct.take(order), counts.take(order), present, longest)
+    return ColumnFacts(name, kind, rows, distinct.take(order), counts.take(order), present, longest, shortest)
 
 
 def _present(column: pa.ChunkedArray) -> pa.ChunkedArray:

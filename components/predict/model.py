@@ -174,6 +174,8 @@ def _reason(error: tf.errors.InvalidArgumentError) -> str:
     quoted = re.search(r"an example has several values in.*?\[(.*?)\]", text, re.DOTALL)
     if quoted:
         return f"it has several values in {quoted[1].strip()}".replace("\\'", "'")
+    if checked := re.search(r"features\.\w+: [^\n\]]*", text):
+        return checked[0].replace("\\'", "'").strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line for line in lines if not re.match(r"Graph execution|Detected at|File |\[\[|\(\d+\)|def |\d+ ", line)]
     return next((line for line in own if not line.startswith("<")), lines[0] if lines else "InvalidArgumentError")

@@ -59,7 +59,10 @@ class AnalyzerInputs:
                         derived[analyzer.key] = column.analyzed_numbers(batch, analyzer.key)
         size = tf.size(serialized, tf.int64)
         keys = self.analyzers.keys
-        numbers = [stacked_numbers({**tensors, **derived}, keys, size)] if keys else []
+        vectors = [derived.pop(key) for key in keys if key in derived and derived[key].shape.rank == 2]
+        single = keys[: len(keys) - len(vectors)]  # vectors come last
+        numbers = [stacked_numbers({**tensors, **derived}, single, size)] if single else []
+        numbers = [tf.concat([*numbers, *vectors], axis=1)] if vectors else numbers
         texts = []
         for vocabulary_column in self.analyzers.vocabularies.values():
             with prefix_errors(vocabulary_column.name):

@@ -20,6 +20,7 @@ from headrace.configs.loading.editing import to_flow
 
 HEADINGS = {
     columns.NUMBERS: "Numbers, scaled to mean 0 and standard deviation 1 unless `normalize` says otherwise.",
+    columns.VECTORS: "Lists of numbers, each position scaled by itself.",
     columns.CATEGORIES: "Categories: a listed vocabulary, a learned one (`top_k`), or hash buckets for many values.",
     columns.BOOLEANS: "False or true.",
     columns.DATES: "Dates, by their parts. `part: age` would count the days to a reference.",

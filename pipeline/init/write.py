@@ -16,7 +16,7 @@ from headrace.components.inference.sample import Sample, read_sample
 from headrace.components.inference.table import infer, labels_of
 from headrace.configs.schema.data import DataConfig
 from headrace.pipeline.init.document import Draft, document
-from headrace.pipeline.init.source import decimal_comma
+from headrace.pipeline.init.source import number_marks
 
 MOST_NAMED = 20
 """Columns that a message lists."""
@@ -56,12 +56,13 @@ def write(file: Path, name: str, source: dict[str, Any], label: str | None, comm
 
 
 def _read(source: dict[str, Any]) -> tuple[dict[str, Any], Sample]:
-    """The sample; and the source, with a decimal comma if numbers have one."""
+    """The sample; and the source, with the marks that its numbers have."""
     sample = read_sample(DataConfig.model_validate({"source": source}))
     texts = [sample.column(name).drop_null() for name, kind in sample.kinds.items() if kind == "string"]
-    if not decimal_comma(source, texts):
+    marks = number_marks(source, texts)
+    if not marks:
         return source, sample
-    source = {**source, "decimal": ","}
+    source = {**source, **marks}
     return source, read_sample(DataConfig.model_validate({"source": source}))
 
 

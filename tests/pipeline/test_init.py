@@ -123,6 +123,33 @@ def test_a_european_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert feature.model_dump(include={"column", "key"}) == {"column": "numeric", "key": "größe"}
 
 
+@pytest.mark.parametrize(
+    ("header", "values", "expected"),
+    [
+        ("y,n", ['"1,234"', "5"], {"thousands": ","}),
+        ("y;n", ["1.234,5", "7"], {"delimiter": ";", "decimal": ",", "thousands": "."}),
+        ("y;n", ["1,234", "2,345"], {"delimiter": ";", "decimal": ","}),
+        ("y;n", ["1,234,567", "2,345"], {"delimiter": ";", "thousands": ","}),
+        ("y;n", ["1.234.567", "2"], {"delimiter": ";", "decimal": ",", "thousands": "."}),
+        ("y\tn", ["1'234.5", "2"], {"delimiter": "\t", "thousands": "'"}),
+        ("y;n", ["1\u00a0234,5", "2"], {"delimiter": ";", "decimal": ",", "thousands": "\u00a0"}),
+        ("# made by hand\n# 2026\ny,n", ["1", "2"], {"comment": "#"}),
+        ("#y,n", ["1", "2"], {}),
+        ("y,n,n", ["1,2", "2,3"], {"duplicate_names": "rename"}),
+        ("y,n", ["007", "008"], {}),
+    ],
+)
+def test_a_csv_file_is_read_as_it_is_found(tmp_path: Path, header: str, values: list[str], expected: Any) -> None:
+    delimiter = next(mark for mark in ";\t," if mark in header.splitlines()[-1])
+    rows = [f"{number % 2}{delimiter}{values[number % 3 // 2]}" for number in range(60)]
+    (tmp_path / "x.csv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    source = given_source(str(tmp_path / "x.csv"))
+    label = "#y" if header.startswith("#y") else "y"
+    draft = write(tmp_path / "x.yaml", "rows", source, label, lambda label: f"headrace init {label}")
+    assert draft.source == {"kind": "csv", "path": str(tmp_path / "x.csv"), **expected}
+    load(yaml.safe_load((tmp_path / "x.yaml").read_text(encoding="utf-8")))
+
+
 def test_a_folder_stands_for_its_files_of_one_kind(tmp_path: Path) -> None:
     for day in "12":
         (tmp_path / f"{day}.jsonl").write_text('{"a": 1}\n')

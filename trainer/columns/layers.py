@@ -208,8 +208,10 @@ class OneHots(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("headrace")
 class Numbers(keras.layers.Layer):
-    """Numbers side by side: float32 [batch] each → float32 [batch, features]."""
+    """Numbers side by side: float32 [batch], or [batch, size] for a vector → float32 [batch, all of them]."""
 
     def call(self, numbers: list[keras.KerasTensor]) -> keras.KerasTensor:
-        """numbers: one [batch] tensor per feature."""
-        return keras.ops.stack(numbers, axis=1)
+        """numbers: one tensor per feature."""
+        if all(len(one.shape) == 1 for one in numbers):
+            return keras.ops.stack(numbers, axis=1)
+        return keras.ops.concatenate([one[:, None] if len(one.shape) == 1 else one for one in numbers], axis=1)

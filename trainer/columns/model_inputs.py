@@ -28,8 +28,8 @@ class ModelInputs:
             logits = keras.layers.Dense(label.num_classes)(deep) + features.wide(label.num_classes)
             return keras.Model(features.inputs, keras.layers.Activation("sigmoid")(logits))
 
-    inputs: name of the feature → its keras.Input, [batch] of int64 (a category) or float32 (a number); for a
-    multivalued feature ragged [batch, values], or padded with -1.
+    inputs: name of the feature → its keras.Input, [batch] of int64 (a category) or float32 (a number); for a vector
+    [batch, size]; for a multivalued feature ragged [batch, values], or padded with -1.
     num_categories: name of each categorical feature → its number of categories, including the one for missing values.
     """
 

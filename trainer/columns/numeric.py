@@ -41,19 +41,25 @@ class NumericColumn(NumberColumn[NumericFeature]):
 
     def _scale(self, raw: RawTensor, moments: tf.Tensor) -> tf.Tensor:
         """float32 [batch]. moments: mean, deviation, minimum and maximum, if the settings need them."""
-        mean, deviation, least, greatest = tf.unstack(moments)
-        numbers = RawColumn(self.key, raw).numbers
-        x = self._filled(numbers, mean if self.feature.missing == "mean" else self.feature.missing)
-        if self.feature.normalize == "z_score":
-            # The deviation of equal values is a rounding error, so the range decides whether there is a scale.
-            x = tf.where(greatest > least, tf.math.divide_no_nan(x - mean, deviation), tf.zeros_like(x))
-        elif self.feature.normalize == "min_max":
-            x = tf.math.divide_no_nan(x - least, greatest - least)
-        return tf.cast(self._scaled(x), tf.float32)
+        return scaled(RawColumn(self.key, raw).numbers, moments, self.feature.normalize, self.feature.missing)
 
-    @staticmethod
-    def _filled(numbers: tf.Tensor, missing: object) -> tf.Tensor:
-        return tf.where(tf.math.is_nan(numbers), tf.cast(missing, tf.float64), numbers)
 
-    def _scaled(self, x: tf.Tensor) -> tf.Tensor:
-        return tf.sign(x) * tf.math.log1p(tf.abs(x)) if self.feature.normalize == "log" else x
+def scaled(numbers: tf.Tensor, moments: tf.Tensor, normalize: str, missing: str | float) -> tf.Tensor:
+    """Numbers with missing ones filled, scaled: float32 of their shape.
+
+    Args:
+        numbers: float64 [batch], or [batch, size]; NaN where missing.
+        moments: float64 [4], or [size, 4]: mean, deviation, minimum and maximum, if the settings need them.
+        normalize: the setting.
+        missing: "mean", or the number that replaces a missing one.
+    """
+    mean, deviation, least, greatest = tf.unstack(moments, axis=-1)
+    x = tf.where(tf.math.is_nan(numbers), mean if missing == "mean" else tf.cast(missing, tf.float64), numbers)
+    if normalize == "z_score":
+        # The deviation of equal values is a rounding error, so the range decides whether there is a scale.
+        x = tf.where(greatest > least, tf.math.divide_no_nan(x - mean, deviation), tf.zeros_like(x))
+    elif normalize == "min_max":
+        x = tf.math.divide_no_nan(x - least, greatest - least)
+    elif normalize == "log":
+        x = tf.sign(x) * tf.math.log1p(tf.abs(x))
+    return tf.cast(x, tf.float32)

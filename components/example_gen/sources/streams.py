@@ -128,6 +128,15 @@ def line_at(path: str, offset: int, open_text: Callable[[str], AbstractContextMa
     return lines
 
 
+def line_start(path: str, offset: int) -> int:
+    """The offset of the first line that starts at `offset` of a file, which is above 0, or after it."""
+    with open_stream(path) as stream:
+        stream.seek(offset - 1)
+        while (text := read_fully(stream, 1 << 16)) and (end := text.find(b"\n")) < 0:
+            offset += len(text)
+        return offset + end if text else offset - 1
+
+
 def _gunzipped(stream: BinaryIO) -> BinaryIO:
     return cast(BinaryIO, gzip_ng.GzipNGFile(fileobj=stream, mode="rb"))  # type: ignore[no-untyped-call]
 

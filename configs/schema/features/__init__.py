@@ -24,6 +24,7 @@ from headrace.configs.schema.features.tabular import (
     VocabularyFeature,
 )
 from headrace.configs.schema.features.unstructured import ImageFeature, TextFeature
+from headrace.configs.schema.features.vector import VectorFeature
 from headrace.configs.schema.kinds import OpenUnion
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "PreprocessingFunction",
     "SingleColumn",
     "TextFeature",
+    "VectorFeature",
     "VocabularyFeature",
     "single_columns",
 ]
@@ -58,6 +60,7 @@ FEATURES = OpenUnion(
     tag="column",
     built_in=(
         "headrace.configs.schema.features.tabular.NumericFeature",
+        "headrace.configs.schema.features.vector.VectorFeature",
         "headrace.configs.schema.features.tabular.BucketizedFeature",
         "headrace.configs.schema.features.tabular.IdentityFeature",
         "headrace.configs.schema.features.tabular.VocabularyFeature",
@@ -90,8 +93,8 @@ Features = Annotated[
 ]
 
 MULTIVALUED_HINT = (
-    "make it a category with `multivalued: true` (`vocabulary`, `hashed` or `identity`), or compute a number from the"
-    " vector with `column: custom`"
+    "if every list has the same length, use `column: vector` with that `size`; otherwise make it a category with"
+    " `multivalued: true` (`vocabulary`, `hashed` or `identity`), or compute a number from it with `column: custom`"
 )
 """What to do if multiple values meet a feature that takes one number."""
 

@@ -34,6 +34,11 @@ class FeatureBase(Kind):
         return tuple(self.column_settings(name).values())
 
     @property
+    def list_size(self) -> int | None:
+        """Numbers in each list of its data column, if it takes lists of a fixed length."""
+        return None
+
+    @property
     def is_number(self) -> bool:
         """Whether it is a number, which cannot be crossed; otherwise it is a category."""
         return True

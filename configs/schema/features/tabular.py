@@ -19,7 +19,7 @@ from headrace.configs.schema.section import DottedPath, KeyPath, Name, PositiveI
 AtLeastTwo = Annotated[int, Field(ge=2)]
 Combiner = Literal["mean", "sum", "sqrtn"]
 Scalar = str | int | float
-_SCALES = {
+SCALES = {
     "z_score": "scaled to mean 0, standard deviation 1",
     "min_max": "scaled to 0..1",
     "log": "sign(x) log(1 + |x|)",
@@ -83,7 +83,7 @@ class NumericFeature(SingleColumn):
     """What replaces a missing value, before scaling: the mean of the train split, or a number."""
 
     def description(self) -> str:
-        return f"{_SCALES.get(self.normalize, 'not scaled')}; missing: {self.missing}"
+        return f"{SCALES.get(self.normalize, 'not scaled')}; missing: {self.missing}"
 
 
 class BucketizedFeature(_ImputedCategorical):

@@ -46,6 +46,16 @@ class CsvSource(FileSource):
     ASCII, such as `cp1252` or `latin-1` (Western Europe), `cp1250`, `iso8859-15` or `koi8-r`."""
     decimal: Literal[".", ","] = "."
     """The character before the fraction of a number."""
+    thousands: Annotated[str, Field(min_length=1, max_length=1)] | None = None
+    """The character between groups of digits, such as the comma of `1,234,567` or a space, also one that does not
+    break. Groups have three digits, or two before the last one (`12,34,567`); other texts, such as `1.2.2026`, are not
+    numbers. The delimiter can be used too, for numbers in quotes. null: none."""
+    comment: Annotated[str, Field(min_length=1, max_length=1)] | None = None
+    """Skip lines that start with this character, before the header too. null: none. It starts no comment later in a
+    line or in a quoted field."""
+    duplicate_names: Literal["error", "rename"] = "error"
+    """What to do if a name occurs twice in the header. error: stop. rename: the second column called `price` becomes
+    `price_2`, the third `price_3`, or the next number that no other column has; the log of ExampleGen lists them."""
 
     @field_validator("encoding")
     @classmethod
@@ -69,13 +79,32 @@ class CsvSource(FileSource):
 
     @model_validator(mode="after")
     def _distinct_characters(self) -> CsvSource:
-        for name, mark in (("delimiter", self.delimiter), ("quote", self.quote)):
-            if mark in "\r\n" or not mark.isascii():
+        for name, mark in (("delimiter", self.delimiter), ("quote", self.quote), ("comment", self.comment)):
+            if mark is not None and (mark in "\r\n" or not mark.isascii()):
                 raise ValueError(f"{name}: {mark!r} cannot be used; use another ASCII character, not a line break")
         if self.delimiter == self.quote:
             raise ValueError(f"delimiter and quote are both {self.quote!r}; they must differ")
         if self.decimal == self.delimiter:
             raise ValueError(f"delimiter and decimal are both {self.decimal!r}; set the delimiter, such as ';'")
+        for name, mark in (("delimiter", self.delimiter), ("quote", self.quote)):
+            if mark == self.comment:
+                raise ValueError(f"comment and {name} are both {mark!r}; they must differ")
+        return self
+
+    @model_validator(mode="after")
+    def _mark_between_digits(self) -> CsvSource:
+        if self.thousands is None:
+            return self
+        if self.thousands in "\r\n\t+-" or self.thousands.isalnum():
+            what = f"thousands: {self.thousands!r} cannot be used"
+            raise ValueError(f"{what}; use a mark or a space, such as ',', '.', ' ' or \"'\"")
+        for name, mark in (("decimal", self.decimal), ("quote", self.quote), ("comment", self.comment)):
+            if mark == self.thousands:
+                raise ValueError(f"thousands and {name} are both {mark!r}; they must differ")
+        return self
+
+    @model_validator(mode="after")
+    def _distinct_column_names(self) -> CsvSource:
         names = self.column_names or ()
         if duplicate := next((name for number, name in enumerate(names) if name in names[:number]), None):
             raise ValueError(f'column_names: "{duplicate}" appears twice')

@@ -201,6 +201,41 @@ def test_lists_of_lists_are_reported_once() -> None:
     assert "lists of lists" in problem
 
 
+@pytest.mark.parametrize(
+    ("values", "settings", "place", "words"),
+    [
+        ([[1.0, 2.0], [3.0, 4.0]], "size: 2", "", ""),
+        ([[1.0, 2.0], None, [], [3.0, 4.0]], "size: 2", "", ""),
+        ([[], [1.0, 2.0], [3.0, 4.0]], "size: 3", "size", "length 2 in row 2, and `size` is 3; set `size: 2`"),
+        ([[1.0, 2.0], [3.0]], "size: 2", "size", "length 1 in row 2, …same length"),
+        ([["a"], ["b"]], "size: 1", "", "lists of texts"),
+        ([1.5, 2.5], "size: 2", "column", "single numbers, …`column: numeric`"),
+        ([1.5, 2.5], "size: 1", "", ""),
+        (["[1, 2]", "[3, 4]"], "size: 2", "separator", "'[1, 2]', …`separator: \",\"`"),
+        (["a b", "c d"], "size: 2", "separator", "'a b', …set the `separator`"),
+        (["1 2", "3  4", "", None], "size: 2, separator: ' '", "", ""),
+        (["[1;2]", "(3;nan)"], "size: 2, separator: ;", "", ""),
+        (["1;2", "3;4;5"], "size: 2, separator: ;", "size", "length 3 in row 2"),
+        (["1;2", "3;x"], "size: 2, separator: ;", "separator", "'x' in the list of row 2"),
+    ],
+)
+def test_lists_that_are_no_vectors_are_reported_with_the_row(
+    values: list[object], settings: str, place: str, words: str
+) -> None:
+    some = [values[row % len(values)] for row in ROWS]
+    pq.write_table(pa.table({"fare": some, "tip": [row % 2 for row in ROWS]}), "trips.parquet")
+    config = CONFIG.replace("kind: csv, path: trips.csv", "kind: parquet, path: trips.parquet")
+    problems = [
+        problem
+        for problem in reported(config.replace("column: numeric", f"column: vector, {settings}"))
+        if "data.splits" not in problem
+    ]
+    assert len(problems) == bool(words)
+    for problem in problems:
+        assert problem.startswith(f"c.yaml:6: features.fare{place and '.'}{place}: ")
+        assert all(word in problem for word in words.split("…"))
+
+
 @pytest.mark.parametrize("indent", [None, 2])
 def test_a_json_array_is_called_one(indent: int | None) -> None:
     Path("trips.jsonl").write_text(

@@ -28,6 +28,9 @@ SPEC = {
     "word": tf.string,
     "when": tf.string,
     "flag": tf.string,
+    "vector": tf.float32,
+    "counts": tf.int64,
+    "texts": tf.string,
     "label": tf.int64,
 }
 WORDS = ["taxi", "Zürich", "東京", "naïve", "🚕", "a_X_b", " spaced ", "0"]
@@ -63,21 +66,33 @@ def examples() -> list[dict[str, Any]]:
             "flag": FLAGS[number % len(FLAGS)] if number % 8 else None,
             "label": number % 2,
         }
+        lists: dict[str, list[Any]] = {
+            "vector": [float(np.float32(one)) for one in rng.normal([0, 5, -1e6], [1, 0.01, 1e3])]
+            if number % 4
+            else [],
+            "counts": [7, number, int(rng.integers(-9, 9))] if number % 10 else [],
+        }
+        lists["texts"] = [f"[{number / 8}, {'' if number % 3 else -number}]"] if number % 6 else []
+        if number % 12 == 1:
+            lists["vector"][1] = math.nan
         if number % 13 == 1:
             row["amount"] = math.nan
-        rows.append({key: [] if value is None else [value] for key, value in row.items()})
+        rows.append({key: [] if value is None else [value] for key, value in row.items()} | lists)
     return rows
 
 
 UNSEEN: list[dict[str, Any]] = [
     {"amount": [1e30], "degrees": [-5.0], "same": [7.0], "nothing": [3.0], "seconds": [0], "whole": [2**62],
-     "hour": [23], "word": ["never seen"], "when": ["0001-01-01"], "flag": ["on"], "label": [1]},
+     "hour": [23], "word": ["never seen"], "when": ["0001-01-01"], "flag": ["on"], "label": [1],
+     "vector": [1e30, -1.5, 0.0], "counts": [2**62, 0, -1], "texts": [" (1e3,.5) "]},
     {"amount": [-0.0], "degrees": [99.0], "same": [], "nothing": [math.nan], "seconds": [-5], "whole": [], "hour": [24],
-     "word": ["ещё одно"], "when": ["2031-05-06 07:08"], "flag": [], "label": [0]},
+     "word": ["ещё одно"], "when": ["2031-05-06 07:08"], "flag": [], "label": [0], "vector": [math.nan] * 3,
+     "counts": [-(2**63), 1, 2], "texts": ["[]"]},
     {"amount": [], "degrees": [], "same": [], "nothing": [], "seconds": [], "whole": [], "hour": [], "word": [],
-     "when": [], "flag": [], "label": []},
+     "when": [], "flag": [], "label": [], "vector": [], "counts": [], "texts": []},
     {"amount": [2.5], "degrees": [41.8], "same": [0.1], "nothing": [], "seconds": [1_400_000_003], "whole": [40],
-     "hour": [0], "word": ["taxi\nwith a line break"], "when": ["9999-12-31"], "flag": ["f"], "label": [1]},
+     "hour": [0], "word": ["taxi\nwith a line break"], "when": ["9999-12-31"], "flag": ["f"], "label": [1],
+     "vector": [0.5, 5.0, -1e6], "counts": [], "texts": ["nan,-7"]},
 ]  # fmt: skip
 
 
@@ -130,6 +145,12 @@ def feature_config(folder: Path) -> dict[str, dict[str, Any]]:
         "when_hour": {**date, "part": "hour", "encoding": "number"},
         "flag": {"column": "boolean"},
         "flag_filled": {"column": "boolean", "key": "flag", "missing": True},
+        "vector": {"column": "vector", "size": 3},
+        "vector_range": {"column": "vector", "key": "vector", "size": 3, "normalize": "min_max", "missing": 0.5},
+        "vector_plain": {"column": "vector", "key": "vector", "size": 3, "normalize": "none", "missing": 0.0},
+        "counts": {"column": "vector", "size": 3},
+        "counts_log": {"column": "vector", "key": "counts", "size": 3, "normalize": "log"},
+        "texts": {"column": "vector", "size": 2, "separator": ","},
         "cross_dates": {"column": "crossed", "keys": ["when_month", "flag"], "hash_buckets": 23},
         "custom_number": {"column": "custom", "function": "column_test_hooks.twice", "keys": ["amount"]},
         "custom_category": {
@@ -179,9 +200,10 @@ class Transformed(NamedTuple):
 def as_sparse(rows: list[dict[str, Any]]) -> dict[str, tf.SparseTensor]:
     tensors = {}
     for key, dtype in SPEC.items():
-        indices = [[number, 0] for number, row in enumerate(rows) if row[key]]
-        values = tf.constant([row[key][0] for row in rows if row[key]], dtype)
-        tensors[key] = tf.SparseTensor(np.array(indices, np.int64).reshape(-1, 2), values, [len(rows), 1])
+        indices = [[number, place] for number, row in enumerate(rows) for place in range(len(row[key]))]
+        values = tf.constant([value for row in rows for value in row[key]], dtype)
+        width = max(1, *(len(row[key]) for row in rows))
+        tensors[key] = tf.SparseTensor(np.array(indices, np.int64).reshape(-1, 2), values, [len(rows), width])
     return tensors
 
 

@@ -69,7 +69,9 @@ def test_features_without_the_label_column_are_the_same_at_serving(transformed: 
 def test_every_feature_has_the_dtype_and_shape_its_column_says(transformed: Any) -> None:
     for name, one in columns.build(transformed.sections.features).items():
         assert transformed.train[name].dtype == one.dtype
-        assert transformed.train[name].shape == (len(transformed.rows),)
+        shape = one.keras_input().shape
+        assert transformed.train[name].shape == (len(transformed.rows), *shape[1:])
+        assert shape[1:] == (() if one.feature.list_size is None else (one.feature.list_size,)) or name == "texts"
 
 
 def test_numeric_is_scaled_by_mean_and_population_deviation_of_present_train_values(transformed: Any) -> None:

@@ -28,6 +28,7 @@ from headrace.trainer.columns.analyzers.numbers import (
     Statistic,
     StatisticsAccumulator,
     StatisticsCoder,
+    VectorMoments,
 )
 from headrace.trainer.columns.analyzers.texts import (
     CountTexts,
@@ -64,8 +65,11 @@ class ColumnAnalyzers:
             dict.fromkeys(analyzer for _, analyzer in every if not isinstance(analyzer, VocabularyAnalyzer))
         )
         self.vocabularies = {analyzer: column for column, analyzer in every if isinstance(analyzer, VocabularyAnalyzer)}
-        self.keys = tuple(dict.fromkeys(statistic.key for statistic in self.statistics))
-        """The data columns of the statistics, or the names of what a column computes (`Column.analyzed_numbers`)."""
+        by_rank = sorted(self.statistics, key=lambda statistic: isinstance(statistic, VectorMoments))
+        self.keys = tuple(dict.fromkeys(statistic.key for statistic in by_rank))
+        """The data columns of the statistics, or the names of what a column computes (`Column.analyzed_numbers`); those
+        of vectors last.
+        """
         self._combine = CombineStatistics(self.keys, self.statistics)
         self._count = CountTexts(len(self.vocabularies))
         self._coders = StatisticsCoder(self._combine), TextCountsCoder(len(self.vocabularies))
@@ -94,7 +98,8 @@ class ColumnAnalyzers:
 
         Args:
             accumulator: Of the batches before.
-            numbers: float64 [batch, keys], NaN where missing; None if there are no statistics.
+            numbers: float64 [batch, keys], or more columns for vectors, NaN where missing; None if there are no
+                statistics.
             texts: The strings of each vocabulary, "" where missing.
         """
         statistics = accumulator.statistics

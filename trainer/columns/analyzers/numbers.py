@@ -5,7 +5,7 @@ Transform spends its time per analyzer, not per number, so all numeric and bucke
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -32,6 +32,11 @@ class Moments(NamedTuple):
     key: str
 
     @property
+    def size(self) -> int:
+        """Numbers in an example that it is computed from."""
+        return 1
+
+    @property
     def width(self) -> int:
         """Number of values in the result."""
         return 4
@@ -44,12 +49,30 @@ class Quantiles(NamedTuple):
     buckets: int
 
     @property
+    def size(self) -> int:
+        """Numbers in an example that it is computed from."""
+        return 1
+
+    @property
     def width(self) -> int:
         """Number of values in the result."""
         return self.buckets - 1
 
 
-Statistic = Moments | Quantiles
+class VectorMoments(NamedTuple):
+    """The moments of each position of a list with `size` numbers: float64 [size * 4], position after position."""
+
+    key: str
+    """Names the lists of this size; it is not the name of a data column."""
+    size: int
+
+    @property
+    def width(self) -> int:
+        """Number of values in the result."""
+        return 4 * self.size
+
+
+Statistic = Moments | Quantiles | VectorMoments
 
 
 class StatisticsAccumulator(NamedTuple):
@@ -62,7 +85,7 @@ class StatisticsAccumulator(NamedTuple):
 
 
 def analyze(numbers: Mapping[Statistic, tf.Tensor], *, by_span: bool = False) -> dict[Any, tf.Tensor]:
-    """Compute statistics of float64 [batch] tensors over the train split. NaN counts as missing.
+    """Compute statistics of float64 tensors over the train split: [batch], or [batch, size]. NaN counts as missing.
 
     All statistics of a column without values are 0. by_span: whether TFT may cache the accumulator of each span.
     """
@@ -71,7 +94,7 @@ def analyze(numbers: Mapping[Statistic, tf.Tensor], *, by_span: bool = False) ->
     columns = {statistic.key: tensor for statistic, tensor in numbers.items()}
     widths = [statistic.width for statistic in numbers]
     combine = CombineStatistics(tuple(columns), tuple(numbers))
-    matrix = tf.stack(list(columns.values()), axis=1)
+    matrix = side_by_side(list(columns.values()))
     if by_span:
         extract, output = "Answer" >> beam.Map(combine.extract_output), AnalyzerOutput(tf.float64, [sum(widths)])
         (results,) = analyze_by_span([matrix], combine, StatisticsCoder(combine), extract, [output], "statistics")
@@ -86,28 +109,41 @@ def analyze(numbers: Mapping[Statistic, tf.Tensor], *, by_span: bool = False) ->
     return dict(zip(numbers, tf.split(results, widths), strict=True))
 
 
+def side_by_side(columns: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Tensors of shape [batch], and [batch, size], as one matrix."""
+    if all(column.shape.rank == 1 for column in columns):
+        return tf.stack(columns, axis=1)
+    return tf.concat([column[:, tf.newaxis] if column.shape.rank == 1 else column for column in columns], axis=1)
+
+
 class CombineStatistics(beam.CombineFn):
     """Batches of a float64 [batch, columns] matrix to all statistics, one after another."""
 
     def __init__(self, keys: tuple[str, ...], statistics: tuple[Statistic, ...]) -> None:
         """
         Args:
-            keys: The columns of the matrix.
+            keys: What the columns of the matrix are, one for each number of an example.
             statistics: What to compute from them, in the order of the output.
         """
         self._statistics = statistics
         self._keys = keys
         with_quantiles = {statistic.key for statistic in statistics if isinstance(statistic, Quantiles)}
-        self._sketched = [position for position, key in enumerate(keys) if key in with_quantiles]
+        sizes = {statistic.key: statistic.size for statistic in statistics}
+        ends = np.cumsum([sizes[key] for key in keys], dtype=np.int64).tolist()
+        self._places = {key: slice(end - sizes[key], end) for key, end in zip(keys, ends, strict=True)}
+        self._width = sum(sizes.values())
+        self._sketched = [self._places[key].start for key in keys if key in with_quantiles]
 
     @property
     def meaning(self) -> tuple[tuple[str, ...], list[int]]:
-        """Everything that determines the content of an accumulator: the columns, and which of them are sketched."""
+        """Everything that determines the content of an accumulator: the columns, and which of them are sketched. (The
+        key of a vector contains its size.)
+        """
         return self._keys, self._sketched
 
     def create_accumulator(self) -> StatisticsAccumulator:
         """The accumulator of no examples."""
-        moments = np.zeros((5, len(self._keys)))
+        moments = np.zeros((5, self._width))
         moments[3], moments[4] = np.inf, -np.inf
         if not self._sketched:  # QuantilesSketch rejects zero columns
             return StatisticsAccumulator(moments, None)
@@ -140,15 +176,17 @@ class CombineStatistics(beam.CombineFn):
 
     def extract_output(self, accumulator: StatisticsAccumulator) -> Floats:
         """All statistics, concatenated."""
-        moments = dict(zip(self._keys, final_moments(accumulator.moments), strict=True))
+        moments = final_moments(accumulator.moments)
         results = [
-            moments[statistic.key] if isinstance(statistic, Moments) else self._quantiles(accumulator, statistic)
+            self._quantiles(accumulator, statistic)
+            if isinstance(statistic, Quantiles)
+            else moments[self._places[statistic.key]].ravel()
             for statistic in self._statistics
         ]
         return np.concatenate(results)
 
     def _quantiles(self, accumulator: StatisticsAccumulator, quantiles: Quantiles) -> Floats:
-        position = self._keys.index(quantiles.key)
+        position = self._places[quantiles.key].start
         count = accumulator.moments[0]
         if accumulator.sketch is None or count[position] == 0:
             return np.zeros(quantiles.width)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +15,7 @@ from headrace.components.example_gen.sources.csv.blocks import Block
 from headrace.components.example_gen.sources.csv.header import ENCODING_HINT
 from headrace.components.example_gen.sources.csv.parse import CsvFormat
 from headrace.components.example_gen.sources.csv.quotes import record_ends
+from headrace.components.example_gen.sources.csv.thousands import mark_of
 from headrace.components.example_gen.sources.streams import line_at, open_truncated
 
 _CONVERSION = re.compile(r"In CSV column #(\d+): .*CSV conversion error to (\w+): (.*)", re.DOTALL)
@@ -95,14 +97,19 @@ def _record_error(record: Block, csv_format: CsvFormat, parse: Parse, error: pa.
         return DataError(f"the row cannot be read: {message}", file=record.path, line=line)
     expected, actual = map(int, fields.groups())
     columns = csv_format.columns
+    hint = (
+        "A field that contains the delimiter or a line break must be quoted. "
+        f"The delimiter is {csv_format.dialect.delimiter!r} (`data.source.delimiter`)"
+    )
+    if csv_format.dialect.comment is None and record.text[:1] in {b"#", b"%", b"!"}:
+        hint = f"If it is a comment, set `data.source.comment: '{record.text[:1].decode()}'`"
     end = f"ends before {columns[actual]!r}" if actual < expected else f"continues after {columns[-1]!r}"
     counts = f"{actual} field{'' if actual == 1 else 's'}, but there {_are_columns(expected)}"
     return DataError(
         f"the row has {counts}; it {end}: {_shown(record.text, csv_format.encoding)}",
         file=record.path,
         line=line,
-        hint="A field that contains the delimiter or a line break must be quoted. "
-        f"The delimiter is {csv_format.dialect.delimiter!r} (`data.source.delimiter`)",
+        hint=hint,
     )
 
 
@@ -115,6 +122,10 @@ def _conversion_error(found: re.Match[str], path: str, line: int, csv_format: Cs
     if "UTF8" in detail:
         return DataError("the text is not UTF-8", file=path, line=line, column=column, hint=ENCODING_HINT)
     value = detail.removeprefix("invalid value ")
+    mark = None if csv_format.thousands else mark_of(value.strip("'"), csv_format.decimal)
+    if mark is not None:
+        hint = f"Set `data.source.thousands: {json.dumps(mark)}` to read groups of digits as one number"
+        return DataError(f"{value} is not {_NUMBERS.get(arrow, arrow)}", file=path, line=line, column=column, hint=hint)
     return DataError(
         f"{value} is not {_NUMBERS.get(arrow, arrow)}",
         file=path,

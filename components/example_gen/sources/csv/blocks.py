@@ -91,7 +91,8 @@ def chunks(
 ) -> Iterator[tuple[int, int, bytes]]:
     """Yield (offset, byte before, chunk) for the text between two arbitrary offsets.
 
-    No run of quotes is split: a run across `start` is left out, and a run across `end` is included to its end.
+    No run of quotes is split: a run across `start` is left out, and a run across `end` is included to its end. No line
+    is split if lines may be comments; `start` and `end` are then the starts of lines, or within a record.
 
     first: a record starts at `start`, even if the byte before it belongs to a byte order mark.
     """
@@ -106,7 +107,7 @@ def chunks(
                 left = text.lstrip(quote)
                 offset, before, whole = offset + len(text) - len(left), quote, bool(left)
                 text = left
-            body = text.rstrip(quote)
+            body = text.rstrip(quote) if dialect.comment is None else text[: text.rfind(b"\n") + 1]
             rest = text[len(body) :]
             if body:
                 yield offset, before[0], body

@@ -5,12 +5,15 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.common.errors import DataError
+from headrace.common.names import join_names
 from headrace.components.example_gen.sources.csv.blocks import Block, check_closing_quotes
-from headrace.components.example_gen.sources.csv.quotes import Dialect, quote_runs, record_ends
-from headrace.components.example_gen.sources.streams import is_truncated, open_truncated, read_fully
+from headrace.components.example_gen.sources.csv.quotes import Dialect, quote_runs, record_ends, without_comments
+from headrace.components.example_gen.sources.streams import is_truncated, line_at, open_truncated, read_fully
 
 LARGEST_HEADER = 1 << 24
 """The number of bytes within which the header must end."""
@@ -21,24 +24,48 @@ _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 @dataclass(frozen=True)
 class CsvHeader:
-    """The names of the columns. `rows_at`: the offset of the first row in the unpacked text."""
+    """The names of the columns.
+
+    rows_at: the offset of the first row in the unpacked text; renamed: the new name and the name in the file of each
+    column whose name occurs earlier in the header.
+    """
 
     columns: tuple[str, ...]
     rows_at: int
+    renamed: tuple[tuple[str, str], ...] = ()
 
 
-def read_header(path: str, dialect: Dialect, encoding: str = "utf-8") -> CsvHeader:
-    """The header of a file that has one. Raises DataError if it cannot name columns."""
+def read_header(path: str, dialect: Dialect, encoding: str = "utf-8", *, rename: bool = False) -> CsvHeader:
+    """The header of a file that has one. Raises DataError if it cannot name columns.
+
+    rename: give columns whose name occurs earlier a name of their own.
+    """
     start, text = _first_bytes(path, dialect)
     blank = len(text) - len(text.lstrip(b"\r\n"))
     ends = record_ends(text[blank:], dialect)
     end = blank + int(ends[0]) if len(ends) else len(text)
-    line = 1 + text[:blank].count(b"\n")
+    line = line_at(path, start + blank, open_truncated) if dialect.comment else 1 + text[:blank].count(b"\n")
     header = text[blank:end]
     check_closing_quotes(Block(path, start + blank, header), quote_runs(header, dialect), dialect)
     names = _names(path, line, header, dialect, encoding)
-    _check(path, line, names)
-    return CsvHeader(tuple(names), start + end)
+    _check(path, line, names, rename=rename)
+    columns = distinct_names(names)
+    renamed = tuple((column, name) for column, name in zip(columns, names, strict=True) if column != name)
+    return CsvHeader(columns, start + end, renamed)
+
+
+def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, of which each that occurs earlier gets its number, or the next one that makes a new name."""
+    taken, numbers = set(names), Counter[str]()
+    columns = []
+    for name in names:
+        numbers[name] += 1
+        column = name
+        while numbers[name] > 1 and (column := f"{name}_{numbers[name]}") in taken:
+            numbers[name] += 1
+        taken.add(column)
+        columns.append(column)
+    return tuple(columns)
 
 
 def rows_start(path: str) -> int:
@@ -61,14 +88,14 @@ def same_header(path: str, header: CsvHeader, first_path: str, first: CsvHeader)
 
 
 def _first_bytes(path: str, dialect: Dialect) -> tuple[int, bytes]:
-    """The offset after the byte order mark, and enough text after it to contain the header."""
+    """The offset after the byte order mark, and enough text after it to contain the header, without comments."""
     size = 1 << 16
     while True:
         with open_truncated(path) as stream:
             text = read_fully(stream, size)
             truncated = is_truncated(stream)
         start = _after_mark(path, text)
-        body = text[start:]
+        body = without_comments(text[start:], dialect)
         if truncated and not len(record_ends(body.lstrip(b"\r\n"), dialect)):
             raise DataError("the gzip file is truncated in the header line", file=path, hint="Copy the file again")
         if not body.strip(b"\r\n"):
@@ -102,15 +129,29 @@ def _names(path: str, line: int, text: bytes, dialect: Dialect, encoding: str) -
     return next(csv.reader(io.StringIO(decoded, newline=""), delimiter=dialect.delimiter, quotechar=dialect.quote))
 
 
-def _check(path: str, line: int, names: list[str]) -> None:
-    first: dict[str, int] = {}
+def _check(path: str, line: int, names: list[str], *, rename: bool) -> None:
+    found: dict[str, list[int]] = {}
     for number, name in enumerate(names, 1):
         if not name.strip():
             raise DataError(f"column {number} of the header has no name", file=path, line=line)
-        if first.setdefault(name, number) < number:
-            raise DataError(
-                f"the name occurs twice in the header (columns {first[name]} and {number})",
-                file=path,
-                line=line,
-                column=name,
-            )
+        found.setdefault(name, []).append(number)
+    repeated = {name: numbers for name, numbers in found.items() if len(numbers) > 1}
+    if not repeated or rename:
+        return
+    places = {name: f"(columns {join_names(map(str, numbers), 10)})" for name, numbers in repeated.items()}
+    shown = join_names((f"{name!r} {place}" for name, place in places.items()), 10)
+    new = next(column for column, name in zip(distinct_names(names), names, strict=True) if column != name)
+    only = next(iter(repeated)) if len(repeated) == 1 else None
+    raise DataError(
+        f"names occur more than once in the header: {shown}"
+        if only is None
+        else f"the name occurs {_often(len(repeated[only]))} in the header {places[only]}",
+        file=path,
+        line=line,
+        column=only,
+        hint=f"Set `data.source.duplicate_names: rename`, which reads the second one as {new!r}, or edit the header",
+    )
+
+
+def _often(times: int) -> str:
+    return "twice" if times == 2 else f"{times} times"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow.csv
 
 from headrace.components.example_gen.arrow_columns import ColumnStack, stacks_or_columns
 from headrace.components.example_gen.sources.csv.quotes import NEWLINE, RETURN, Dialect, is_any
+from headrace.components.example_gen.sources.csv.thousands import grouped_number, without_thousands
 from headrace.components.example_gen.types import ARROW, Kind, kind_of
 
 CODE = r"^\s*[+-]?0[0-9xX]"
@@ -32,6 +34,7 @@ class CsvFormat:
     selected: tuple[str, ...]
     encoding: str = UTF_8
     decimal: str = "."
+    thousands: str | None = None
 
     def to_utf_8(self, text: bytes) -> bytes:
         """The text, as the functions below take it. Raises pa.ArrowInvalid for a byte that stands for no character."""
@@ -41,6 +44,18 @@ class CsvFormat:
             return text.decode(self.encoding).encode()
         except UnicodeDecodeError as error:
             raise pa.ArrowInvalid(f"the byte 0x{text[error.start]:02x} is not in {self.encoding}") from None
+
+    def plain_numbers(self, text: bytes) -> bytes:
+        """The text from which numbers can be read; `text` itself if it has no marks between groups of digits."""
+        return text if self.thousands is None else without_thousands(text, self.dialect, self.thousands, self.decimal)
+
+    @cached_property
+    def nulls(self) -> list[str]:
+        """The null values, also as `plain_numbers` leaves them."""
+        mark = self.thousands
+        numbers = (null for null in self.null_values if mark and grouped_number(null, mark, self.decimal))
+        plain = (number.replace(mark or "", "") for number in numbers)
+        return [*dict.fromkeys(("", *self.null_values, *plain))]
 
     def quotes_a_null(self, text: bytes) -> bool:
         """Whether a null value occurs in quotes. (The empty text is missing in quotes too.)"""
@@ -52,13 +67,9 @@ class CsvFormat:
 
 def parse(text: bytes, csv_format: CsvFormat, kinds: Mapping[str, Kind]) -> pa.RecordBatch:
     """The records of a block as columns of the given kinds. Raises pa.ArrowInvalid."""
-    batch = _read(text, csv_format, {name: ARROW[kinds[name]] for name in csv_format.selected})
-    strings = [name for name in csv_format.selected if kinds[name] == "string"]
-    if strings and csv_format.quotes_a_null(text):
-        columns = dict(zip(csv_format.selected, batch.columns, strict=True))
-        columns |= dict(zip(strings, _strings(text, csv_format, strings).columns, strict=True))
-        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-    return batch
+    plain = csv_format.plain_numbers(text)
+    batch = _read(plain, csv_format, {name: ARROW[kinds[name]] for name in csv_format.selected})
+    return _with_texts(batch, text, csv_format, kinds) if plain is not text or csv_format.quotes_a_null(text) else batch
 
 
 def infer(
@@ -69,16 +80,31 @@ def infer(
     declared: kinds that are not inferred; raises pa.ArrowInvalid if a value does not fit. expected: the kinds of the
     earlier blocks, which are tried first because parsing is three times as fast as inferring.
     """
-    batch = _infer_types(text, csv_format, declared, expected)
+    plain = csv_format.plain_numbers(text)
+    batch = _infer_types(plain, csv_format, declared, expected)
     types = dict(zip(batch.schema.names, batch.schema.types, strict=True))
     kinds = {name: declared.get(name) or kind_of(types[name]) for name in csv_format.selected}
     open_kinds = {name: kind for name, kind in kinds.items() if name not in declared and kind != "string"}
-    doubtful = _doubtful(text, csv_format, batch, open_kinds)
+    doubtful = _doubtful(plain, csv_format, batch, open_kinds)
     if doubtful:
-        texts = _strings(text, csv_format, doubtful)
+        texts = _texts(plain, csv_format, dict.fromkeys(doubtful, pa.string()))
         kinds.update({name: "string" for name in doubtful if _holds_code(texts.column(name), kinds[name])})
     exact = all(types[name] == ARROW[kind] for name, kind in kinds.items())
-    return (batch if exact and not csv_format.quotes_a_null(text) else parse(text, csv_format, kinds)), kinds
+    if not exact:
+        return parse(text, csv_format, kinds), kinds
+    as_written = plain is text and not csv_format.quotes_a_null(text)
+    return (batch if as_written else _with_texts(batch, text, csv_format, kinds)), kinds
+
+
+def _with_texts(batch: pa.RecordBatch, text: bytes, csv_format: CsvFormat, kinds: Mapping[str, Kind]) -> pa.RecordBatch:
+    """The batch with its columns of texts as the text has them: quoted null values and marks between digits stay."""
+    names = [name for name in csv_format.selected if kinds[name] in {"string", "bytes"}]
+    if not names:
+        return batch
+    types = {name: ARROW[kinds[name]] for name in names}
+    columns = dict(zip(csv_format.selected, batch.columns, strict=True))
+    columns |= dict(zip(names, _texts(text, csv_format, types).columns, strict=True))
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
 def _infer_types(
@@ -160,11 +186,11 @@ def _starts_code(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return found
 
 
-def _strings(text: bytes, csv_format: CsvFormat, columns: Sequence[str]) -> pa.RecordBatch:
-    """Some columns as strings: null where the text is empty or an unquoted null value."""
-    batch = _read(text, csv_format, {name: pa.string() for name in columns}, only=columns, quoted_nulls=False)
-    values = [pc.if_else(pc.equal(column, ""), None, column) for column in batch.columns]
-    return pa.RecordBatch.from_arrays(values, names=list(columns))
+def _texts(text: bytes, csv_format: CsvFormat, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:
+    """Some columns as strings or bytes: null where the text is empty or an unquoted null value."""
+    batch = _read(text, csv_format, types, only=[*types], quoted_nulls=False)
+    values = [pc.if_else(pc.equal(pc.binary_length(column), 0), None, column) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(values, names=[*types])
 
 
 def _read(
@@ -188,7 +214,7 @@ def _read(
         convert_options=pyarrow.csv.ConvertOptions(
             column_types=types,
             decimal_point=csv_format.decimal,
-            null_values=["", *csv_format.null_values],
+            null_values=csv_format.nulls,
             strings_can_be_null=True,
             quoted_strings_can_be_null=quoted_nulls,
             true_values=[],

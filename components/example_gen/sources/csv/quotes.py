@@ -9,6 +9,9 @@ the state ("outside" or "inside" quotes) in one of three ways:
     n odd, elsewhere                      reset: the state becomes outside, whatever it was
 
 These compose: the state at any offset is the parity of the toggles since the last reset, which is a running sum.
+
+A line that starts outside quotes with the character of a comment is a comment, and its quotes change nothing. So the
+texts given to these functions must not start within a comment; they may end in one.
 """
 
 from __future__ import annotations
@@ -23,10 +26,11 @@ NEWLINE, RETURN = 10, 13
 
 @dataclass(frozen=True)
 class Dialect:
-    """The delimiter and the quote, one ASCII character each."""
+    """The delimiter, the quote, and what lines that are comments start with: one ASCII character each."""
 
     delimiter: str
     quote: str
+    comment: str | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,24 @@ class QuoteRuns:
         opening = opening if last is None else opening[opening <= last]
         return int(self.starts[opening[-1]]) if len(opening) else None
 
+    def outside_at_each(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Whether each line is outside quotes at its start, if those that are do not count (bool [lines]).
+
+        starts, ends: the offsets of the lines, each of which is a comment if it starts outside.
+        """
+        odd = (self.ends - self.starts) % 2 == 1
+        toggles = np.concatenate([[0], np.cumsum(odd & self.at_field_start)]).tolist()
+        resets = np.where(odd & ~self.at_field_start, np.arange(1, len(odd) + 1), 0)
+        last_resets = np.concatenate([[0], np.maximum.accumulate(resets)]).tolist()
+        firsts, nexts = (np.searchsorted(self.starts, edges).tolist() for edges in (starts, ends))
+        outside, since, inside = np.zeros(len(starts), bool), 0, self.inside_before
+        for line, (first, following) in enumerate(zip(firsts, nexts, strict=True)):
+            reset = last_resets[first]
+            base, state = (reset, False) if reset > since else (since, inside)
+            if (toggles[first] - toggles[base]) % 2 == state:
+                outside[line], since, inside = True, following, False
+        return outside
+
     def _inside_each(self) -> np.ndarray:
         """Whether the text just before each run is inside quotes."""
         return np.concatenate([[self.inside_before], self.inside_after])[:-1]
@@ -98,6 +120,44 @@ def quote_runs(text: bytes, dialect: Dialect, *, inside: bool = False, before: i
     """
     letters = np.frombuffer(text, np.uint8)
     quotes = np.flatnonzero(letters == ord(dialect.quote))
+    found = _runs(letters, quotes, dialect, inside=inside, before=before)
+    starts, ends = _comments(letters, found, dialect, before)
+    if not len(starts):
+        return found
+    line = np.searchsorted(starts, quotes, "right") - 1
+    within = (line >= 0) & (quotes < ends[line])
+    return _runs(letters, quotes[~within], dialect, inside=inside, before=before)
+
+
+def without_comments(text: bytes, dialect: Dialect) -> bytes:
+    """The text, which starts with a record, with line feeds in place of all comments: offsets stay the same."""
+    if dialect.comment is None or dialect.comment.encode() not in text:
+        return text
+    letters = np.frombuffer(text, np.uint8)
+    quotes = np.flatnonzero(letters == ord(dialect.quote))
+    found = _runs(letters, quotes, dialect, inside=False, before=NEWLINE)
+    masked = bytearray(text)
+    for start, end in zip(*(edges.tolist() for edges in _comments(letters, found, dialect, NEWLINE)), strict=True):
+        masked[start:end] = b"\n" * (end - start)
+    return bytes(masked)
+
+
+def _comments(letters: np.ndarray, found: QuoteRuns, dialect: Dialect, before: int) -> tuple[np.ndarray, np.ndarray]:
+    """The start and the end of each comment. found: all runs of quotes, those within comments too."""
+    marks = np.flatnonzero(letters == ord(dialect.comment)) if dialect.comment is not None else np.zeros(0, np.int64)
+    starts = marks[np.where(marks > 0, letters[marks - 1], before) == NEWLINE] if len(marks) else marks
+    if not len(starts):
+        return starts, starts
+    lines = np.flatnonzero(letters == NEWLINE)
+    ends = np.append(lines + 1, len(letters))[np.searchsorted(lines, starts)]
+    if len(found.starts):
+        outside = found.outside_at_each(starts, ends)
+        return starts[outside], ends[outside]
+    return (starts[:0], ends[:0]) if found.inside_before else (starts, ends)
+
+
+def _runs(letters: np.ndarray, quotes: np.ndarray, dialect: Dialect, *, inside: bool, before: int) -> QuoteRuns:
+    """The runs of the quotes at some offsets, which are the only ones that count."""
     first = np.flatnonzero(np.diff(quotes, prepend=-2) != 1)
     starts = quotes[first]
     lengths = np.diff(first, append=len(quotes))

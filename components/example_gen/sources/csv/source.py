@@ -7,6 +7,7 @@ the true one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -31,11 +32,13 @@ from headrace.components.example_gen.sources.csv.bad_records import first_error,
 from headrace.components.example_gen.sources.csv.blocks import Block, Segment, blocks, chunks, unclosed_quote
 from headrace.components.example_gen.sources.csv.header import CsvHeader, read_header, rows_start, same_header
 from headrace.components.example_gen.sources.csv.parse import CsvFormat, infer, parse
-from headrace.components.example_gen.sources.csv.quotes import Dialect, ends_in_quotes, record_ends
-from headrace.components.example_gen.sources.streams import is_gzip, text_size
+from headrace.components.example_gen.sources.csv.quotes import Dialect, ends_in_quotes, record_ends, without_comments
+from headrace.components.example_gen.sources.streams import is_gzip, line_start, text_size
 from headrace.components.example_gen.storage import at_once, resolve, stat, stats
 from headrace.components.example_gen.types import Kind
 from headrace.configs.schema.sources import CsvSource
+
+logger = logging.getLogger(__name__)
 
 Part = tuple[Segment, ...]
 
@@ -61,6 +64,8 @@ class CsvFiles:
 
     def parts(self, parallel_map: ParallelMap) -> list[Part]:
         """The files, cut and grouped into parts of about the same size."""
+        for column, name in self._first.renamed:
+            logger.info("%s: another column is called %r; this one is read as %r", self.files[0], name, column)
         sizes = {state.path: text_size(state) for state in stats(self.files)}
         size = sum(sizes.values())
         length = part_length(size, len(self._first.columns))
@@ -101,7 +106,7 @@ class CsvFiles:
 
     @cached_property
     def _dialect(self) -> Dialect:
-        return Dialect(self.source.delimiter, self.source.quote)
+        return Dialect(self.source.delimiter, self.source.quote, self.source.comment)
 
     @cached_property
     def _format(self) -> CsvFormat:
@@ -110,8 +115,16 @@ class CsvFiles:
         if unknown := [name for name in self.options.columns or () if name not in known]:
             what = f"`data.columns` names {unknown[0]!r}, which is not a column"
             raise DataError(what, file=self.files[0], hint=suggest_columns(unknown[0], columns))
-        selected, given = tuple(self.options.select(columns)), self.source
-        return CsvFormat(columns, self._dialect, given.null_values, selected, given.encoding, given.decimal)
+        given = self.source
+        return CsvFormat(
+            columns,
+            self._dialect,
+            given.null_values,
+            selected=tuple(self.options.select(columns)),
+            encoding=given.encoding,
+            decimal=given.decimal,
+            thousands=given.thousands,
+        )
 
     @cached_property
     def _first(self) -> CsvHeader:
@@ -120,7 +133,8 @@ class CsvFiles:
     def _header(self, path: str) -> CsvHeader:
         if self.source.column_names is not None:
             return CsvHeader(self.source.column_names, rows_start(path))
-        return read_header(path, self._dialect, self.source.encoding)
+        rename = self.source.duplicate_names == "rename"
+        return read_header(path, self._dialect, self.source.encoding, rename=rename)
 
     def _segments(self, length: int, parallel_map: ParallelMap) -> list[Segment]:
         """All files in segments of about `length` bytes. A gzip file can only be read as a whole."""
@@ -139,13 +153,15 @@ class CsvFiles:
         header = self._header(path)
         same_header(path, header, self.files[0], self._first)
         size = 0 if is_gzip(path) else stat(path).size - header.rows_at
-        return cut_ranges(path, header.rows_at, size, length)
+        ranges = cut_ranges(path, header.rows_at, size, length)
+        return ranges if self.source.comment is None else at_lines(ranges)
 
     def _blocks(self, part: Part, skips: Skips) -> Iterator[Block]:
         to_skip = skips if self.options.skip_bad else None
         columns = len(self._first.columns)
         found = (block for segment in part for block in blocks(segment, self._dialect, to_skip, columns=columns))
-        return (block for block in found if block.text.strip(b"\r\n"))
+        texts = (replace(block, text=without_comments(block.text, self._dialect)) for block in found)
+        return (block for block in texts if block.text.strip(b"\r\n"))
 
     def _read(self, block: Block, read: Callable[[bytes], Result], skips: Skips) -> Iterator[Result]:
         """What `read` returns for the block; nothing if none of its records can be read."""
@@ -188,6 +204,13 @@ def cut_ranges(path: str, start: int, size: int, length: int) -> list[FileRange]
     count = max(1, round(size / length))
     cuts = [start + size * number // count for number in range(count + 1)]
     return [FileRange(path, *cut, first=not number) for number, cut in enumerate(pairwise(cuts))]
+
+
+def at_lines(ranges: Sequence[FileRange]) -> list[FileRange]:
+    """The ranges of a file, moved to the starts of lines, so that none starts within a comment."""
+    path, first, last = ranges[0].path, ranges[0].start, ranges[-1].end
+    cuts = sorted({first, *(min(line_start(path, piece.start), last) for piece in ranges[1:]), last})
+    return [FileRange(path, *cut, first=not number) for number, cut in enumerate(pairwise(cuts))] or [*ranges]
 
 
 def scan_range(piece: FileRange, dialect: Dialect) -> tuple[RangeScan, RangeScan]:
