@@ -35,7 +35,7 @@ from headrace.components.evaluation.verdict import KeyedAccumulator, ModelSlice,
 from headrace.components.evaluation.weights import example_weights
 from headrace.components.file_groups import FileGroup, MergeInOrder, file_groups
 from headrace.components.transform.shards import read_records
-from headrace.configs.schema.evaluate import EvaluateConfig
+from headrace.configs.schema.evaluate import EvaluateConfig, SliceThreshold
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.served_model import ModelCall
 
@@ -52,8 +52,14 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         models = {"model": artifact_utils.get_single_instance(input_dict["model"])}
         given = proto_utils.json_to_proto(exec_properties["eval_config"], config_pb2.EvalConfig())
         compares = tfma.compares_with_baseline(given)  # TFX drops such thresholds below if there is no baseline
-        confident = tuple(json.loads(exec_properties["confident"]))
-        required = Requirements(bool(exec_properties["better_than_constant"]), confident)
+        required = Requirements(
+            better_than_constant=bool(exec_properties["better_than_constant"]),
+            confident=tuple(json.loads(exec_properties["confident"])),
+            slices=tuple(
+                (metric, tuple(columns), SliceThreshold.model_validate(threshold))
+                for metric, columns, threshold in json.loads(exec_properties["slice_thresholds"])
+            ),
+        )
         for baseline in input_dict.get("baseline_model", []):
             if not baseline.has_custom_property(EXISTS) or baseline.get_int_custom_property(EXISTS):
                 models["baseline"] = baseline
@@ -103,6 +109,7 @@ class EvaluatorSpec(standard_component_specs.EvaluatorSpec):
         **standard_component_specs.EvaluatorSpec.PARAMETERS,
         "better_than_constant": component_spec.ExecutionParameter(type=int),
         "confident": component_spec.ExecutionParameter(type=str),
+        "slice_thresholds": component_spec.ExecutionParameter(type=str),
     }
 
 
@@ -132,6 +139,13 @@ def evaluator(  # noqa: PLR0913
         eval_config=tfma.eval_config(label, evaluate, call),
         better_than_constant=int(evaluate.better_than_constant),
         confident=json.dumps([name for name, threshold in evaluate.thresholds.items() if threshold.confident]),
+        slice_thresholds=json.dumps(
+            [
+                (name, evaluate.slicings[slicing], each.model_dump())
+                for name, threshold in evaluate.thresholds.items()
+                for slicing, each in threshold.slices.items()
+            ]
+        ),
         evaluation=channel.Channel(type=standard_artifacts.ModelEvaluation),
         blessing=channel.Channel(type=standard_artifacts.ModelBlessing),
     )

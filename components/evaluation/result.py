@@ -46,34 +46,50 @@ class ThresholdCheck:
     limit: what the value had to reach. For `not_worse_than_baseline_by` it includes the baseline's value; for
     `better_than_constant` it is what the best constant prediction reaches, and the value must be below it.
     confident: whether the whole interval had to reach it, which for `not_worse_than_baseline_by` is that of the
-    difference, added to the baseline's value; interval: None if there is none.
+    difference, added to the baseline's value; interval: None if there is none; slicing: the columns of the slices that
+    it is for, "" for the whole split; slice: the worst of them, or the two that are farthest apart.
     """
 
     metric: str
-    bound: Literal["min", "max", "not_worse_than_baseline_by", "better_than_constant"]
+    bound: Literal["min", "max", "not_worse_than_baseline_by", "better_than_constant", "max_gap"]
     limit: float | None
     value: float | None
     baseline: float | None
     passed: bool
     confident: bool = False
     interval: Interval | None = None
+    slicing: str = ""
+    slice: str = ""
 
     def __str__(self) -> str:
         """One line, such as `auc is 0.71, below min 0.8`."""
-        if self.confident and self.value is not None and self.limit is not None:
-            return self._of_interval(self.limit)
+        if self.slicing:
+            return self._of_slices()
         if self.value is None:
             return f"{self.metric} has no value to compare with {self.bound}"
         if self.limit is None:
             return f"{self.metric} is {self.value:.4g}, but the baseline's has no value"
+        if self.confident:
+            return self._of_interval(self.limit)
         if self.bound == "better_than_constant":
             relation = "below" if self.passed else "not below"
             return f"{self.metric} is {self.value:.4g}, {relation} the best constant prediction's {self.limit:.4g}"
         relation = "within" if self.passed else "above" if self.value > self.limit else "below"
-        if self.baseline is None:
-            return f"{self.metric} is {self.value:.4g}, {relation} {self.bound} {self.limit:.4g}"
-        allowed = f"{self.limit:.4g}, the limit given the baseline's {self.baseline:.4g}"
-        return f"{self.metric} is {self.value:.4g}, {relation} {allowed}"
+        limit = f"{self.bound} {self.limit:.4g}"
+        if self.baseline is not None:
+            limit = f"{self.limit:.4g}, the limit given the baseline's {self.baseline:.4g}"
+        return f"{self.metric} is {self.value:.4g}, {relation} {limit}"
+
+    def _of_slices(self) -> str:
+        if self.value is None or self.limit is None:
+            return f"{self.metric} has no value in any slice by {self.slicing} with enough examples"
+        if self.bound == "max_gap":
+            relation = "within" if self.passed else "above"
+            return (
+                f"{self.metric} differs by {self.value:.4g} between {self.slice}, {relation} max_gap {self.limit:.4g}"
+            )
+        relation = "within" if self.passed else "above" if self.value > self.limit else "below"
+        return f"{self.metric} is {self.value:.4g} for {self.slice}, {relation} {self.bound} {self.limit:.4g}"
 
     def _of_interval(self, limit: float) -> str:
         given = "" if self.baseline is None else f", given the baseline's {self.baseline:.4g}"

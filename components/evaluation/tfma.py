@@ -79,10 +79,8 @@ def _metric_config(kind: str, name: str, evaluate: EvaluateConfig) -> config_pb2
     elif name in OF_DECISIONS:
         settings |= {"thresholds": [evaluate.decision_threshold]}
     metric = config_pb2.MetricConfig(class_name=METRICS[kind][name], config=json.dumps(settings))
-    if name in evaluate.thresholds:
-        metric.per_slice_thresholds.add(
-            slicing_specs=[config_pb2.SlicingSpec()], threshold=_threshold(name, evaluate.thresholds[name])
-        )
+    if name in evaluate.thresholds and (threshold := _threshold(name, evaluate.thresholds[name])).ByteSize():
+        metric.per_slice_thresholds.add(slicing_specs=[config_pb2.SlicingSpec()], threshold=threshold)
     return metric
 
 

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from tensorflow_model_analysis.proto import config_pb2
@@ -18,7 +18,7 @@ from headrace.components.evaluation.metrics import metrics_of
 from headrace.components.evaluation.metrics.accumulator import LabelMetrics, Margin, MetricAccumulator, Totals
 from headrace.components.evaluation.result import Evaluation, Intervals, Metrics, SliceMetrics, ThresholdCheck
 from headrace.components.evaluation.slices import MetricValues, SliceKey, name_missing
-from headrace.configs.schema.evaluate import LOSSES, LOWER_IS_BETTER, OF_DECISIONS
+from headrace.configs.schema.evaluate import LOSSES, LOWER_IS_BETTER, OF_DECISIONS, SliceThreshold
 
 COUNT = "example_count"
 MAY_BE_UNDEFINED = frozenset({"calibration"}) | OF_DECISIONS - {"binary_accuracy"}
@@ -30,12 +30,14 @@ KeyedAccumulator = tuple[ModelSlice, MetricAccumulator]
 
 
 class Requirements(NamedTuple):
-    """What a blessing takes besides the thresholds. confident: the metrics whose bounds must hold for their intervals;
-    blocked: why no model can be blessed; "" if one can.
+    """What a blessing takes besides TFMA's thresholds. confident: the metrics whose bounds must hold for their
+    intervals; slices: (metric, columns, what it must reach in each slice); blocked: why no model can be blessed; "" if
+    one can.
     """
 
     better_than_constant: bool
     confident: tuple[str, ...] = ()
+    slices: tuple[tuple[str, tuple[str, ...], SliceThreshold], ...] = ()
     blocked: str = ""
 
 
@@ -110,6 +112,8 @@ def conclude(
         measured.change_intervals(candidate, baseline, ()),
     )
     checked = check_thresholds(tfma.thresholds_of(config), metrics, against, confidence)
+    if of_split is not None:
+        checked += check_slices(measured, candidate, requirements)
     if requirements.better_than_constant and of_split is not None:
         checked.append(compare_with_constant(label_metrics, of_split, LOSSES[kind]))
     reasons = rejection_reasons(checked, metrics) + [requirements.blocked] * bool(requirements.blocked)
@@ -190,6 +194,47 @@ def _with_confidence(check: ThresholdCheck, confidence: Confidence) -> Threshold
     highest = check.bound == "max" or (check.bound != "min" and check.metric in LOWER_IS_BETTER)
     within = interval[1] <= check.limit if highest else interval[0] >= check.limit
     return replace(check, confident=True, interval=interval, passed=check.passed and within)
+
+
+def check_slices(measured: Measured, candidate: str, requirements: Requirements) -> list[ThresholdCheck]:
+    """Every bound on slices, each held against the slices that are worst."""
+    values = {key: metrics for (model, key), metrics in measured.values.items() if model == candidate}
+    names = {key: ", ".join(itertools.starmap(_pair_name, pairs)) for key, pairs in name_missing(values).items()}
+    checks: list[ThresholdCheck] = []
+    for metric, columns, threshold in requirements.slices:
+        judged = sorted(
+            (metrics[metric], names[key])
+            for key, metrics in values.items()
+            if [column for column, _ in key] == sorted(columns)
+            and metrics[COUNT] >= threshold.min_examples
+            and not math.isnan(metrics[metric])
+        )
+        checks += _slice_checks(metric, ", ".join(columns), threshold, judged)
+    return checks
+
+
+def _slice_checks(
+    metric: str, slicing: str, threshold: SliceThreshold, judged: Sequence[tuple[float, str]]
+) -> Iterator[ThresholdCheck]:
+    """judged: the values of slices with their names, from the lowest up."""
+    bounds: tuple[tuple[Literal["min", "max", "max_gap"], float | None], ...] = (
+        ("min", threshold.min),
+        ("max", threshold.max),
+        ("max_gap", threshold.max_gap),
+    )
+    for bound, limit in bounds:
+        if limit is None:
+            continue
+        if not judged:
+            yield ThresholdCheck(metric, bound, None, None, None, passed=False, slicing=slicing)
+            continue
+        (low, lowest), (high, highest) = judged[0], judged[-1]
+        value, name, passed = {
+            "min": (low, lowest, low >= limit),
+            "max": (high, highest, high <= limit),
+            "max_gap": (high - low, f"{lowest} and {highest}", high - low <= limit),
+        }[bound]
+        yield ThresholdCheck(metric, bound, limit, value, None, passed, slicing=slicing, slice=name)
 
 
 def rejection_reasons(checked: list[ThresholdCheck], metrics: Mapping[str, float]) -> list[str]:

@@ -101,6 +101,15 @@ def thresholds_can_be_met(evaluate: EvaluateConfig) -> Iterator[Violation]:
             yield (*where, "max"), f"found {threshold.max:g}, but {name} is never below 0, so no model could pass"
 
 
+def thresholds_have_slices(evaluate: EvaluateConfig) -> Iterator[Violation]:
+    for name, threshold in evaluate.thresholds.items():
+        for slicing in threshold.slices:
+            if slicing not in evaluate.slicings:
+                known = did_you_mean_or_list(slicing, evaluate.slicings, "evaluate.slices has")
+                what = f'there are no slices by "{slicing}"{known}'
+                yield ("evaluate", "thresholds", name, "slices", slicing), what
+
+
 MODEL_RULES: tuple[Rule, ...] = (
     activation_is_known,
     deep_part_has_features,
@@ -113,4 +122,5 @@ RULES: tuple[Rule, ...] = (
     metrics_fit_the_label,
     thresholds_have_metrics,
     thresholds_can_be_met,
+    thresholds_have_slices,
 )

@@ -123,8 +123,29 @@ MetricName = Annotated[str, Field(json_schema_extra={"enum": _METRIC_NAMES})]
 """A name in METRICS. Which ones apply depends on the label, so the rules check them."""
 
 
+class SliceThreshold(Section):
+    """What a metric must reach in each slice of a slicing for the model to be blessed."""
+
+    min: float | None = None
+    """Minimum value in every slice."""
+    max: float | None = None
+    """Maximum value in every slice."""
+    max_gap: Annotated[float, Field(gt=0)] | None = None
+    """How far the values of any two slices may be apart, as a measure of fairness."""
+    min_examples: Annotated[int, Field(ge=1)] = 100
+    """Slices with fewer examples are not judged. If that leaves none with a value, the model is not blessed."""
+
+    @model_validator(mode="after")
+    def _bounds_make_sense(self) -> SliceThreshold:
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"min: {self.min} is greater than max: {self.max}")
+        if self.min is None and self.max is None and self.max_gap is None:
+            raise ValueError("set at least one of `min`, `max` and `max_gap`")
+        return self
+
+
 class Threshold(Section):
-    """What a metric must reach on the whole evaluated split for the model to be blessed."""
+    """What a metric must reach on the whole evaluated split, and in its slices, for the model to be blessed."""
 
     min: float | None = None
     """Minimum value."""
@@ -138,13 +159,16 @@ class Threshold(Section):
     """Whether a bound must hold for the whole 95 % confidence interval of the metric, or of the difference from the
     baseline, and not just for the value: a model that only seems good enough on few examples is then not blessed. A
     metric without an interval, as over fewer than 40 examples, does not meet the bound."""
+    slices: dict[str, SliceThreshold] = {}
+    """What it must reach in each slice, by the column of `evaluate.slices`; by the columns with `, ` between them for
+    crossed ones, such as `payment_type, trip_start_hour`."""
 
     @model_validator(mode="after")
     def _bounds_make_sense(self) -> Threshold:
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError(f"min: {self.min} is greater than max: {self.max}")
-        if self.min is None and self.max is None and self.not_worse_than_baseline_by is None:
-            raise ValueError("set at least one of `min`, `max` and `not_worse_than_baseline_by`")
+        if self.min is None and self.max is None and self.not_worse_than_baseline_by is None and not self.slices:
+            raise ValueError("set at least one of `min`, `max`, `not_worse_than_baseline_by` and `slices`")
         return self
 
 
@@ -171,3 +195,9 @@ class EvaluateConfig(Section):
     """Whether the model must be better than the best constant prediction to be blessed: its cross-entropy below that of
     the shares of the classes, or its mean squared error below the variance of the labels, on the evaluated split. Turn
     it off for a model that is good without such a loss, as one that ranks well but whose probabilities are skewed."""
+
+    @property
+    def slicings(self) -> dict[str, tuple[str, ...]]:
+        """The columns of each slicing, by its name in `thresholds.*.slices`."""
+        columns = [(slicing,) if isinstance(slicing, str) else slicing for slicing in self.slices]
+        return {", ".join(each): each for each in columns}

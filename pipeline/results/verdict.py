@@ -72,7 +72,10 @@ def read_verdict(folder: RunFolder) -> ModelVerdict:
     if evaluation is None:
         return ModelVerdict(pushed=pushed)
     evaluate = folder.config.evaluate if folder.config else EvaluateConfig()
-    bounds = [*map(_bound, evaluation.checks), *_without_baseline(evaluate, evaluation, _why_no_baseline(folder))]
+    bounds = [
+        *(_bound(check, evaluation) for check in evaluation.checks),
+        *_without_baseline(evaluate, evaluation, _why_no_baseline(folder)),
+    ]
     return ModelVerdict(
         evaluation.blessed,
         tuple(bounds),
@@ -139,8 +142,20 @@ def _reasons(evaluation: Evaluation, bounds: list[Bound]) -> list[str]:
     ]
 
 
-def _bound(check: ThresholdCheck) -> Bound:
+def _bound(check: ThresholdCheck, evaluation: Evaluation) -> Bound:
+    if check.slicing:
+        return Bound(check.metric, evaluation.metrics.get(check.metric), _rule_of_slices(check), passed=check.passed)
     return Bound(check.metric, check.value, _rule(check), check.limit, check.passed)
+
+
+def _rule_of_slices(check: ThresholdCheck) -> str:
+    where = f"in each slice by {check.slicing}"
+    if check.limit is None or check.value is None:
+        return f"measured {where}, but none with enough examples has a value"
+    if check.bound == "max_gap":
+        return f"within {check.limit:g} of itself {where} ({check.slice} are {check.value:.4f} apart)"
+    side = "least" if check.bound == "min" else "most"
+    return f"at {side} {check.limit:g} {where} ({check.slice}: {check.value:.4f})"
 
 
 def _rule(check: ThresholdCheck) -> str:

@@ -22,7 +22,7 @@ from headrace.components.evaluation import component
 from headrace.components.evaluation.intervals import folds_of
 from headrace.components.evaluation.metrics.accumulator import FOLDS
 from headrace.components.evaluation.result import Evaluation, read_evaluation
-from headrace.configs.schema.evaluate import EvaluateConfig, Threshold
+from headrace.configs.schema.evaluate import EvaluateConfig, SliceThreshold, Threshold
 from headrace.configs.schema.label import LabelConfig
 
 ROWS = 600
@@ -399,6 +399,34 @@ def test_a_bound_that_must_hold_with_confidence_is_held_against_the_interval(
         thresholds={"auc": Threshold(not_worse_than_baseline_by=0, confident=True)},
     )
     assert (same.blessed, same.change["auc"]) == (True, (0.0, 0.0))
+
+
+def test_each_slice_must_reach_its_bounds_and_none_be_far_from_another(
+    data: Any, examples: Any, models: Any, tmp_path: Path
+) -> None:
+    plain, _ = _evaluate(tmp_path / "plain", "binary", examples, models["binary"])
+    values = {each.name: each.metrics["auc"] or 0.0 for each in plain.slices if each.example_count >= 100}
+    assert 2 <= len(values) < len(plain.slices)  # those without an hour are too few to be judged
+    lowest, highest = min(values, key=values.__getitem__), max(values, key=values.__getitem__)
+    gap = values[highest] - values[lowest]
+    for number, (given, passes, value, name) in enumerate((
+        ({"min": values[lowest] - 1e-6}, True, values[lowest], lowest),
+        ({"min": values[lowest] + 1e-6}, False, values[lowest], lowest),
+        ({"max": values[highest] + 1e-6}, True, values[highest], highest),
+        ({"max": values[highest] - 1e-6}, False, values[highest], highest),
+        ({"max_gap": gap + 1e-6}, True, gap, f"{lowest} and {highest}"),
+        ({"max_gap": gap - 1e-6}, False, gap, f"{lowest} and {highest}"),
+    )):  # fmt: skip
+        thresholds = {"auc": Threshold(slices={"hour": SliceThreshold.model_validate(given)})}
+        evaluation, _ = _evaluate(tmp_path / str(number), "binary", examples, models["binary"], thresholds=thresholds)
+        check = evaluation.checks[0]
+        assert (check.bound, check.slicing, check.slice, check.passed) == (*given, "hour", name, passes)
+        assert check.value == pytest.approx(value)
+        assert evaluation.blessed is passes
+    every = {"auc": Threshold(slices={"hour": SliceThreshold(min=0.1, min_examples=ROWS)})}
+    evaluation, _ = _evaluate(tmp_path / "none", "binary", examples, models["binary"], thresholds=every)
+    assert not evaluation.blessed
+    assert "no value in any slice by hour" in evaluation.reasons[0]
 
 
 def test_decisions_are_made_at_the_threshold_of_the_config(

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from headrace.configs.rules.model import thresholds_can_be_met
-from headrace.configs.schema.evaluate import EvaluateConfig, Threshold
+from headrace.configs.schema.evaluate import EvaluateConfig, SliceThreshold, Threshold
 
 
 def found(threshold: Threshold) -> list[str]:
@@ -17,6 +17,17 @@ def test_bounds_may_meet_and_not_cross() -> None:
     assert Threshold(min=0.5, max=0.5).min == 0.5
     with pytest.raises(ValidationError, match=r"min: 0\.6 is greater than max: 0\.5"):
         Threshold(min=0.6, max=0.5)
+
+
+def test_bounds_of_slices_may_meet_and_not_cross_or_be_none() -> None:
+    assert SliceThreshold(min=0.5, max=0.5).min_examples == 100
+    with pytest.raises(ValidationError, match=r"min: 0\.6 is greater than max: 0\.5"):
+        SliceThreshold(min=0.6, max=0.5)
+    with pytest.raises(ValidationError, match="at least one of `min`, `max` and `max_gap`"):
+        SliceThreshold(min_examples=3)
+    with pytest.raises(ValidationError, match=r"at least one of .*`slices`"):
+        Threshold()
+    assert Threshold(slices={"hour": SliceThreshold(max_gap=0.1)}).min is None
 
 
 def test_a_share_may_be_asked_to_be_all_or_nothing_and_no_more_or_less() -> None:

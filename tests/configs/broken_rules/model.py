@@ -40,6 +40,16 @@ BROKEN: Broken = {
             "1: evaluate.thresholds.binary_crossentropy.max: found -1",
         ),
     ],
+    "thresholds_have_slices": [
+        (
+            "evaluate: {slices: [hour], thresholds: {auc: {slices: {huor: {min: 0.5}}}}}",
+            '1: evaluate.thresholds.auc.slices.huor: did you mean "hour"?',
+        ),
+        (
+            "evaluate: {slices: [[hour, area]], thresholds: {auc: {slices: {x: {min: 0.5}}}}}",
+            '1: evaluate.thresholds.auc.slices.x: no slices by "x"; evaluate.slices has: hour, area',
+        ),
+    ],
     "activation_is_known": [("model: {activation: reul}", '1: model.activation: did you mean "relu"?')],
     "deep_part_has_features": [
         (
