@@ -41,12 +41,14 @@ def reports_errors(verb: Callable[P, None]) -> Callable[P, None]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         from headrace.common.credentials import redact
         from headrace.common.errors import HeadraceError
+        from headrace.common.tracebacks import OWN_CODE, own_traceback
 
         try:
             with sigterm_as_interrupt(), _printed_log():
                 verb(*args, **kwargs)
         except HeadraceError as error:
-            click.echo(str(error), err=True)
+            own = own_traceback(error)
+            click.echo(f"{error}\n{OWN_CODE}\n{own}".rstrip() if own else str(error), err=True)
             sys.exit(1)
         except ReaderGoneError:
             sys.exit(BROKEN_PIPE)
