@@ -93,6 +93,11 @@ def _location(error: OSError) -> str:
 
 def config_options(verb: Callable[P, None]) -> Callable[P, None]:
     """Add the argument CONFIG and the options --profile and --set."""
+    return click.argument("config", type=click.Path(path_type=Path))(overlay_options(verb))
+
+
+def overlay_options(verb: Callable[P, None]) -> Callable[P, None]:
+    """Add the options --profile and --set."""
     verb = click.option(
         "--set",
         "overrides",
@@ -101,10 +106,9 @@ def config_options(verb: Callable[P, None]) -> Callable[P, None]:
         metavar="A.B=VALUE",
         help="Override one setting of CONFIG. Can be repeated.",
     )(verb)
-    verb = click.option(
+    return click.option(
         "--profile", type=CommandOption, metavar="NAME", help="Apply the overlay <config>.NAME.yaml on top of CONFIG."
     )(verb)
-    return click.argument("config", type=click.Path(path_type=Path))(verb)
 
 
 def param_option(verb: Callable[P, None]) -> Callable[P, None]:
