@@ -14,8 +14,6 @@ HeadraceError
 
 from __future__ import annotations
 
-import sys
-import traceback
 from dataclasses import dataclass
 
 from headrace.common.credentials import redact
@@ -124,14 +122,3 @@ class ServerError(HeadraceError):
 
 class MissingDependencyError(HeadraceError):
     """Something that the run needs is not installed on this machine."""
-
-
-def traceback_of(error: BaseException) -> str:
-    """The traceback as Python prints it, with credentials redacted: libraries repeat URLs in their errors."""
-    return redact("".join(traceback.format_exception(error)))
-
-
-def write_traceback(error: BaseException) -> None:
-    """Write the redacted traceback to standard error."""
-    sys.stderr.write(traceback_of(error))
-    sys.stderr.flush()

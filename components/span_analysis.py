@@ -21,7 +21,6 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ from tfx_bsl.tfxio import tf_example_record
 
 from headrace.common.durable import replacing
 from headrace.components.example_gen.shards.shard_names import by_span
-from headrace.components.example_gen.spans.shared_spans import SharedSpans
+from headrace.components.example_gen.spans.shared_spans import SharedSpans, StoredPart
 
 logger = logging.getLogger(__name__)
 
@@ -52,32 +51,16 @@ Entries = dict[bytes, Path]
 """The file of each entry, by its key in TFT."""
 
 
-class AnalysisCache:
+class AnalysisCache(StoredPart):
     """The cached entries of spans."""
 
     def __init__(self, store: Path, meaning: str, keys: Mapping[str, str], shared: SharedSpans | None = None) -> None:
-        """Open a cache.
+        """Open a cache. meaning: everything that determines the entries, other than the span and the graph."""
+        super().__init__("analysis", store, meaning, MADE_BY, keys, shared)
 
-        Args:
-            store: the folder of the span store.
-            meaning: everything that determines the entries, other than the span and the graph.
-            keys: the key of each span, by its name.
-            shared: where spans are shared with other machines, if the store does not outlive the run.
-        """
-        parts = [meaning, *map(version, MADE_BY)]
-        self._name = "analysis-" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-        self._store, self.keys, self._shared = store, keys, shared
-
-    def fetch(self, spans: Iterable[str]) -> None:
-        """Copy the entries of these spans into the store, if another machine has published them."""
-        if self._shared is not None:
-            self._shared.fetch([self.keys[span] for span in spans], self._name)
-
-    def publish(self, spans: Iterable[str]) -> None:
-        """Offer the entries of these spans to other machines."""
-        if self._shared is not None:
-            for span in spans:
-                self._shared.publish(self.keys[span], self._name, sorted(self.entries(span).values()))
+    def files(self, span: str) -> list[Path]:
+        """The files of a span's entries."""
+        return sorted(self.entries(span).values())
 
     def without(self, spans: Iterable[str], entries: Iterable[bytes]) -> list[str]:
         """The spans for which one of these entries is not cached."""
@@ -85,11 +68,11 @@ class AnalysisCache:
 
     def file(self, span: str, entry: bytes) -> Path:
         """The file of a span's entry."""
-        return self._store / self.keys[span] / self._name / hashlib.sha256(entry).hexdigest()[:16]
+        return self.folder(span) / hashlib.sha256(entry).hexdigest()[:16]
 
     def entries(self, span: str) -> Entries:
         """The cached entries of a span."""
-        folder = self._store / self.keys[span] / self._name
+        folder = self.folder(span)
         files = [file for file in folder.iterdir() if not file.suffix] if folder.is_dir() else []
         return {entry: file for file in files if (entry := _entry_of(file)) is not None}
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,12 +68,7 @@ def run_fn(fn_args: FnArgs) -> None:
     given = copy.copy(fn_args)
     given.custom_config = dict(settings.custom_config)
     keras.utils.set_random_seed(settings.seed)
-    try:
-        resolve(settings.run_fn, RUN_FN)(given)
-    except TrainingError as error:
-        if error.__cause__ is not None:  # the log has the whole trace of the user's code, the terminal one line
-            traceback.print_exception(error.__cause__)
-        raise
+    resolve(settings.run_fn, RUN_FN)(given)
     _check_model(fn_args.serving_model_dir, settings, label, fn_args.custom_config[LABEL_KEY])
     types = stored_types(tft.TFTransformOutput(fn_args.transform_graph_path).raw_feature_spec())
     keys = fn_args.custom_config.get(KEYS) or list(types)

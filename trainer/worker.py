@@ -16,8 +16,9 @@ import time
 from pathlib import Path
 
 from headrace.common.credentials import redact
-from headrace.common.errors import HeadraceError, write_traceback
+from headrace.common.errors import HeadraceError
 from headrace.common.logs import log_to_stdout
+from headrace.common.tracebacks import own_traceback, write_traceback
 from headrace.trainer.launch import SETTINGS, SHARED
 
 POLL_SECONDS = 0.2
@@ -37,7 +38,7 @@ def main(arguments: list[str]) -> int:
         _train(text)
     except Exception as error:  # passed on to the Trainer
         message = str(error) if isinstance(error, HeadraceError) else _describe_unexpected(error)
-        if not isinstance(error, HeadraceError):
+        if own_traceback(error) or not isinstance(error, HeadraceError):
             write_traceback(error)
         elif not arguments:
             print(message, file=sys.stderr, flush=True)

@@ -26,7 +26,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from headrace.common.errors import RunError, traceback_of, write_traceback
+from headrace.common.errors import RunError
+from headrace.common.tracebacks import traceback_of, write_traceback
 from headrace.components.example_gen.sources.base import Result, Task
 
 _NUMBER = 4

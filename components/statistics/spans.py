@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import version
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from headrace.common.durable import write_bytes
 from headrace.common.errors import DataError
 from headrace.components.example_gen.shards import shard_names
-from headrace.components.example_gen.spans.shared_spans import SharedSpans
+from headrace.components.example_gen.spans.shared_spans import SharedSpans, StoredPart
 from headrace.components.statistics.accumulators import from_bytes, is_accumulator, to_bytes
 from headrace.components.statistics.combine import Accumulator, AccumulatorCombiner, Shards, StatisticsCombiner, Write
 
@@ -32,32 +31,20 @@ Combine = Callable[[Shards, StatisticsCombiner, Write], None]
 """Combines the shards of each key and passes the output to the last argument."""
 
 
-class SpanStatisticsStore:
-    """The folder of stored accumulators, and their shared storage if the folder's disk does not last.
-
-    code: a digest of the code that computes them; keys: the key of each span, by its name.
-    """
+class SpanStatisticsStore(StoredPart):
+    """The folder of stored accumulators, and their shared storage if the folder's disk does not last."""
 
     def __init__(self, store: Path, code: str, keys: Mapping[str, str], shared: SharedSpans | None = None) -> None:
-        versions = [version(package) for package in MADE_BY]
-        self._name = "statistics-" + hashlib.sha256("\0".join([code, *versions]).encode()).hexdigest()[:16]
-        self._store, self.keys, self._shared = store, keys, shared
+        """Open a store. code: a digest of the code that computes the accumulators."""
+        super().__init__("statistics", store, code, MADE_BY, keys, shared)
 
-    def fetch(self, spans: Iterable[str]) -> None:
-        """Download the accumulators of these spans that another machine stored."""
-        if self._shared is not None:
-            self._shared.fetch([self.keys[span] for span in spans], self._name)
-
-    def publish(self, spans: Iterable[str]) -> None:
-        """Upload the accumulators of these spans for other machines."""
-        if self._shared is not None:
-            for span in spans:
-                files = sorted((self._store / self.keys[span] / self._name).glob(f"*{SUFFIX}"))
-                self._shared.publish(self.keys[span], self._name, files)
+    def files(self, span: str) -> list[Path]:
+        """The files of a span's splits."""
+        return sorted(self.folder(span).glob(f"*{SUFFIX}"))
 
     def file(self, span: str, split: str) -> Path:
         """The file of one split of a span."""
-        return self._store / self.keys[span] / self._name / f"{split}{SUFFIX}"
+        return self.folder(span) / f"{split}{SUFFIX}"
 
 
 def combine_by_span(shards: Shards, stored: SpanStatisticsStore, combine: Combine, write: Write) -> None:

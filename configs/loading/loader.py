@@ -11,7 +11,6 @@ reading.problems                        # every mistake; the valid part is in re
 
 from __future__ import annotations
 
-import codecs
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,8 +24,8 @@ from pydantic_core import PydanticSerializationError
 
 from headrace.common.credentials import redact_trailing_url
 from headrace.common.errors import ConfigError, Problem
-from headrace.common.names import did_you_mean, join_names
 from headrace.configs.config import PipelineConfig
+from headrace.configs.loading.config_file import read_file
 from headrace.configs.loading.overlays import (
     merge,
     parse_setting,
@@ -36,7 +35,6 @@ from headrace.configs.loading.overlays import (
     setting_from_object,
     unknown_profile,
 )
-from headrace.configs.loading.problems import describe_value
 from headrace.configs.loading.secrets import redact_url_credentials
 from headrace.configs.loading.selection import PinnedSelection, named, select
 from headrace.configs.loading.tree import (
@@ -49,16 +47,11 @@ from headrace.configs.loading.tree import (
     tree_from_objects,
 )
 from headrace.configs.loading.validation import valid_part, validate
-from headrace.configs.loading.yaml_reader import read
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.section import KeyPath
 
 PYTHON_SOURCE = "config"
 """Stands for the file's name in messages about a config without a file."""
-OTHER_ENCODINGS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_EXPECTED = "is a mapping of sections such as `pipeline: {name: chicago-taxi}`; the sections are: " + join_names(
-    PipelineConfig.model_fields
-)
 
 
 @dataclass(frozen=True)
@@ -191,7 +184,7 @@ def _read_source(source: ConfigSource) -> tuple[Tree | None, list[LocatedProblem
         location = Location(0, 0, 0, redact_trailing_url(source))
         return None, [LocatedProblem(location, "this is a URL, but configs are local files; download it first")]
     if isinstance(source, str | PathLike):
-        return _read_file(Path(source), layer=0)
+        return read_file(Path(source), layer=0)
     values = _settings(source) if isinstance(source, PipelineConfig) else source
     if not isinstance(values, Mapping):
         raise TypeError(f"a config is a path, a mapping or a PipelineConfig, not {type(source).__name__}")
@@ -214,7 +207,7 @@ def _read_overlay(source: ConfigSource, profile: str) -> tuple[Tree | None, list
     if not path.parent.is_dir():
         return None, []
     unknown = unknown_profile(path, profile)
-    return (None, [unknown]) if unknown else _read_file(profile_path(path, profile), layer=1)
+    return (None, [unknown]) if unknown else read_file(profile_path(path, profile), layer=1)
 
 
 def _merged(layers: Sequence[Tree]) -> tuple[Tree, list[LocatedProblem]]:
@@ -233,64 +226,3 @@ def _merged(layers: Sequence[Tree]) -> tuple[Tree, list[LocatedProblem]]:
         else:
             break
     return tree, problems
-
-
-def _read_file(path: Path, layer: int) -> tuple[Tree | None, list[LocatedProblem]]:
-    """The tree of a config (layer 0, which must not be empty) or an overlay; None if it is not a mapping."""
-    text = _text(path, layer)
-    if isinstance(text, LocatedProblem):
-        return None, [text]
-    tree, problems = read(text, str(path), layer)
-    if problems and tree is None:
-        return None, problems
-    if tree is None or tree.value is None:
-        empty = LocatedProblem(Location(layer, 1, 0, str(path)), f"the file is empty; a config {_EXPECTED}")
-        return None, problems + ([empty] if layer == 0 else [])
-    if not isinstance(tree.value, dict):
-        colon = isinstance(tree.value, str) and ":" in tree.value
-        hint = "; is the space after a colon missing?" if colon else ""
-        what = f"found {describe_value(tree)}; a config {_EXPECTED}{hint}"
-        return None, [*problems, LocatedProblem(tree.location, what)]
-    return tree, problems
-
-
-def _text(path: Path, layer: int) -> str | LocatedProblem:
-    file = Location(layer, 0, 0, str(path))
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return LocatedProblem(file, f"no such file{_other_file(path)}")
-    except IsADirectoryError:
-        return LocatedProblem(file, f"this is a folder, not a config file{_configs_hint(path)}")
-    except (OSError, ValueError) as error:
-        return LocatedProblem(file, f"cannot be read: {getattr(error, 'strerror', None) or error}")
-    return _decoded(content, path, layer)
-
-
-def _decoded(content: bytes, path: Path, layer: int) -> str | LocatedProblem:
-    if content.startswith(OTHER_ENCODINGS):
-        location = Location(layer, 1, 1, str(path), exact=True)
-        return LocatedProblem(location, "the file is UTF-16; save it as UTF-8")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = content[: error.start]
-        line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
-        what = f"the byte 0x{content[error.start]:02X} is not UTF-8; save the file as UTF-8"
-        return LocatedProblem(Location(layer, line, column, str(path), exact=True), what)
-
-
-def _other_file(path: Path) -> str:
-    """The config that was probably meant, from the same folder."""
-    if not path.parent.is_dir():
-        return f", and no folder {path.parent}"
-    return did_you_mean(path.name, _configs_in(path.parent)) or _configs_hint(path.parent)
-
-
-def _configs_hint(folder: Path) -> str:
-    names = _configs_in(folder)
-    return f"; {folder} contains: {join_names(names)}" if names else ""
-
-
-def _configs_in(folder: Path) -> list[str]:
-    return sorted(other.name for other in folder.iterdir() if other.suffix in (".yaml", ".yml"))

@@ -22,8 +22,8 @@ from types import FrameType
 from typing import NoReturn
 
 from headrace.common.credentials import redact
-from headrace.common.errors import write_traceback
 from headrace.common.logs import log_to_stdout
+from headrace.common.tracebacks import own_traceback, write_traceback
 from headrace.common.utf8 import use_utf8
 from headrace.pipeline.environment import prepare
 from headrace.pipeline.kubeflow.pod.invocation import Invocation, unpack
@@ -93,9 +93,10 @@ def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
 def _cause(error: Exception) -> str:
     from headrace.common.errors import HeadraceError
 
+    if own_traceback(error) or not isinstance(error, HeadraceError):
+        write_traceback(error)
     if isinstance(error, HeadraceError):
         return str(error)
-    write_traceback(error)
     return redact(f"{type(error).__name__}: {error}")
 
 

@@ -16,9 +16,11 @@ from typing import Any, Self
 
 from headrace.common.errors import RunError
 from headrace.common.locks import hold, wait_until_free
+from headrace.common.tracebacks import OWN_CODE
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.code.modules import search_path
 from headrace.pipeline.local.wire import JsonConnection
+from headrace.pipeline.terminal.logs import own_code
 
 ORPHAN_SECONDS = 0.5
 """How long to wait for processes started by components. In some containers nobody reaps them, so they never vanish."""
@@ -95,7 +97,9 @@ class ForkServer:
         """
         (message,) = self.events()
         if message["event"] == "failed":
-            raise RunError(message["error"] if message["expected"] else f"{message['error']}\n  log: {self._log}")
+            own = "".join(f"\n  {line}" for line in own_code(self._log))
+            log = f"\n  log: {self._log}" if own or not message["expected"] else ""
+            raise RunError(message["error"] + (f"\n{OWN_CODE}{own}" if own else "") + log)
         nodes: list[dict[str, Any]] = message["nodes"]
         return nodes
 

@@ -22,9 +22,9 @@ from typing import Any
 
 from headrace.common.credentials import redact
 from headrace.common.durable import write_text
-from headrace.common.errors import write_traceback
 from headrace.common.locks import adopt
 from headrace.common.logs import log_to_stdout
+from headrace.common.tracebacks import write_traceback
 from headrace.pipeline.environment import imports_alone, prepare
 from headrace.pipeline.local.wire import FULL_DISK, JsonConnection, StoredArtifact
 

@@ -22,7 +22,7 @@ from headrace.pipeline.report.training import draw_curves, read_search, read_tra
 from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
 from headrace.pipeline.results.run_folder import RunFolder
 from headrace.pipeline.results.verdict import ModelVerdict, read_verdict
-from headrace.pipeline.terminal.logs import last_lines
+from headrace.pipeline.terminal.logs import last_lines, own_code
 from headrace.pipeline.versions import read_versions
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -140,7 +140,7 @@ def _failure(node: NodeRecord, run_dir: Path) -> FailedComponent:
     if not log.exists() and node.log:
         log = Path(node.log)
     link = Path(os.path.relpath(log, run_dir)).as_posix() if log.exists() else ""
-    return FailedComponent(node, [] if node.expected else last_lines(log, _LOG_LINES), link)
+    return FailedComponent(node, (own_code if node.expected else last_lines)(log, _LOG_LINES), link)
 
 
 def highlight_keys(text: str) -> Markup:

@@ -13,6 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from headrace.common.credentials import redact
+from headrace.pipeline.charts import script
 from headrace.pipeline.report.page import environment, headline, highlight_keys, style
 from headrace.pipeline.report.profile import read_profile
 from headrace.pipeline.share.folder import FORMAT, LogFile
@@ -40,7 +41,7 @@ def page_data(name: str, description: str, runs: Sequence[SharedRun], left_out: 
 
 def render(data: dict[str, Any], runs: Sequence[SharedRun], logs: Sequence[Sequence[LogFile]]) -> str:
     """Render the HTML. `logs` are the copied log files of each run."""
-    script = "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in ("plot.js", "share.js"))
+    code = script(TEMPLATES / "plots.js", TEMPLATES / "share.js")
     settings = [run.settings for run in runs]
     differences = differing(settings) if len(runs) > 1 else []
     made = environment(TEMPLATES, finalize=_public)
@@ -52,8 +53,8 @@ def render(data: dict[str, Any], runs: Sequence[SharedRun], logs: Sequence[Seque
         data=data,
         json=_embedded(data),
         style=style() + _own("share.css"),
-        script=Markup(script),  # noqa: S704 - our own file
-        policy=_policy(script),
+        script=Markup(code),  # noqa: S704 - our own file
+        policy=_policy(code),
         runs=runs,
         headlines=[headline(run.folder.record, run.verdict) for run in runs],
         about=[distinguish(differences, run.number) for run in runs],

@@ -4,8 +4,8 @@ TensorBoard's profile plugin writes what it computes next to the profile. In the
 make the artifact look damaged, and the next run would train again; next to a link they do no harm.
 
 Its page loads Google Charts from gstatic.com before anything else, and stays empty without them. Here the page loads
-our own charts (`charts.js`, `drawing.js`) from this server, and its Content-Security-Policy keeps the browser from
-contacting any other.
+our own charts from this server (`datatable.js` and `drawing.js`, with the engine of `pipeline/charts`), and its
+Content-Security-Policy keeps the browser from contacting any other.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.common.errors import RunError
+from headrace.pipeline.charts import script
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.results.record import RunRecord, newest_first
 
@@ -167,6 +168,6 @@ def profile_page() -> bytes | None:
 
 
 def charts() -> bytes:
-    """Both scripts, in the order in which they must run."""
+    """The engine and our part of Google Charts' API, in the order in which they must run."""
     here = Path(__file__).parent
-    return b"\n".join((here / name).read_bytes() for name in ("charts.js", "drawing.js"))
+    return script(here / "datatable.js", here / "drawing.js").encode()

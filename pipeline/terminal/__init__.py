@@ -7,7 +7,7 @@ print_summary(StandardOutput(), record, verdict, report)
 
 from headrace.pipeline.terminal.display import Display, SilentDisplay, StandardOutput
 from headrace.pipeline.terminal.live import open_display
-from headrace.pipeline.terminal.logs import failure_text, last_lines
+from headrace.pipeline.terminal.logs import failure_text, last_lines, own_code
 from headrace.pipeline.terminal.summary import print_summary, summary
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "failure_text",
     "last_lines",
     "open_display",
+    "own_code",
     "print_summary",
     "summary",
 ]

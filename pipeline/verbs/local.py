@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.common.names import CommandOption
 from headrace.pipeline.environment import prepare
 from headrace.pipeline.interrupts import BROKEN_PIPE, CTRL_C
-from headrace.pipeline.verbs.options import config_options, load, param_option, reports_errors, short
+from headrace.pipeline.verbs.options import config_options, load, overlay_options, param_option, reports_errors, short
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,17 +23,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("config", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--profile", type=CommandOption, metavar="NAME", help="Apply the overlay <config>.NAME.yaml on top of CONFIG."
-)
-@click.option(
-    "--set",
-    "overrides",
-    type=CommandOption,
-    multiple=True,
-    metavar="A.B=VALUE",
-    help="Override one setting of CONFIG. Can be repeated.",
-)
+@overlay_options
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of configs, for editors, and check nothing.")
 @reports_errors
 def validate(config: Path | None, profile: str | None, overrides: tuple[str, ...], schema: bool) -> None:

@@ -41,12 +41,14 @@ def reports_errors(verb: Callable[P, None]) -> Callable[P, None]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         from headrace.common.credentials import redact
         from headrace.common.errors import HeadraceError
+        from headrace.common.tracebacks import OWN_CODE, own_traceback
 
         try:
             with sigterm_as_interrupt(), _printed_log():
                 verb(*args, **kwargs)
         except HeadraceError as error:
-            click.echo(str(error), err=True)
+            own = own_traceback(error)
+            click.echo(f"{error}\n{OWN_CODE}\n{own}".rstrip() if own else str(error), err=True)
             sys.exit(1)
         except ReaderGoneError:
             sys.exit(BROKEN_PIPE)
@@ -91,6 +93,11 @@ def _location(error: OSError) -> str:
 
 def config_options(verb: Callable[P, None]) -> Callable[P, None]:
     """Add the argument CONFIG and the options --profile and --set."""
+    return click.argument("config", type=click.Path(path_type=Path))(overlay_options(verb))
+
+
+def overlay_options(verb: Callable[P, None]) -> Callable[P, None]:
+    """Add the options --profile and --set."""
     verb = click.option(
         "--set",
         "overrides",
@@ -99,10 +106,9 @@ def config_options(verb: Callable[P, None]) -> Callable[P, None]:
         metavar="A.B=VALUE",
         help="Override one setting of CONFIG. Can be repeated.",
     )(verb)
-    verb = click.option(
+    return click.option(
         "--profile", type=CommandOption, metavar="NAME", help="Apply the overlay <config>.NAME.yaml on top of CONFIG."
     )(verb)
-    return click.argument("config", type=click.Path(path_type=Path))(verb)
 
 
 def param_option(verb: Callable[P, None]) -> Callable[P, None]:

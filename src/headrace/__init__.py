@@ -71,28 +71,8 @@ __all__ = [
     "validate",
 ]
 
-_HOMES = {
-    "PipelineConfig": "headrace.configs.config",
-    "Run": "headrace.pipeline.run",
-    **dict.fromkeys(
-        (
-            "compare",
-            "compile",
-            "lineage",
-            "load",
-            "models",
-            "predict",
-            "promote",
-            "rollback",
-            "run",
-            "runs",
-            "share",
-            "validate",
-        ),
-        "headrace.pipeline.api",
-    ),
-}
-"""Name to the module that defines it; the other names are errors."""
+_HOMES = {"PipelineConfig": "headrace.configs.config", "Run": "headrace.pipeline.run"}
+"""Name to the module that defines it; the other names are errors and functions."""
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
@@ -100,7 +80,8 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(_HOMES.get(name, "headrace.common.errors")), name)
+    home = _HOMES.get(name, "headrace.common.errors" if name.endswith("Error") else "headrace.pipeline.api")
+    found = getattr(importlib.import_module(home), name)
     globals()[name] = found
     return found
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.common.credentials import CREDENTIAL_PATTERNS, MASK, redact, redact_value
-from headrace.common.errors import ConfigError, DataError, HeadraceError, RunError, ServerError, write_traceback
+from headrace.common.errors import ConfigError, DataError, HeadraceError, RunError, ServerError
+from headrace.common.tracebacks import write_traceback
 from headrace.configs.loading.loader import load
 from headrace.configs.loading.secrets import url_credentials
 

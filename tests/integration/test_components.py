@@ -182,6 +182,8 @@ def test_an_error_of_the_function_names_the_setting_and_the_line(story: Story) -
     message = story.broken.out + story.broken.err
     assert "pipeline.extend: broken.extend raised AttributeError" in message
     assert f"{story.folder}/broken.py:2" in message
+    frames = re.findall(r'File "(.*)", line (\d+)', message.partition("traceback of your own code:")[2])
+    assert frames == [(f"{story.folder}/broken.py", "2")]
     assert "Traceback" not in message
 
 

@@ -120,6 +120,8 @@ def test_failure_names_component_cause_and_log_without_the_libraries_traceback(s
     assert "Traceback" in Path(log or "").read_text(encoding="utf-8")
     assert "Traceback" not in done.out + done.err
     assert "site-packages" not in done.out + done.err
+    shown = done.out.partition("traceback of your own code:")[2].partition("whole log: ")[0]
+    assert {str(Path(path).parent) for path in re.findall(r'File "(.*)", line', shown)} == {str(story.folder / "mine")}
     assert "ValueError" in first or "no pace" in first
 
 

@@ -6,10 +6,6 @@
 Keras' own `fit` fails under MultiWorkerMirroredStrategy, and clips, accumulates and checks each replica's gradients
 before they are summed. Here every replica takes its part of the same global batch, the gradients are summed first, and
 the optimizer sees what it would see on a single device. So the weights are the same, except for rounding.
-
-The loss of a part is weighted by its number of examples, so batches need not be divisible by the number of replicas.
-Every worker of a cluster must make the same global batches in the same order, and moves its own part of them to its
-devices. Or each worker makes its own part of each batch, all of the same size.
 """
 
 from __future__ import annotations
@@ -23,10 +19,10 @@ import tensorflow as tf
 
 from headrace.common.errors import TrainingError
 from headrace.trainer.checkpointing.checkpoints import TrainingPosition
+from headrace.trainer.devices.parts import split_batches
 from headrace.trainer.input.packing import no_autograph
 from headrace.trainer.private_api import disable_gradient_reduction
 
-LabeledBatch = tuple[Any, ...]
 Targets = tuple[tf.Tensor, ...]
 """The label, and the weights of the examples if they have some."""
 Logs = dict[str, float]
@@ -81,8 +77,8 @@ class DistributedLoop:
         dataset: global batches (features, label), perhaps with weights as a third element: one epoch per iteration,
         or endless with `steps_per_epoch`.
         """
-        model, evaluation = self.model, self._parts(validation_data)
-        parts = self._parts(dataset, own=self.own_batches)
+        model, evaluation = self.model, split_batches(validation_data, self.strategy, self.fixed_batch)
+        parts = split_batches(dataset, self.strategy, self.fixed_batch, own=self.own_batches)
         steps = steps_per_epoch or _steps(dataset)
         callback = keras.callbacks.CallbackList(
             list(callbacks), add_history=True, model=model, epochs=epochs, steps=steps
@@ -202,26 +198,6 @@ class DistributedLoop:
         tracker.update_state(loss, sample_weight=count)
         tf.cond(count > 0, lambda: _none(self.model.compute_metrics(features, label, predictions, weight)), _none)
 
-    def _parts(self, dataset: tf.data.Dataset, *, own: bool = False) -> Any:
-        """Split the batches into a part per replica. own: whether they only belong to this worker's replicas."""
-        replicas = self.strategy.num_replicas_in_sync
-        if self.fixed_batch is not None:
-            dataset = _of_fixed_size(dataset, self.fixed_batch, replicas)
-        size = None if self.fixed_batch is None else self.fixed_batch // replicas
-
-        def of_this_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
-            here = replicas // context.num_input_pipelines
-            first, parts = (0, here) if own else (context.input_pipeline_id * here, replicas)
-
-            @no_autograph
-            def split(*batch: Any) -> tf.data.Dataset:
-                numbers = tf.data.Dataset.range(first, first + here)
-                return numbers.map(no_autograph(lambda number: _with_size(part(batch, number, parts), size)))
-
-            return dataset.flat_map(split).prefetch(2 * here)
-
-        return self.strategy.distribute_datasets_from_function(of_this_worker)
-
 
 def _loss(model: keras.Model, features: Any, targets: Targets, predictions: Any, *, training: bool) -> tf.Tensor:
     """The mean of the examples' weighted losses, divided by the number of replicas."""
@@ -231,64 +207,6 @@ def _loss(model: keras.Model, features: Any, targets: Targets, predictions: Any,
 
 def _label_and_weight(targets: Targets) -> tuple[tf.Tensor, tf.Tensor | None]:
     return (*targets, None)[:2]
-
-
-def part(batch: LabeledBatch, number: tf.Tensor, parts: int) -> LabeledBatch:
-    """Return a part of a batch (features, label), or (features, label, weight), as features, targets, share, count.
-
-    A part without examples borrows one, and has a share of 0.
-
-    Args:
-        batch: Features, label, and perhaps weights.
-        number: The part, from 0.
-        parts: Number of parts.
-
-    Returns:
-        targets is the label, and the weights if there are some. count is int32, the number of examples in the part.
-        share is the factor for the part's mean loss divided by the number of parts, such that the sum over the parts is
-        the mean over the batch.
-    """
-    size = tf.shape(tf.nest.flatten(batch)[-1], out_type=tf.int64)[0]
-    begin, end = number * size // parts, (number + 1) * size // parts
-    count = end - begin
-    begin = tf.where(count > 0, begin, 0)
-    end = begin + tf.maximum(count, 1)
-    features, *targets = tf.nest.map_structure(lambda tensor: _slice(tensor, begin, end), tuple(batch))
-    share = tf.cast(count * parts, tf.float32) / tf.cast(size, tf.float32)
-    return features, tuple(targets), share, tf.cast(count, tf.int32)
-
-
-def _of_fixed_size(dataset: tf.data.Dataset, size: int, replicas: int) -> tf.data.Dataset:
-    """Keep the batches of the full size. Raises TrainingError if shapes cannot be fixed."""
-    if size % replicas:
-        raise TrainingError(f"train.batch_size: {size} is not divisible by {replicas} cores, which a TPU needs")
-    ragged = [name for name, spec in dataset.element_spec[0].items() if not isinstance(spec, tf.TensorSpec)]
-    if ragged:
-        raise TrainingError(
-            f"train.strategy: tpu needs examples of one shape, and {', '.join(ragged)} may have several values. Use"
-            " another strategy, or remove these features"
-        )
-    return dataset.filter(no_autograph(lambda _, label, *_weight: tf.equal(tf.shape(label)[0], size)))
-
-
-def _with_size(batch: LabeledBatch, size: int | None) -> LabeledBatch:
-    """Set the static shape of a part, if its number of examples is fixed."""
-    if size is None:
-        return batch
-    features, targets, share, count = batch
-    features, targets = tf.nest.map_structure(
-        lambda tensor: tf.ensure_shape(tensor, [size, *tensor.shape[1:]]), (features, targets)
-    )
-    return features, targets, share, count
-
-
-def _slice(tensor: Any, begin: tf.Tensor, end: tf.Tensor) -> Any:
-    if isinstance(tensor, tf.SparseTensor):
-        rest = tensor.dense_shape[1:]
-        return tf.sparse.slice(
-            tensor, tf.concat([[begin], tf.zeros_like(rest)], 0), tf.concat([[end - begin], rest], 0)
-        )
-    return tensor[begin:end]
 
 
 def _sum_gradients_first(optimizer: keras.optimizers.Optimizer) -> None:

@@ -20,7 +20,8 @@ import keras_tuner
 from keras_tuner.engine import base_tuner
 from keras_tuner.errors import FailedTrialError, FatalError
 
-from headrace.common.errors import TrainingError, TrainingStoppedError, write_traceback
+from headrace.common.errors import TrainingError, TrainingStoppedError
+from headrace.common.tracebacks import own_traceback, write_traceback
 from headrace.configs.rules.tune import ONE_MACHINE_ONLY
 from headrace.configs.schema.tune import HIGHER_IS_BETTER, TuneConfig
 from headrace.trainer.callbacks.epoch_log import FILE
@@ -104,6 +105,8 @@ class Tuner(base_tuner.BaseTuner):
             raise FatalError(str(error)) from error  # KerasTuner treats any other error as a failed trial
         except TrainingError as error:
             failure = str(error)
+            if own_traceback(error):
+                write_traceback(error)
         except Exception as error:  # the values are impossible, or the user's own code has a bug
             write_traceback(error)
             failure = f"{type(error).__name__}: {error}"

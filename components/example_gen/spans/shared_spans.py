@@ -12,8 +12,10 @@ not stored, and what cannot be published is computed again by the next run, so n
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
@@ -32,6 +34,51 @@ class SharedSpans(Protocol):
 
     def publish_file(self, name: str) -> None:
         """Offer a file about all spans to other machines, replacing the previous one."""
+
+
+class StoredPart:
+    """One part of what is stored of spans, in `<store>/<key of a span>/<part>/`."""
+
+    def __init__(  # noqa: PLR0913, PLR0917
+        self,
+        part: str,
+        store: Path,
+        code: str,
+        made_by: Iterable[str],
+        keys: Mapping[str, str],
+        shared: SharedSpans | None = None,
+    ) -> None:
+        """
+        Args:
+            part: what it is, such as `statistics`.
+            store: the folder of the span store.
+            code: everything that determines the files, other than the span: a digest of code and settings.
+            made_by: the packages whose versions determine them too.
+            keys: the key of each span, by its name.
+            shared: where spans are shared with other machines, if the store does not outlive the run.
+        """
+        parts = "\0".join([code, *map(version, made_by)])
+        self._name = f"{part}-{hashlib.sha256(parts.encode()).hexdigest()[:16]}"
+        self._store, self.keys, self._shared = store, keys, shared
+
+    def folder(self, span: str) -> Path:
+        """The folder of this part of a span."""
+        return self._store / self.keys[span] / self._name
+
+    def files(self, span: str) -> list[Path]:
+        """The files of this part of a span, as they are shared."""
+        raise NotImplementedError
+
+    def fetch(self, spans: Iterable[str]) -> None:
+        """Copy this part of these spans into the store, if another machine has published it."""
+        if self._shared is not None:
+            self._shared.fetch([self.keys[span] for span in spans], self._name)
+
+    def publish(self, spans: Iterable[str]) -> None:
+        """Offer this part of these spans to other machines."""
+        if self._shared is not None:
+            for span in spans:
+                self._shared.publish(self.keys[span], self._name, self.files(span))
 
 
 _CURRENT: ContextVar[SharedSpans | None] = ContextVar("shared_spans", default=None)

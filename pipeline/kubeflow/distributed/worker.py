@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace.common.credentials import redact
-from headrace.common.errors import ConfigError, HeadraceError, TrainingError, TrainingStoppedError, write_traceback
+from headrace.common.errors import ConfigError, HeadraceError, TrainingError, TrainingStoppedError
 from headrace.common.logs import log_to_stdout
+from headrace.common.tracebacks import own_traceback, write_traceback
 from headrace.common.utf8 import use_utf8
 from headrace.configs.schema.train import CHECKPOINT_FOLDER
 from headrace.pipeline.environment import prepare
@@ -119,7 +120,7 @@ def _failed(error: Exception, handover: Handover, *, chief: bool) -> int:
     The chief knows most about an error that all workers have, such as which feature caused the NaN, so the others wait.
     """
     message = str(error) if isinstance(error, HeadraceError) else redact(f"{type(error).__name__}: {error}")
-    if not isinstance(error, HeadraceError):
+    if own_traceback(error) or not isinstance(error, HeadraceError):
         write_traceback(error)
     print(f"failed: {message}", file=sys.stderr, flush=True)
     if not isinstance(error, TrainingError | ConfigError) or type(error.__cause__).__name__ in LOST_WORKER_ERRORS:

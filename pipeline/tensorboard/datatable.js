@@ -1,10 +1,7 @@
-// The part of Google Charts' API that TensorBoard's profile plugin uses, drawn with plain HTML and SVG, so that its
-// pages work without the internet: the plugin loads none of its own code before Google's loader has arrived.
+// The tables of Google Charts' API that TensorBoard's profile plugin uses, so that its pages work without the internet:
+// the plugin loads none of its own code before Google's loader has arrived. drawing.js draws them.
 'use strict';
 (() => {
-  const SVG = 'http://www.w3.org/2000/svg';
-  const COLORS = ['#3366cc', '#dc3912', '#ff9900', '#109618', '#990099', '#0099c6', '#dd4477', '#66aa00', '#b82e2e', '#316395'];
-
   const cell = (given) => (given !== null && typeof given === 'object' && !(given instanceof Date) && !Array.isArray(given)
     ? {v: given.v ?? null, f: given.f, p: given.p || {}} : {v: given ?? null, p: {}});
   const column = (given, label, id) => (typeof given === 'object'
@@ -225,21 +222,6 @@
     removeAllListeners(source) { source.heard = {}; },
   };
 
-  class Drawn {
-    constructor(container) { this.container = container; this.selected = []; }
-    getSelection() { return this.selected; }
-    setSelection(selected) { this.selected = selected || []; }
-    getContainer() { return this.container; }
-    clearChart() { this.container.replaceChildren(); }
-    select(row, at) { this.selected = [{row, column: at ?? null}]; events.trigger(this, 'select'); }
-    draw(table, options) {
-      if (!table) return;
-      this.container.replaceChildren(this.make(table, options || {}));
-      events.trigger(this, 'ready');
-    }
-  }
-
-  window.headraceCharts = {SVG, COLORS, Drawn, events};
   window.google = {
     charts: {load: () => Promise.resolve(), safeLoad: () => Promise.resolve(), setOnLoadCallback: (call) => setTimeout(call, 0)},
     visualization: {DataTable, DataView, arrayToDataTable, data, NumberFormat, PatternFormat, events},

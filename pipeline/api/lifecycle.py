@@ -1,0 +1,125 @@
+"""The models of a pipeline: which there are, how they compare, where they came from, and which is in service."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.configs.loading.loader import ConfigSource
+from headrace.pipeline.api.loading import Overrides, load
+from headrace.pipeline.api.running import runs
+from headrace.pipeline.environment import prepare, quiet
+
+if TYPE_CHECKING:
+    from headrace.pipeline.models.comparison import Comparison
+    from headrace.pipeline.models.lineage import Lineage
+    from headrace.pipeline.models.listing import Model
+    from headrace.pipeline.models.promotion import Promotion
+    from headrace.pipeline.models.rollback import Rollback
+
+
+def models(config: ConfigSource, *, profile: str | None = None, overrides: Overrides = ()) -> list[Model]:
+    """List the models of the config's pipeline on this machine, newest first; empty if there is none.
+
+    Raises RunError if the list of blessed models or the record of pushed ones is damaged.
+    """
+    from headrace.pipeline.models.listing import list_models
+
+    loaded = load(config, profile=profile, overrides=overrides)
+    return list_models(loaded, runs(loaded))
+
+
+def compare(
+    config: ConfigSource, *names: int | str, profile: str | None = None, overrides: Overrides = ()
+) -> Comparison:
+    """Compare runs of the config's pipeline on this machine: metrics, and what differs in settings, data and code.
+
+    names: ids of runs, or versions, each of which stands for the run that trained its model; two or more.
+
+    Raises RunError for fewer than two names, or for a name that stands for no run.
+    """
+    from headrace.pipeline.models.comparison import compare_runs
+
+    loaded = load(config, profile=profile, overrides=overrides)
+    return compare_runs(loaded, runs(loaded), [str(name) for name in names])
+
+
+def lineage(
+    config: ConfigSource, name: int | str | None = None, *, profile: str | None = None, overrides: Overrides = ()
+) -> Lineage:
+    """Follow a model back to its commit, config, code, data and artifacts, or data forward to the models it touched.
+
+    name: a pushed version, the id of a run, or the folder of a model; or a span, or the path of a source file; by
+    default the model in service, or else the newest one.
+
+    Raises RunError if there is no model yet, or none that has to do with `name`.
+    """
+    from headrace.pipeline.models.lineage import lineage as follow
+
+    loaded = load(config, profile=profile, overrides=overrides)
+    return follow(loaded, runs(loaded), None if name is None else str(name))
+
+
+def promote(
+    config: ConfigSource,
+    to: int | str | None = None,
+    *,
+    allow_older: bool = False,
+    profile: str | None = None,
+    overrides: Overrides = (),
+) -> Path:
+    """Push a blessed model that awaits approval (`deploy.approval: manual`); returns the folder of the new version.
+
+    to: the id of a run that has the model, or a version of it, by default the newest model that awaits approval;
+    allow_older: push it even if the model in service is newer, which is then withdrawn as in a rollback.
+
+    Raises RunError, before anything is changed, if the model is not blessed, was rolled back, is in service, older than
+    the one in service, gone or damaged; if no model awaits approval; or if a run is in progress.
+    """
+    return promote_model(config, to, allow_older=allow_older, profile=profile, overrides=overrides).version
+
+
+def promote_model(
+    config: ConfigSource,
+    to: int | str | None,
+    *,
+    allow_older: bool = False,
+    profile: str | None = None,
+    overrides: Overrides = (),
+) -> Promotion:
+    """Like `promote`, and returns what was done."""
+    loaded = load(config, profile=profile, overrides=overrides)
+    prepare()
+    with quiet():
+        from headrace.pipeline.models.card import write_card
+        from headrace.pipeline.models.promotion import promote as push_approved
+    there, wanted = runs(loaded), None if to is None else str(to)
+    done = push_approved(loaded, there, wanted, dt.datetime.now(dt.UTC), allow_older=allow_older)
+    write_card(loaded, there, done.version)
+    return done
+
+
+def rollback(
+    config: ConfigSource, to: int | str | None = None, *, profile: str | None = None, overrides: Overrides = ()
+) -> Path:
+    """Put an earlier blessed model back into service, as a new version; returns the version's folder.
+
+    to: a version with that model, by default the model blessed before the one in service. The next candidate is
+    compared with it, and the models blessed after it are not pushed again.
+
+    Raises RunError, before anything is changed, if there is no such model, it is not blessed, its files are gone or
+    damaged, or a run is in progress.
+    """
+    return roll_back(config, to, profile=profile, overrides=overrides).version
+
+
+def roll_back(
+    config: ConfigSource, to: int | str | None, *, profile: str | None = None, overrides: Overrides = ()
+) -> Rollback:
+    """Like `rollback`, and returns what was done."""
+    loaded = load(config, profile=profile, overrides=overrides)
+    prepare()
+    with quiet():
+        from headrace.pipeline.models.rollback import roll_back as put_back
+    return put_back(loaded, None if to is None else str(to), dt.datetime.now(dt.UTC))

@@ -1,0 +1,148 @@
+"""Running the pipeline on this machine, and the runs that there are."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.errors import ConfigError, HeadraceError, RunError
+from headrace.configs.config import PipelineConfig
+from headrace.configs.loading.loader import ConfigSource, LoadedConfig, Override
+from headrace.pipeline.api.loading import Overrides, as_pairs, load, load_checked, name_of
+
+if TYPE_CHECKING:
+    from headrace.pipeline.run import Run
+    from headrace.pipeline.terminal import Display
+
+
+def run(  # noqa: PLR0913 - one for each option of the command
+    config: ConfigSource,
+    *,
+    profile: str | None = None,
+    overrides: Overrides = (),
+    parameters: Mapping[str, Any] | None = None,
+    fresh: bool = False,
+    show: bool = True,
+) -> Run:
+    """Run the pipeline on this machine, relative to the current folder. Components whose inputs, settings and code are
+    unchanged since an earlier run are reused.
+
+    parameters: settings of this run by their short names, such as `{"run_date": "2026-11-20"}`; fresh: run every
+    component, even if it could be reused; show: display the table of components, live on a terminal and in a notebook.
+
+    A run whose model is not blessed, or that ends early without a reason to train, is a success. Raises ConfigError
+    before anything runs; RunError if a component fails or another run of the pipeline is in progress;
+    KeyboardInterrupt after Ctrl-C or SIGTERM, once all processes have ended.
+    """
+    from headrace.pipeline.interrupts import handlers_restored, uninterrupted
+    from headrace.pipeline.results.record import Status
+    from headrace.pipeline.run_parameters import value_overrides
+    from headrace.pipeline.terminal import SilentDisplay, failure_text, open_display
+
+    given, obey_retrain = value_overrides(parameters or {})
+    loaded = load_to_run(config, profile, (*as_pairs(overrides), *given))
+    with handlers_restored():
+        with open_display() if show else SilentDisplay() as display:
+            done = run_loaded(loaded, name_of(config), display, fresh=fresh, obey_retrain=obey_retrain)
+        with uninterrupted(), notifying(loaded.config, done):
+            if done.status is not Status.INTERRUPTED:
+                write_pages(loaded.config, done)
+        if done.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+    if done.status is Status.FAILED:
+        failed = [node for node in done.record.nodes if node.status is Status.FAILED]
+        raise RunError("\n\n".join(map(failure_text, failed)))
+    return done
+
+
+def runs(config: ConfigSource, *, profile: str | None = None, overrides: Overrides = ()) -> list[Run]:
+    """List the runs of the config's pipeline on this machine, newest first; empty if there is none.
+
+    A run whose record is damaged, or of another version, is left out.
+    """
+    from headrace.pipeline.folders import Folders
+    from headrace.pipeline.results.record import FILE_NAME
+    from headrace.pipeline.run import Run
+
+    found = []
+    folder = Folders.of(load(config, profile=profile, overrides=overrides)).runs
+    for file in folder.glob(f"*/{FILE_NAME}"):
+        try:
+            found.append(Run.read(file.parent))
+        except RunError:
+            continue
+    return sorted(found, key=lambda run: (run.record.started, run.id), reverse=True)
+
+
+def run_loaded(loaded: LoadedConfig, name: str, display: Display, *, fresh: bool, obey_retrain: bool) -> Run:
+    """Run the pipeline in processes of its own. A failure or interruption is in the status of the result.
+
+    name: names the config in the record; obey_retrain: train only if `schedule.retrain` sees a reason to. Raises
+    ConfigError if this machine lacks what the config needs.
+    """
+    from headrace.pipeline.local.runner import run as run_pipeline
+    from headrace.pipeline.notify.notify import notify_of_killed
+    from headrace.pipeline.results.run_folder import RunFolder
+    from headrace.pipeline.run import Run
+    from headrace.pipeline.validate import check_machine
+
+    config, started, obey_retrain = loaded.config, time.time(), obey_retrain and not fresh
+    try:
+        if problems := check_machine(loaded):
+            raise ConfigError(*problems)
+        loaded.pin_selection()
+        record, run_dir = run_pipeline(
+            config, name, display, reuse=not fresh, obey_retrain=obey_retrain, cleared=lambda: notify_of_killed(config)
+        )
+    except HeadraceError as error:
+        _notify_of_no_start(config, started, error)
+        raise
+    return Run(RunFolder(run_dir, record))
+
+
+def load_to_run(config: ConfigSource, profile: str | None, overrides: Sequence[Override]) -> LoadedConfig:
+    """Load a config and check it and its data for a run. The receivers of `notify:` are told if it has mistakes.
+
+    Raises ConfigError with every mistake.
+    """
+    started = time.time()
+    try:
+        return load_checked(config, profile, overrides, data=True)
+    except ConfigError as error:
+        with contextlib.suppress(HeadraceError, OSError):
+            _notify_of_no_start(load_checked(config, profile, overrides).config, started, error)
+        raise
+
+
+@contextlib.contextmanager
+def notifying(config: PipelineConfig, done: Run) -> Iterator[None]:
+    """Tell the receivers of `notify:` what became of a run when the block ends, even if it raises."""
+    from headrace.pipeline.notify.notify import notify
+    from headrace.pipeline.results.run_folder import RunFolder
+
+    try:
+        yield
+    finally:
+        notify(config, RunFolder(done.path, done.record))
+
+
+def _notify_of_no_start(config: PipelineConfig, started: float, error: HeadraceError) -> None:
+    if config.notify:
+        from headrace.pipeline.notify.notify import notify_of_no_start
+
+        notify_of_no_start(config, started, error)
+
+
+def write_pages(config: PipelineConfig, done: Run) -> Path:
+    """Write the report of a run and, if the run pushed a model, the model's card; returns the path of the report."""
+    from headrace.pipeline.report import write_report
+
+    report = write_report(done.path)
+    if done.pushed is not None:
+        from headrace.pipeline.models.card import write_card
+
+        write_card(config, runs(config), done.pushed)
+    return report
