@@ -54,7 +54,7 @@ class Answer:
 class Caller:
     """The process, started when it is first needed, and again after a crash.
 
-    patience: seconds for one answer.
+    patience: seconds for one answer, once the model is loaded.
     """
 
     def __init__(self, model: Path, patience: float = PATIENCE) -> None:
@@ -88,7 +88,7 @@ class Caller:
         if self._process is None:
             self.start()
         if self._process is not None and self._loaded is None:
-            self._loaded = self._receive(self._process, {}, ())
+            self._loaded = self._receive(self._process, {}, (), max(self._patience, PATIENCE))
         return self._loaded or Answer("crashed")
 
     def ask(self, feeds: Mapping[str, NDArray[Any]], fetches: Sequence[str]) -> Answer:
@@ -97,10 +97,10 @@ class Caller:
         if self._process is None or loaded.outcome != "answered":
             return loaded
         header = {"feeds": list(feeds), "fetches": list(fetches)}
-        return self._receive(self._process, header, list(feeds.values()))
+        return self._receive(self._process, header, list(feeds.values()), self._patience)
 
     def _receive(
-        self, running: subprocess.Popen[bytes], header: dict[str, Any], arrays: Sequence[NDArray[Any]]
+        self, running: subprocess.Popen[bytes], header: dict[str, Any], arrays: Sequence[NDArray[Any]], patience: float
     ) -> Answer:
         """Send a request, if there is one, and wait for the answer."""
         late = threading.Event()
@@ -109,7 +109,7 @@ class Caller:
             late.set()
             running.kill()
 
-        timer = threading.Timer(self._patience, give_up)
+        timer = threading.Timer(patience, give_up)
         timer.start()
         try:
             if header and running.stdin:
@@ -121,7 +121,7 @@ class Caller:
             timer.cancel()
         if answer is None:
             code = running.wait()
-            detail = f"no answer within {self._patience:g} seconds" if late.is_set() else self._how_it_ended(code)
+            detail = f"no answer within {patience:g} seconds" if late.is_set() else self._how_it_ended(code)
             self._end()
             return Answer("hung" if late.is_set() else "crashed", detail)
         said, found = answer

@@ -140,7 +140,7 @@ class _Examination:
             return SignatureVerdict(name=signature.name, examples=len(self._examples))
         self._peak = max(self._peak, answer.peak)
         found = dict(zip(signature.fetches, answer.arrays, strict=True))
-        difference, differing = self._compare(expected, found)
+        largest, differing = self._compare(expected, found)
         not_compared = ""
         if differing:
             again = _expected(python, signature.name, made.inputs)
@@ -152,7 +152,7 @@ class _Examination:
             name=signature.name,
             examples=len(self._examples),
             not_compared=not_compared,
-            difference=difference if not not_compared and math.isfinite(difference) else None,
+            difference=largest if not not_compared and math.isfinite(largest) else None,
             **self._latency(signature, made.inputs),
         )
 
@@ -160,10 +160,10 @@ class _Examination:
         """The largest difference, and a sentence about an output that differs too much; "" if none does."""
         largest, differing = 0.0, ""
         for name, array in expected.items():
-            difference = _difference(array, found[name])
-            largest = max(largest, difference)
-            if difference > self._tolerance and not differing:
-                by = "" if math.isinf(difference) else f" by {difference:.2g}; {self._tolerance:g} is allowed"
+            apart = difference(array, found[name])
+            largest = max(largest, apart)
+            if apart > self._tolerance and not differing:
+                by = "" if math.isinf(apart) else f" by {apart:.2g}; {self._tolerance:g} is allowed"
                 differing = f"its output {name} differs from that of TensorFlow's Python{by}"
         return largest, differing
 
@@ -238,7 +238,7 @@ def _expected(python: Any, name: str, inputs: Inputs) -> Inputs | str:
     return {key: np.asarray(tensor) for key, tensor in answers.items()}
 
 
-def _difference(expected: NDArray[Any], found: NDArray[Any]) -> float:
+def difference(expected: NDArray[Any], found: NDArray[Any]) -> float:
     """The largest difference of two outputs, relative to the largest number; infinite if they cannot be compared."""
     if expected.shape != found.shape or expected.dtype != found.dtype:
         return math.inf
