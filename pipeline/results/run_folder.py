@@ -66,7 +66,8 @@ class RunFolder:
         """Whether the Evaluator blessed the model and it passed its canary; None if it was not evaluated."""
         if self.evaluation is None:
             return None
-        return self.evaluation.blessed and (self.canary is None or self.canary.passed)
+        examined = self.output("Canary", "blessing")
+        return self.evaluation.blessed and (examined is None or bool(examined.properties.get("blessed")))
 
     def output(self, node_id: str, key: str) -> ArtifactRecord | None:
         """The artifact that a component wrote under an output key, if the component succeeded."""
