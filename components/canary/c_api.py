@@ -141,7 +141,7 @@ def _tensor(api: Api, array: NDArray[Any]) -> int:
             api.TF_StringInit(place)
             api.TF_StringCopy(place, text, len(text))
         return made
-    array = np.ascontiguousarray(array)
+    array = np.asarray(array, order="C")  # `ascontiguousarray` would give a scalar a dimension
     made = api.TF_AllocateTensor(_CODES[array.dtype], shape, array.ndim, array.nbytes)
     ctypes.memmove(api.TF_TensorData(made), array.ctypes.data, array.nbytes)
     return made

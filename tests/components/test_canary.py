@@ -104,6 +104,22 @@ def test_cpp_answers_as_numpy_computes_and_the_process_survives_what_it_refuses(
         assert caller.ask(signature.tensors({"examples": texts([])}), fetches).arrays[0].shape == (0, 1)
 
 
+def test_scalars_of_every_type_go_through_cpp_unchanged(tmp_path: Path) -> None:
+    types = (tf.string, tf.float32, tf.float64, tf.int32, tf.int64, tf.uint8, tf.bool, tf.float16)
+    spec = {f"x{number}": tf.TensorSpec([], type_, f"x{number}") for number, type_ in enumerate(types)}
+
+    def same(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return {f"of_{name}": tf.identity(value) for name, value in inputs.items()}
+
+    model = saved(tmp_path / "model", doubled, same=(same, [spec]))
+    signature = read_signatures(model)["same"]
+    given = {name: tf.cast(1, one.dtype).numpy() if one.dtype != tf.string else b"1" for name, one in spec.items()}
+    inputs = {name: np.array(value, object if isinstance(value, bytes) else None) for name, value in given.items()}
+    with Caller(model) as caller:
+        answer = caller.ask(signature.tensors(inputs), [*signature.fetches.values()])
+    assert [(array.shape, array.item()) for array in answer.arrays] == [((), value) for value in given.values()]
+
+
 def test_a_sound_model_passes_with_its_measurements(plain: Path) -> None:
     verdict = examine(plain, EXAMPLES)
     assert verdict.passed
