@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 PATIENCE = 120.0
 """Seconds for one answer."""
+LONGEST = 240
+"""Characters of an error in a verdict."""
 _FATAL = re.compile(r"^F\d{4} |Check failed|^terminate called|^Fatal Python error", re.MULTILINE)
 _ON_CPU = {"CUDA_VISIBLE_DEVICES": "-1", "PYTHONUNBUFFERED": "1"}
 """An accelerator's memory may be full of the Evaluator, and its sums are rounded otherwise."""
@@ -136,7 +138,7 @@ class Caller:
         logger.warning(text.rstrip())
         how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
         fatal = [line for line in text.splitlines() if _FATAL.search(line)]
-        return f"{how}: {fatal[0].strip()}" if fatal else how
+        return f"{how}: {first_line(fatal[0])}" if fatal else how
 
     def _end(self) -> None:
         if self._process is None:
@@ -155,7 +157,8 @@ class Caller:
 def first_line(text: str) -> str:
     """The first line of an error of TensorFlow's, without the nodes that it came through."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "an error without a message")
-    return line.partition(" [[{{node")[0].strip()
+    line = line.partition(" [[{{node")[0].strip()
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
 
 
 def _library() -> Path:
