@@ -157,7 +157,7 @@ def remove_transformed(folder: Path) -> None:
 
 
 UP_TO_EXAMPLES = {"ExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "DataGate"}
-JUDGED = {"Trainer", "Canary", "Evaluator"}
+JUDGED = {"Trainer", "Evaluator"}
 # Back at the first model, the Evaluator compares it with the other, which was blessed in between.
 SITUATIONS: dict[str, tuple[Callable[[Path], None], tuple[str, ...], set[str]]] = {
     "nothing changed": (lambda _: None, (), set()),
