@@ -5,6 +5,7 @@ verdict = examine(serving_dir, examples, latency_p99_ms=20.0)
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -49,9 +50,19 @@ def examine(
     patience: float = PATIENCE,
 ) -> CanaryVerdict:
     """The verdict on a SavedModel, for serialized tf.Examples. patience: seconds for one answer."""
-    with Caller(model, patience) as caller:
+    with Caller(model, patience) as caller, _plain_python():
         caller.start()
         return _Examination(model, caller, texts(examples), latency_p99_ms).verdict(memory_mb)
+
+
+@contextlib.contextmanager
+def _plain_python() -> Iterator[None]:
+    """Let TensorFlow's Python run graphs as they are: C++ alone rewrites them, so that a wrong rewrite is found too."""
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
 
 
 class _Examination:
