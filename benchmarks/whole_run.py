@@ -32,7 +32,7 @@ RUNS = {"first": "First run, in an empty folder", "second": "Second run, nothing
 COMPONENTS = (
     components.START,
     *("Spans", "ExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "DataGate", "Transform", "Trainer"),
-    *("Baseline", "Evaluator", "Pusher", "RecordBlessing"),
+    *("Baseline", "Canary", "Evaluator", "Pusher", "RecordBlessing"),
     components.END,
 )
 NOTES = (

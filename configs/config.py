@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.deploy import CanaryConfig, DeployConfig
 from headrace.configs.schema.evaluate import EvaluateConfig
 from headrace.configs.schema.features import (
     Feature,
@@ -36,22 +37,6 @@ class PipelineSection(Section):
     extend: DottedPath | None = None
     """Dotted path to a function of yours, such as `mine.components.extend`: from the components by name to further TFX
     components, or to others in place of ours (see docs/components.md). null: none."""
-
-
-class DeployConfig(Section):
-    """Where a blessed model is pushed."""
-
-    push: Name | None = "serving/{name}"
-    """Directory that a model server watches: each push creates a new version in it, with an increasing number. A model
-    that is byte for byte the newest version is not pushed again. `{name}` stands for the pipeline's name. null: never
-    push."""
-    keep: Annotated[int, Field(ge=2)] | None = None
-    """Number of pushed versions to keep, at least 2: the newest, which model servers load, and the previous one, which
-    they serve until then. Each push removes older ones. null: keep all."""
-    approval: Literal["automatic", "manual"] = "automatic"
-    """automatic: a run pushes the model that it blesses. manual: it pushes nothing, and the model waits until a person
-    pushes it with `headrace promote` (see docs/models.md); until then, candidates are compared with the model in
-    service. Without effect if `push` is null. Not supported on Kubeflow."""
 
 
 class PipelineConfig(Section):
@@ -103,6 +88,11 @@ class PipelineConfig(Section):
     def push_directory(self) -> str | None:
         """Where a blessed model is pushed, with the pipeline's name filled in; None for nowhere."""
         return self.deploy.push and self.deploy.push.replace("{name}", self.pipeline.name)
+
+    @property
+    def canary(self) -> CanaryConfig | None:
+        """How a model is examined before it is pushed; None if it is not, or if none is pushed."""
+        return None if self.deploy.push is None else self.deploy.canary
 
     @property
     def declared_features(self) -> dict[str, Feature]:

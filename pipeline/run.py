@@ -100,8 +100,8 @@ class Run:
 
     @property
     def blessed(self) -> bool | None:
-        """Whether the model meets `evaluate.thresholds`; None if the run did not evaluate it."""
-        return None if self._evaluation is None else self._evaluation.blessed
+        """Whether the model meets `evaluate.thresholds` and passed its canary; None if the run did not evaluate it."""
+        return self._folder.blessed
 
     @property
     def reasons(self) -> tuple[str, ...]:

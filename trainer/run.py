@@ -35,6 +35,7 @@ from headrace.trainer.launch import launch, remote_training
 from headrace.trainer.model import build_model, compile_model
 from headrace.trainer.models.layers import adapt_scale
 from headrace.trainer.sections import TrainerSections
+from headrace.trainer.warmup import write_warmup
 from headrace.trainer.weights.sidecar import Origin
 from headrace.trainer.weights.warm_start import WeightLayout, start_from
 
@@ -64,6 +65,7 @@ def run_fn(fn_args: FnArgs) -> None:
     WeightLayout.of(model, sections, transform_output).write(serving)
     Origin(job.work, job.base_uri).write(serving)
     _describe(sections, built, signatures, transform_output).write(serving)
+    write_warmup(serving, signatures.all(), signatures.raw_spec)
     if saved := checkpoints(job):
         saved.clear()
 

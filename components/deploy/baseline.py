@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from tfx.components.util.model_utils import is_model_blessed
+from tfx.components.util.model_utils import is_infra_validated, is_model_blessed
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
@@ -102,8 +102,9 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
     registry: Parameter[str],
     push_record: Parameter[str],
     approval: Parameter[str] = AUTOMATIC,
+    canary: InputArtifact[standard_artifacts.InfraBlessing] = None,
 ) -> None:
-    """Add `model` to the registry if it is blessed, and output the newest blessed model, whichever run trained it.
+    """Add `model` to the registry if it is blessed and passed its canary, and output the newest model in it.
 
     With manual approval, a model that was not listed before awaits it, and the newest is one that does not.
 
@@ -119,8 +120,10 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
         registry: path of `blessed.json`.
         push_record: path of `pushed.json`.
         approval: AUTOMATIC or MANUAL.
+        canary: the Canary's verdict; None if there is no canary.
     """
-    path, blessed = Path(registry), is_model_blessed(blessing)
+    path, passed = Path(registry), canary is None or is_infra_validated(canary)
+    blessed = is_model_blessed(blessing) and passed
     if blessed:
         read = set(json.loads(columns))
         types = {column: type_ for column, type_ in columns_of(schema.uri).items() if column in read}
@@ -132,14 +135,16 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
     if found and found.uri != model.uri and (flaw := why_unusable(found.uri, found, None, Path(push_record))):
         logger.info(flaw.reason)
         found = None
-    entry.value = _newest_entry(path.parent, listed, found, own).model_dump_json() if found else json.dumps({})
+    refused = None if passed else inside(path.parent, model.uri)
+    entry.value = _newest_entry(path.parent, listed, found, own, refused).model_dump_json() if found else json.dumps({})
     # Without its checksum: Pusher compares the files itself, and reports what is in service if they are damaged.
     _point(newest, found.model_copy(update={"contents": None}) if found else None)
 
 
-def _newest_entry(folder: Path, listed: Registry, newest: Entry, own: Entry | None) -> NewestEntry:
+def _newest_entry(folder: Path, listed: Registry, newest: Entry, own: Entry | None, refused: str | None) -> NewestEntry:
     """The newest entry with what became of the run's own model. Paths are relative: absolute ones differ from pod to
-    pod, and would make each run look new to whatever depends on the text. own: None if that model is not blessed.
+    pod, and would make each run look new to whatever depends on the text. own: None if that model is not blessed;
+    refused: its URI if it failed its canary.
     """
     relative = newest.with_paths(lambda uri: inside(folder, uri))
     uri = inside(folder, own.uri) if own else None
@@ -147,6 +152,7 @@ def _newest_entry(folder: Path, listed: Registry, newest: Entry, own: Entry | No
         **dict(relative),
         withdrawn=uri if own and own.withdrawn_at else None,
         waiting=uri if own in listed.waiting else None,
+        refused=refused,
     )
 
 

@@ -78,8 +78,8 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
     """
     newest = NewestEntry.model_validate_json(entry.value) if entry.value != "{}" else None
     folder, path = Path(destination), Path(push_record)
-    withdrawn = newest.withdrawn if newest else None
-    blessed, record = is_model_blessed(model_blessing) and not withdrawn, PushRecord.read(path)
+    withdrawn, refused = (newest.withdrawn, newest.refused) if newest else (None, None)
+    blessed, record = is_model_blessed(model_blessing) and not withdrawn and not refused, PushRecord.read(path)
     last = record.of(path, newest, folder) if newest else None
     waits = False
     if approval == MANUAL:
@@ -91,8 +91,8 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
     damaged = folder / last.version if last and _is_damaged(last, folder, Path(model.uri)) else None
     if withdrawn:
         pushed_model.set_string_custom_property(WITHDRAWN, "the model was rolled back, so it is not pushed again")
-    if newest is None or (not blessed and last and not damaged):
-        logger.info(_why_nothing(withdrawn, waits=waits))
+    if newest is None or newest.uri == refused or (not blessed and last and not damaged):
+        logger.info(_why_nothing(withdrawn, refused, waits=waits))
         pushed_model.set_int_custom_property("pushed", 0)
         if last and last.contents:
             pushed_model.set_string_custom_property(IN_SERVICE, str(folder / last.version))
@@ -116,9 +116,11 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
     logger.info(f"pushed to {version}")
 
 
-def _why_nothing(withdrawn: str | None, *, waits: bool) -> str:
+def _why_nothing(withdrawn: str | None, refused: str | None, *, waits: bool) -> str:
     if withdrawn:
         return f"{withdrawn} was rolled back, so it is not pushed"
+    if refused:
+        return f"{refused} failed its canary, so it is not pushed"
     return "the model awaits approval, so it is not pushed" if waits else "no model to push"
 
 

@@ -119,10 +119,12 @@ class NewestEntry(Entry):
 
     withdrawn: URI of the run's own model if it was blessed again after a rollback from it, so that it is not pushed.
     waiting: URI of the run's own model if it is blessed and awaits approval.
+    refused: URI of the run's own model if it failed its canary, so that it is not pushed.
     """
 
     withdrawn: str | None = None
     waiting: str | None = None
+    refused: str | None = None
 
 
 class Registry(BaseModel):

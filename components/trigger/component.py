@@ -7,7 +7,7 @@ import json
 import logging
 from pathlib import Path
 
-from tfx.components.util.model_utils import is_model_blessed
+from tfx.components.util.model_utils import is_infra_validated, is_model_blessed
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
@@ -112,11 +112,12 @@ def RecordTraining(  # noqa: N802, PLR0913, PLR0917
     entry: OutputArtifact[standard_artifacts.String],
     work: Parameter[str],
     trained: Parameter[str],
+    canary: InputArtifact[standard_artifacts.InfraBlessing] = None,
 ) -> None:
     """Record the data that this run's model was trained on. entry: TrainingData as JSON, without `statistics`."""
     manifest = SpanManifest.from_json(spans.value)
     names = tuple(span.name for span in manifest.spans)
     data = TrainingData(fingerprint=manifest.fingerprint, spans=names, work=work, statistics=statistics.uri)
-    blessed = is_model_blessed(blessing)
+    blessed = is_model_blessed(blessing) and (canary is None or is_infra_validated(canary))
     update(Path(trained), lambda now: now.with_judged(data, blessed=blessed))
     entry.value = data.model_dump_json(exclude={"statistics"})

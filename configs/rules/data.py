@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from headrace.common.names import did_you_mean, did_you_mean_or_list, join_or
-from headrace.configs.config import DeployConfig, PipelineSection
+from headrace.configs.config import PipelineSection
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, placeholder_error, placeholders
+from headrace.configs.schema.deploy import DeployConfig
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import FileSource
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from headrace.configs.config import DeployConfig, PipelineSection
+from headrace.configs.config import PipelineSection
 from headrace.configs.rules.beam import ENDPOINTS
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.beam import BeamConfig
+from headrace.configs.schema.deploy import DeployConfig
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.notify import AnyReceiver
 from headrace.configs.schema.train import TrainConfig, service_config

@@ -81,6 +81,7 @@ class Components:
         f"{DEPLOYMENT}.evaluator",
         instead="set `evaluate`, or add a further component and let the pusher wait for it",
     )
+    canary: BaseNode | None = _component("Canary", f"{DEPLOYMENT}.canary")
     record_blessing: BaseNode = _component(
         "RecordBlessing",
         f"{DEPLOYMENT}.record_blessing",

@@ -57,6 +57,7 @@ TABLE: Mapping[str, Resources] = {
     "ExampleGen": DATA,
     "StatisticsGen": DATA,
     "Transform": DATA,
+    "Canary": DATA,
     "Evaluator": DATA,
     "Drift": DATA,
     "Tuner": TRAINING,

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tfx.components.util.model_utils import is_model_blessed
+from tfx.components.util.model_utils import is_infra_validated, is_model_blessed
 from tfx.types import artifact_utils
 from tfx.types.value_artifact import ValueArtifact
 
@@ -124,12 +124,14 @@ class _Prediction:
         return ComponentExplanation(node.id, "always runs", reasons=[ALWAYS_RUNS])
 
     def _changes_nothing(self, node: Node) -> bool:
-        """Whether the blessing is recorded already, or there is none."""
+        """Whether the blessing is recorded already, or the model may not be pushed."""
         if node.executor is not RecordBlessing.EXECUTOR_SPEC.executor_class:
             return False
         inputs = {key: _artifact(self._outputs[producer][out]) for key, ((producer, out),) in node.inputs.items()}
         newest = Registry.read(self._folders.registry).newest
-        return not is_model_blessed(inputs["blessing"]) or (newest is not None and newest.uri == inputs["model"].uri)
+        refused = "canary" in inputs and not is_infra_validated(inputs["canary"])
+        recorded = newest is not None and newest.uri == inputs["model"].uri
+        return refused or recorded or not is_model_blessed(inputs["blessing"])
 
     def _parts(self, node: Node) -> KeyParts:
         inputs = {

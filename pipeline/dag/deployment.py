@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 from tfx.dsl.components.base.base_node import BaseNode
+from tfx.types import BaseChannel
 
+from headrace.components.canary.component import NO_LIMIT, Canary
 from headrace.components.deploy.baseline import Baseline, RecordBlessing
 from headrace.components.deploy.pusher import KEEP_ALL, Pusher
 from headrace.components.deploy.registry import AUTOMATIC
@@ -39,11 +41,26 @@ def evaluator(config: PipelineConfig, built: Components, _folders: Folders) -> B
     )
 
 
+def canary(config: PipelineConfig, built: Components, _folders: Folders) -> BaseNode | None:
+    """The examination of the exported model, if it may be pushed."""
+    if config.canary is None:
+        return None
+    return Canary(
+        model=built.trainer.outputs["model"],
+        examples=built.example_gen.outputs["examples"],
+        example_splits=json.dumps([config.evaluated_split]),
+        count=config.canary.examples,
+        latency_p99_ms=config.canary.latency_p99_ms or NO_LIMIT,
+        memory_mb=config.canary.memory_mb or NO_LIMIT,
+    )
+
+
 def record_blessing(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode:
     pushes = config.push_directory is not None  # else nothing could ever be promoted, or be a baseline
     return RecordBlessing(
         model=built.trainer.outputs["model"],
         blessing=built.evaluator.outputs["blessing"],
+        canary=_canary(built),
         schema=built.schema_gen.outputs["schema"],
         label=config.label.identity,
         columns=json.dumps(config.feature_columns),
@@ -74,13 +91,26 @@ def record_training(config: PipelineConfig, built: Components, folders: Folders)
         spans=built.spans.outputs["spans"],
         statistics=built.statistics_gen.outputs["statistics"],
         blessing=built.evaluator.outputs["blessing"],
+        canary=_canary(built),
         work=training_digest(config),
         trained=str(folders.trained),
     )
-    for node in (built.baseline, built.evaluator, built.record_blessing, built.pusher, built.profile_verdict):
+    for node in (
+        built.baseline,
+        built.evaluator,
+        built.canary,
+        built.record_blessing,
+        built.pusher,
+        built.profile_verdict,
+    ):
         if node is not None:
             record.add_upstream_node(node)
     return record
+
+
+def _canary(built: Components) -> BaseChannel | None:
+    """The canary's blessing, if there is a canary."""
+    return None if built.canary is None else built.canary.outputs["blessing"]
 
 
 def _lists(folders: Folders) -> dict[str, str]:

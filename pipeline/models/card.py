@@ -130,6 +130,13 @@ def _limits(origin: Origin, made: PublicFolder, section: EvaluationSection | Non
         found.append("Nothing was required of its metrics.")
     if result and result.unlabelled:
         found.append(f"{result.unlabelled:,} examples of the {result.split} split without a label were not evaluated.")
+    if verdict.canary:
+        skipped = [
+            f"The canary did not ask its signature {one.name}: {one.skipped}."
+            for one in verdict.canary.signatures
+            if one.skipped
+        ]
+        found += skipped
     thin = [one for one in (result.slices if result else ()) if one.example_count < FEW_EXAMPLES]
     if thin:
         names = "; ".join(f"{one.name} ({one.example_count:,})" for one in thin[:_MOST_THIN])

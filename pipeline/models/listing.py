@@ -37,6 +37,7 @@ class Model:
         withdrawn_at: When a rollback took it out of service; None if it may be in service.
         awaiting_approval: Whether it is blessed, newer than the model in service, and not pushed until a person
             promotes it.
+        canary: Why the latest canary of it failed; empty if it passed, or if there was none.
         metrics: Metrics over the evaluated split, by their names in the config; empty if it was not evaluated.
         spans: The spans of data that it was trained on, oldest first; empty if the data has no spans.
         versions: The version numbers under which `deploy.push` holds it, ascending.
@@ -52,6 +53,7 @@ class Model:
     blessed_at: dt.datetime | None = None
     withdrawn_at: dt.datetime | None = None
     awaiting_approval: bool = False
+    canary: tuple[str, ...] = ()
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     spans: tuple[str, ...] = ()
     versions: tuple[int, ...] = ()
@@ -104,7 +106,8 @@ def _judged(model: Model, run: Run, folder: RunFolder) -> Model:
         model = replace(model, spans=spans)
     if (evaluation := folder.evaluation) is None:
         return model
-    return replace(model, blessed=evaluation.blessed, metrics=dict(evaluation.metrics))
+    failed = folder.canary.reasons if folder.canary else ()
+    return replace(model, blessed=folder.blessed, canary=failed, metrics=dict(evaluation.metrics))
 
 
 def _listed(model: Model, entry: Entry) -> Model:

@@ -12,6 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from headrace.common.errors import RunError
+from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.evaluation.result import Evaluation, read_evaluation
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.results.record import ArtifactRecord, RunRecord, Status
@@ -53,6 +54,20 @@ class RunFolder:
             return None if directory is None else read_evaluation(directory)
         except RunError:
             return None
+
+    @cached_property
+    def canary(self) -> CanaryVerdict | None:
+        """The Canary's verdict, or None if there is none."""
+        directory = self.directory("Canary", "blessing")
+        return None if directory is None else CanaryVerdict.read(directory)
+
+    @property
+    def blessed(self) -> bool | None:
+        """Whether the Evaluator blessed the model and it passed its canary; None if it was not evaluated."""
+        if self.evaluation is None:
+            return None
+        examined = self.output("Canary", "blessing")
+        return self.evaluation.blessed and (examined is None or bool(examined.properties.get("blessed")))
 
     def output(self, node_id: str, key: str) -> ArtifactRecord | None:
         """The artifact that a component wrote under an output key, if the component succeeded."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.common.errors import RunError
+from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.registry import AWAITING, IN_SERVICE, LATE, WHY, WITHDRAWN
 from headrace.components.evaluation.result import Evaluation, ThresholdCheck
@@ -42,13 +43,14 @@ class ModelVerdict:
     """The verdict on a run's model.
 
     Attributes:
-        blessed: None if the run did not get to the Evaluator.
+        blessed: Whether the Evaluator and the canary passed it; None if the run did not get to the Evaluator.
         bounds: The limits on metrics.
         reasons: Why the model is not blessed; for a blessed model, the limits it met.
         pushed: The directory of the version that was pushed, by the run or by a promotion of its model.
         withdrawn: Why a blessed model was not pushed: a rollback took it out of service.
         awaiting: The command that pushes a blessed model that awaits approval.
         in_service: The directory of the version that was pushed last, if the run blessed that model and pushed nothing.
+        canary: The Canary's verdict; None if there is none.
     """
 
     blessed: bool | None = None
@@ -58,6 +60,7 @@ class ModelVerdict:
     withdrawn: str | None = None
     awaiting: str | None = None
     in_service: str | None = None
+    canary: CanaryVerdict | None = None
 
     @property
     def other_reasons(self) -> list[str]:
@@ -70,20 +73,21 @@ def read_verdict(folder: RunFolder) -> ModelVerdict:
     """The verdict of a run, with whatever the run got to."""
     evaluation, pushed = folder.evaluation, _pushed(folder)
     if evaluation is None:
-        return ModelVerdict(pushed=pushed)
+        return ModelVerdict(pushed=pushed, canary=folder.canary)
     evaluate = folder.config.evaluate if folder.config else EvaluateConfig()
     bounds = [
         *(_bound(check, evaluation) for check in evaluation.checks),
         *_without_baseline(evaluate, evaluation, _why_no_baseline(folder)),
     ]
     return ModelVerdict(
-        evaluation.blessed,
+        folder.blessed,
         tuple(bounds),
-        tuple(_reasons(evaluation, bounds)),
+        tuple(_reasons(evaluation, bounds, folder.canary)),
         pushed,
         withdrawn=_property(folder, WITHDRAWN),
         awaiting=_awaiting(folder) if pushed is None else None,
-        in_service=_property(folder, IN_SERVICE) if evaluation.blessed else None,
+        in_service=_property(folder, IN_SERVICE) if folder.blessed else None,
+        canary=folder.canary,
     )
 
 
@@ -133,12 +137,15 @@ def _property(folder: RunFolder, name: str) -> str | None:
     return str(model.properties[name]) if model and name in model.properties else None
 
 
-def _reasons(evaluation: Evaluation, bounds: list[Bound]) -> list[str]:
+def _reasons(evaluation: Evaluation, bounds: list[Bound], canary: CanaryVerdict | None) -> list[str]:
+    failed = [f"canary: {reason}" for reason in canary.reasons] if canary else []
     if evaluation.blessed:
-        return [str(bound) for bound in bounds]
+        return failed or [str(bound) for bound in bounds]
     checked = {str(check) for check in evaluation.checks}
-    return [str(bound) for bound in bounds if bound.passed is False] + [
-        reason for reason in evaluation.reasons if reason not in checked
+    return [
+        *(str(bound) for bound in bounds if bound.passed is False),
+        *(reason for reason in evaluation.reasons if reason not in checked),
+        *failed,
     ]
 
 

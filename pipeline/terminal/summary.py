@@ -102,6 +102,8 @@ def _blessing(verdict: ModelVerdict) -> list[str]:
         word = "blessed" if verdict.blessed else "not blessed"
         first, *others = verdict.reasons or ["every threshold was met" if verdict.blessed else "see the report"]
         lines = [f"blessing  {word}: {first}", *(f"          {reason}" for reason in others)]
+    if verdict.canary is not None and verdict.canary.passed:
+        lines.append(f"canary    passed: {verdict.canary.words}")
     if verdict.withdrawn is not None:
         lines.append(f"          {verdict.withdrawn}")
     if verdict.pushed is not None:

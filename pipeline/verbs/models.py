@@ -124,7 +124,7 @@ def blessing(model: Model) -> str:
         return "awaiting approval"
     if model.blessed is None:
         return "not evaluated" if model.run else ""
-    return "yes" if model.blessed else "no"
+    return "yes" if model.blessed else "no: its canary failed" if model.canary else "no"
 
 
 def _fields(model: Model) -> dict[str, Any]:

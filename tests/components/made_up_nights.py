@@ -16,9 +16,18 @@ from headrace.components.deploy.registry import AUTOMATIC, Registry
 
 
 def night(
-    home: Path, name: str, *, blessed: bool, approval: str = AUTOMATIC, serving_at: str = "serving"
+    home: Path,
+    name: str,
+    *,
+    blessed: bool,
+    approval: str = AUTOMATIC,
+    serving_at: str = "serving",
+    canary: bool | None = None,
 ) -> standard_artifacts.PushedModel:
-    """RecordBlessing and Pusher as a run calls them, with a candidate whose files hold `name`; what was pushed."""
+    """RecordBlessing and Pusher as a run calls them, with a candidate whose files hold `name`; what was pushed.
+
+    canary: whether it passed its canary; None without one.
+    """
     run = home / "artifacts" / name
     serving = run / "model" / "Format-Serving"
     (serving / "variables").mkdir(parents=True, exist_ok=True)
@@ -35,8 +44,12 @@ def night(
     entry, newest = standard_artifacts.String(), standard_artifacts.Model()
     entry.uri, newest.uri = str(run / "entry"), str(run / "newest")
     recorded = {"entry": [entry], "newest": [newest]}
+    inputs = {"model": [model], "blessing": [blessing], "schema": [schema]}
+    if canary is not None:
+        inputs["canary"] = [standard_artifacts.InfraBlessing()]
+        inputs["canary"][0].set_int_custom_property("blessed", int(canary))
     RecordBlessing.EXECUTOR_SPEC.executor_class().Do(
-        {"model": [model], "blessing": [blessing], "schema": [schema]},
+        inputs,
         recorded,
         {
             "registry": str(home / "blessed.json"),

@@ -45,3 +45,23 @@ def test_model_of_an_earlier_run_is_not_taken_for_the_candidate_that_was_refused
     assert of_its_own_run.get_custom_property(LATE) is None
     assert late.get_int_custom_property("pushed") == 1
     assert Registry.read(tmp_path / "blessed.json").models[-1].blessed_at in late.get_string_custom_property(LATE)
+
+
+def test_model_that_failed_its_canary_is_neither_listed_nor_pushed_nor_taken_for_an_earlier_one(tmp_path: Path) -> None:
+    assert night(tmp_path, "first", blessed=True, canary=False).get_int_custom_property("pushed") == 0
+    assert (listed(tmp_path), (tmp_path / "serving").exists()) == ([], False)
+    assert night(tmp_path, "sound", blessed=True, canary=True).get_int_custom_property("pushed") == 1
+    assert night(tmp_path, "unfit", blessed=True, canary=False).get_int_custom_property("pushed") == 0
+    assert (listed(tmp_path), in_service(tmp_path)) == (["sound"], "sound")
+    assert len(list((tmp_path / "serving").iterdir())) == 1
+
+
+def test_listed_model_that_fails_a_later_canary_before_its_push_is_not_pushed(tmp_path: Path) -> None:
+    night(tmp_path, "tonight", blessed=True, canary=True)
+    for folder in ("serving", "artifacts/tonight/pushed"):
+        shutil.rmtree(tmp_path / folder)
+    (tmp_path / "pushed.json").unlink()  # as if the run had been killed before it pushed
+    assert night(tmp_path, "tonight", blessed=True, canary=False).get_int_custom_property("pushed") == 0
+    assert not (tmp_path / "serving").exists()
+    assert night(tmp_path, "tonight", blessed=True, canary=True).get_int_custom_property("pushed") == 1
+    assert in_service(tmp_path) == "tonight"

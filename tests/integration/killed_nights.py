@@ -47,7 +47,7 @@ schedule: {cron: "0 5 * * *", retrain: drift}
 TUNE = "tune: {max_trials: 2, epochs: 1, parameters: {train.learning_rate: {min: 0.001, max: 0.01}}}"
 ROWS = 400
 VARYING = re.compile(
-    r"Spans/|Drift/|ProfileVerdict/|ProfileGate/|RecordBlessing/entry|RecordTraining/entry|Trainer/model_run/(?!.*\.h5)"
+    r"Spans/|Drift/|Canary/|ProfileVerdict/|ProfileGate/|RecordBlessing/entry|RecordTraining/entry|Trainer/model_run/(?!.*\.h5)"
     r"|.*/(saved_model\.pb|fingerprint\.pb|origin\.json|eval_config\.json|best_hyperparameters\.txt)"
     r"|(?!Transform/).*variables/"
 )

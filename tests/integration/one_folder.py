@@ -68,7 +68,7 @@ BROKEN = FEATURES.replace(
 )
 
 DATA_NODES = {"ExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "DataGate"}
-MODEL_NODES = {"Trainer", "Evaluator", "Pusher"}
+MODEL_NODES = {"Trainer", "Canary", "Evaluator", "Pusher"}
 
 
 @dataclass

@@ -28,6 +28,7 @@ from tfx.orchestration import metadata as tfx_metadata
 from tfx.orchestration.portable.mlmd import execution_lib
 from tfx.types import standard_artifacts
 
+from headrace.components.canary.verdict import CanaryVerdict
 from headrace.pipeline.kubeflow.verify.compare import folders
 from headrace.pipeline.results.record import RunRecord
 
@@ -38,7 +39,7 @@ BATCH = 4096
 SERVED = 200
 NODES = [
     "Spans", "ExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "DataGate", "Transform", "Trainer",
-    "Baseline", "Evaluator", "RecordBlessing", "Pusher",
+    "Baseline", "Canary", "Evaluator", "RecordBlessing", "Pusher",
 ]  # fmt: skip
 
 
@@ -88,7 +89,8 @@ def test_run_ends_well_and_names_blessing_pushed_model_and_report(taxi: Story) -
     (version,) = taxi.versions
     assert done.ending("pushed") == f"serving/chicago-taxi/{version}"
     assert done.ending("report") == f"runs/chicago-taxi/runs/{done.run.run_id}/report.html"
-    assert [line.split()[0] for line in done.lines[-3:]] == ["pushed", "report", "time"]
+    assert done.ending("canary").startswith("passed: 4 signatures answered, p99 at most ")
+    assert [line.split()[0] for line in done.lines[-4:]] == ["canary", "pushed", "report", "time"]
 
 
 def test_lines_are_plain_and_show_each_component_with_its_rows(taxi: Story) -> None:
@@ -122,7 +124,7 @@ def test_record_says_what_each_component_did(taxi: Story) -> None:
         assert all(Path(output.uri).exists() for output in node.outputs.values())
     rows = json.loads(str(run.node("ExampleGen").outputs["examples"].properties["rows"]))
     assert sum(rows.values()) == ROWS
-    assert run.node("Evaluator").rows_in == rows["test"]
+    assert run.node("Evaluator").rows_in == run.node("Canary").rows_in == rows["test"]
 
 
 def test_nothing_lies_beside_the_outputs(taxi: Story) -> None:
@@ -186,7 +188,7 @@ def test_direct_runner_has_executed_the_graph_of_each_beam_component(taxi: Story
 def test_second_run_reuses_everything_and_pushes_nothing(taxi: Story) -> None:
     assert taxi.second.code == 0
     assert taxi.second.ran() == set()
-    assert taxi.second.ending("time").endswith("(9 of 12 components reused)")
+    assert taxi.second.ending("time").endswith("(10 of 13 components reused)")
     assert taxi.second.ending("blessing") == taxi.first.ending("blessing")
     assert versions(taxi.folder) == taxi.versions
     assert len(json.loads((taxi.home / "blessed.json").read_text())["models"]) == 1
@@ -313,6 +315,41 @@ def test_v1_loader_serves_the_pushed_model_as_tensorflow_two_does(taxi: Story, r
     np.testing.assert_allclose(found, expected["predictions"], rtol=1e-5, atol=1e-7)
 
 
+def test_canary_asked_every_signature_and_the_exports_warm_up_requests(taxi: Story) -> None:
+    verdict = CanaryVerdict.read(taxi.first.uri("Canary", "blessing"))
+    assert verdict is not None
+    assert (verdict.passed, verdict.split, verdict.warmup_requests) == (True, "test", 4)
+    assert [one.name for one in verdict.signatures] == [
+        "serving_default", "serving_raw", "serving_transformed", "transform_features",
+    ]  # fmt: skip
+    for one in verdict.signatures:
+        assert (one.skipped, one.examples) == ("", 100)
+        assert one.difference is not None
+        assert one.difference < 1e-5
+        assert {odd.outcome for odd in one.odd} <= {"answered", "refused"}
+        assert {"an empty batch", "10,000 rows", "missing features", "wrong types"} <= {odd.what for odd in one.odd}
+    refused = {odd.what for odd in verdict.signatures[0].odd if odd.outcome == "refused"}
+    assert refused == {"wrong types", "1,000 values in each feature", "broken examples"}
+
+
+def test_warm_up_requests_hold_no_row_of_the_data_and_fit_the_signatures(taxi: Story) -> None:
+    """As TensorFlow Serving reads them: a TFRecord file of PredictionLog, one for each signature."""
+    records = tf.data.TFRecordDataset(f"{taxi.pushed}/assets.extra/tf_serving_warmup_requests").as_numpy_iterator()
+    requests = [prediction_log_pb2.PredictionLog.FromString(record).predict_log.request for record in records]
+    signatures = tf.saved_model.load(taxi.pushed).signatures
+    assert [request.model_spec.signature_name for request in requests] == [
+        "serving_default", "serving_raw", "serving_transformed", "transform_features",
+    ]  # fmt: skip
+    for request in requests:
+        given = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
+        answers = signatures[request.model_spec.signature_name](**given)
+        assert {len(value) for value in answers.values()} == {1}
+    (example,) = tf.make_ndarray(requests[0].inputs["examples"])
+    features = tf.train.Example.FromString(example).features.feature
+    assert {value for one in features.values() for value in (*one.int64_list.value, *one.float_list.value)} == {0}
+    assert not any(one.bytes_list.value for one in features.values())
+
+
 @pytest.fixture(scope="session")
 def inputs(taxi: Story, rows: Rows) -> dict[str, dict[str, tf.Tensor]]:
     """For each signature of the pushed model: the same rows as it takes them."""
@@ -437,7 +474,7 @@ def test_types_are_those_of_tfx(store: metadata_store.MetadataStore) -> None:
     artifacts = {kind.name for kind in store.get_artifact_types()}
     assert {
         "Examples", "ExampleStatistics", "Schema", "ExampleAnomalies", "TransformGraph", "Model", "ModelEvaluation",
-        "ModelBlessing", "PushedModel", "String",
+        "InfraBlessing", "ModelBlessing", "PushedModel", "String",
     } <= artifacts  # fmt: skip
 
 

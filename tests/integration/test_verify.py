@@ -102,6 +102,7 @@ def test_compiled_pipeline_equals_a_local_run(story: Story) -> None:
     assert "byte for byte" in found["Transform.transformed_examples"]
     assert "node for node" in found["Transform.transform_graph"]
     assert "4 metrics in 30 slices" in found["Evaluator.evaluation"]
+    assert "Canary.blessing" in found
     assert "Pusher.pushed_model" in found
     assert not [line for line in story.lines if line.startswith("DIFFERENT")]
 
@@ -117,7 +118,7 @@ def test_unchanged_second_run_takes_all_but_the_lookers_from_the_cache(story: St
 
 def test_a_runs_parameter_runs_again_what_it_concerns(story: Story) -> None:
     ran = story.one_epoch.tasks.keys() - story.one_epoch.cached
-    assert ran == {"trainer", "evaluator", "pusher"} | UNCACHED
+    assert ran == {"trainer", "canary", "evaluator", "pusher"} | UNCACHED
 
 
 def test_a_candidate_is_compared_with_the_model_that_the_run_before_blessed(story: Story) -> None:

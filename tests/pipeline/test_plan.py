@@ -18,7 +18,7 @@ from headrace.trainer.weights.sidecar import work_digest
 
 NODES = [
     "Spans", "ExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "DataGate", "Transform", "Trainer",
-    "Baseline", "Evaluator", "Pusher", "RecordBlessing",
+    "Baseline", "Canary", "Evaluator", "Pusher", "RecordBlessing",
 ]  # fmt: skip
 
 CONFIG = """\
@@ -85,7 +85,9 @@ def test_artifacts_flow_as_the_design_says() -> None:
         "model_blessing": (("Evaluator", "blessing"),),
         "entry": (("RecordBlessing", "entry"),),
     }
-    assert found["RecordBlessing"].upstream == ("Evaluator", "SchemaGen", "Trainer")
+    assert found["Canary"].upstream == ("ExampleGen", "Trainer")
+    assert found["RecordBlessing"].inputs["canary"] == (("Canary", "blessing"),)
+    assert found["RecordBlessing"].upstream == ("Canary", "Evaluator", "SchemaGen", "Trainer")
 
 
 def test_components_that_look_outside_run_each_time_and_the_others_are_reused() -> None:
@@ -102,8 +104,14 @@ def test_nodes_name_their_kind_as_tfx_does_and_the_types_of_their_outputs() -> N
     assert issubclass(found["Spans"].outputs["spans"], ValueArtifact)
 
 
-def test_without_a_place_to_push_to_there_is_no_pusher() -> None:
-    assert set(nodes("deploy.push=null")) == set(NODES) - {"Pusher"}
+def test_without_a_place_to_push_to_there_is_no_pusher_and_no_canary() -> None:
+    assert set(nodes("deploy.push=null")) == set(NODES) - {"Pusher", "Canary"}
+
+
+def test_a_canary_that_is_turned_off_is_not_waited_for() -> None:
+    found = nodes("deploy.canary=null")
+    assert set(found) == set(NODES) - {"Canary"}
+    assert found["RecordBlessing"].upstream == ("Evaluator", "SchemaGen", "Trainer")
 
 
 def test_same_config_gives_the_same_digests() -> None:
@@ -119,8 +127,11 @@ def test_same_config_gives_the_same_digests() -> None:
         ("label.key=seconds", {"DataGate", "Transform", "Trainer", "Evaluator", "Baseline", "RecordBlessing"}),
         ("evaluate.thresholds.auc.min=0.7", {"Evaluator"}),
         ("evaluate.slices=[kind]", {"Evaluator"}),
-        ("evaluate.split=eval", {"Evaluator"}),
+        ("evaluate.split=eval", {"Evaluator", "Canary"}),
         ("evaluate.better_than_constant=false", {"Evaluator"}),
+        ("deploy.canary.latency_p99_ms=20", {"Canary"}),
+        ("deploy.canary.memory_mb=900", {"Canary"}),
+        ("deploy.canary.examples=10", {"Canary"}),
         ("data.on_anomaly=warn", {"DataGate", "Trainer"}),
         ("data.shuffle_seed=1", {"ExampleGen"}),
         ("data.source.delimiter=;", {"ExampleGen", "Spans"}),

@@ -27,7 +27,7 @@ from headrace.pipeline.kubeflow.verify.predictions import compare_predictions
 
 TOLERANCE = 1e-4
 """Of metrics, relative, and absolute below 1: the order in which training sums depends on threads."""
-BY_NAMES = frozenset({"Model", "ModelRun", "PushedModel", "ModelBlessing"})
+BY_NAMES = frozenset({"Model", "ModelRun", "PushedModel", "ModelBlessing", "InfraBlessing"})
 """Types whose files may differ in bytes: the names must be equal, and the metrics show the rest."""
 GRAPH_FILE = "transform_fn/saved_model.pb"
 GRAPH = frozenset({GRAPH_FILE, "transform_fn/fingerprint.pb"})

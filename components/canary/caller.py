@@ -1,0 +1,169 @@
+"""Calls the exported model in a fresh process of its own, and starts another one when the model has killed it.
+
+with Caller(serving_dir) as caller:
+    answer = caller.ask({"serving_default_examples:0": texts}, ["StatefulPartitionedCall:0"])
+    answer.outcome, answer.arrays, answer.seconds
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from numpy.typing import NDArray
+
+from headrace.components.canary import process
+from headrace.components.canary.messages import read, write
+from headrace.components.canary.verdict import Outcome
+from headrace.trainer.launch import SETTINGS
+
+logger = logging.getLogger(__name__)
+
+PATIENCE = 120.0
+"""Seconds for one answer."""
+LONGEST = 240
+"""Characters of an error in a verdict."""
+_FATAL = re.compile(r"^F\d{4} |Check failed|^terminate called|^Fatal Python error", re.MULTILINE)
+_ON_CPU = {"CUDA_VISIBLE_DEVICES": "-1", "PYTHONUNBUFFERED": "1"}
+"""An accelerator's memory may be full of the Evaluator, and its sums are rounded otherwise."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The outcome of one request, or of loading the model.
+
+    detail: the error, or how the process ended; seconds: that it took; peak: the most memory of the process so far, in
+    bytes.
+    """
+
+    outcome: Outcome
+    detail: str = ""
+    arrays: list[NDArray[Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    peak: int = 0
+
+
+class Caller:
+    """The process, started when it is first needed, and again after a crash.
+
+    patience: seconds for one answer, once the model is loaded.
+    """
+
+    def __init__(self, model: Path, patience: float = PATIENCE) -> None:
+        self._model, self._patience = model, patience
+        self._process: subprocess.Popen[bytes] | None = None
+        self._loaded: Answer | None = None
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        self._errors.close()
+
+    def start(self) -> None:
+        """Start a fresh process, which loads the model, and do not wait for it."""
+        self._end()
+        self._errors.seek(0)
+        self._errors.truncate()
+        self._process = subprocess.Popen(  # noqa: S603 - our own module
+            [sys.executable, "-P", "-m", process.__name__, str(_library()), str(self._model)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env={**SETTINGS, **os.environ, **_ON_CPU},
+        )
+
+    def load(self) -> Answer:
+        """Wait until the process, which is started if there is none, has loaded the model."""
+        if self._process is None:
+            self.start()
+        if self._process is not None and self._loaded is None:
+            self._loaded = self._receive(self._process, {}, (), max(self._patience, PATIENCE))
+        return self._loaded or Answer("crashed")
+
+    def ask(self, feeds: Mapping[str, NDArray[Any]], fetches: Sequence[str]) -> Answer:
+        """Feed tensors by name, and fetch others by name. A model that cannot be loaded gives that answer."""
+        loaded = self.load()
+        if self._process is None or loaded.outcome != "answered":
+            return loaded
+        header = {"feeds": list(feeds), "fetches": list(fetches)}
+        return self._receive(self._process, header, list(feeds.values()), self._patience)
+
+    def _receive(
+        self, running: subprocess.Popen[bytes], header: dict[str, Any], arrays: Sequence[NDArray[Any]], patience: float
+    ) -> Answer:
+        """Send a request, if there is one, and wait for the answer."""
+        late = threading.Event()
+
+        def give_up() -> None:
+            late.set()
+            running.kill()
+
+        timer = threading.Timer(patience, give_up)
+        timer.start()
+        try:
+            if header and running.stdin:
+                write(running.stdin, header, arrays)
+            answer = read(running.stdout) if running.stdout else None
+        except BrokenPipeError:
+            answer = None
+        finally:
+            timer.cancel()
+        if answer is None:
+            code = running.wait()
+            detail = f"no answer within {patience:g} seconds" if late.is_set() else self._how_it_ended(code)
+            self._end()
+            return Answer("hung" if late.is_set() else "crashed", detail)
+        said, found = answer
+        if "error" in said:
+            return Answer("refused", first_line(said["error"]))
+        return Answer("answered", "", found, said["seconds"], said["peak"])
+
+    def _how_it_ended(self, code: int) -> str:
+        """The signal, and what the process wrote last about it."""
+        self._errors.seek(0)
+        text = self._errors.read().decode("utf-8", "replace")
+        logger.warning(text.rstrip())
+        how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+        fatal = [line for line in text.splitlines() if _FATAL.search(line)]
+        return f"{how}: {first_line(fatal[0])}" if fatal else how
+
+    def _end(self) -> None:
+        if self._process is None:
+            return
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    continue
+        self._process.kill()
+        self._process.wait()
+        self._process = self._loaded = None
+
+
+def first_line(text: str) -> str:
+    """The first line of an error of TensorFlow's, without the nodes that it came through."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "an error without a message")
+    line = line.partition(" [[{{node")[0].strip()
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
+
+
+def _library() -> Path:
+    """The library in TensorFlow's wheel that has the C++ loader and the C API."""
+    import tensorflow as tf
+
+    (found,) = Path(tf.__file__).parent.glob("libtensorflow_cc.so.[0-9]")
+    return found

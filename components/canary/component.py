@@ -1,0 +1,82 @@
+"""Canary: asks the exported model as a model server would, before it is pushed. TFX's InfraValidator, without a server.
+
+The model is loaded in a fresh process by TensorFlow's C++ loader, warmed up by the requests in its export, and asked
+with real examples in each signature: its answers must equal those of TensorFlow's Python. Odd inputs follow, which it
+may refuse, but which must not end the process. Latency and memory are measured, and judged if there are limits.
+"""
+
+import contextlib
+import itertools
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import tensorflow as tf
+from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
+from tfx.dsl.component.experimental.decorators import component
+from tfx.types import artifact_utils, standard_artifacts
+from tfx.utils import io_utils, path_utils
+
+from headrace.components.canary.examination import examine
+from headrace.components.canary.verdict import CanaryVerdict
+from headrace.components.transform.shards import read_records
+
+logger = logging.getLogger(__name__)
+
+NO_LIMIT = 0.0
+BLESSED, NOT_BLESSED = "INFRA_BLESSED", "INFRA_NOT_BLESSED"
+"""The marker files of TFX's InfraValidator."""
+
+
+@component
+def Canary(  # noqa: N802, PLR0913, PLR0917
+    model: InputArtifact[standard_artifacts.Model],
+    examples: InputArtifact[standard_artifacts.Examples],
+    blessing: OutputArtifact[standard_artifacts.InfraBlessing],
+    example_splits: Parameter[str],
+    count: Parameter[int],
+    latency_p99_ms: Parameter[float],
+    memory_mb: Parameter[float],
+) -> None:
+    """Examine the exported model.
+
+    Args:
+        model: from the Trainer.
+        examples: raw ones.
+        blessing: a file and a property as those of TFX's InfraValidator, and CanaryVerdict as JSON.
+        example_splits: JSON list with the one split that examples are taken from.
+        count: how many examples.
+        latency_p99_ms: limit of `deploy.canary`; NO_LIMIT for none.
+        memory_mb: limit of `deploy.canary`; NO_LIMIT for none.
+    """
+    with contextlib.suppress(RuntimeError):  # set up before, so there is none to keep free
+        tf.config.set_visible_devices([], "GPU")
+    (split,) = json.loads(example_splits)
+    asked = list(itertools.islice(_records(examples, split), count))
+    verdict = examine(Path(path_utils.serving_model_path(model.uri)), asked, latency_p99_ms or None, memory_mb or None)
+    verdict = verdict.model_copy(update={"split": split})
+    verdict.write(Path(blessing.uri))
+    (Path(blessing.uri) / (BLESSED if verdict.passed else NOT_BLESSED)).write_text("", encoding="utf-8")
+    blessing.set_int_custom_property("blessed", int(verdict.passed))
+    logger.info(describe(verdict))
+
+
+def describe(verdict: CanaryVerdict) -> str:
+    """The verdict in a few lines."""
+    lines = ["passed" if verdict.passed else "not passed:", *verdict.reasons]
+    for one in verdict.signatures:
+        if one.skipped:
+            lines.append(f"{one.name}: not asked: {one.skipped}")
+            continue
+        latency = "" if one.p50_ms is None else f", p50 {one.p50_ms:.2f} ms, p99 {one.p99_ms:.2f} ms"
+        odd = json.dumps({answer.what: answer.outcome for answer in one.odd})
+        lines.append(f"{one.name}: {one.examples:,} examples{latency}; {odd}")
+    return "\n".join(lines)
+
+
+def _records(examples: standard_artifacts.Examples, split: str) -> Iterator[bytes]:
+    pattern = io_utils.all_files_pattern(artifact_utils.get_split_uri([examples], split))
+    for file in sorted(tf.io.gfile.glob(pattern)):
+        for batch in read_records(file):
+            yield from batch.numpy()

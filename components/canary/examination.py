@@ -1,0 +1,264 @@
+"""The examination of an exported model by its canary.
+
+verdict = examine(serving_dir, examples, latency_p99_ms=20.0)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+
+from headrace.common.errors import RunError
+from headrace.components.canary.caller import PATIENCE, Answer, Caller, first_line
+from headrace.components.canary.inputs import odd_inputs, rows_of_many, texts
+from headrace.components.canary.signatures import (
+    Inputs,
+    RealInputs,
+    Signature,
+    UnmadeError,
+    computes_in_half,
+    make_inputs,
+    read_signatures,
+)
+from headrace.components.canary.verdict import CanaryVerdict, OddAnswer, SignatureVerdict
+from headrace.components.canary.warmup import read_warmup
+from headrace.trainer.description import ModelDescription
+
+TOLERANCE = 1e-4
+"""Of float32 answers, relative to the largest number of an output: the two runtimes fuse other operations and so round
+otherwise, which a model of many layers amplifies. Whole numbers and texts must be equal."""
+HALF_TOLERANCE = 0.02
+"""The same for a model that computes in 16 bits, of which bfloat16 keeps two decimal digits."""
+ATTEMPTS = 3
+"""How often the latency is measured before it counts as above its limit: what else the machine does only adds to it."""
+MEGABYTE = 1_000_000
+
+
+def examine(
+    model: Path,
+    examples: Sequence[bytes],
+    latency_p99_ms: float | None = None,
+    memory_mb: float | None = None,
+    patience: float = PATIENCE,
+) -> CanaryVerdict:
+    """The verdict on a SavedModel, for serialized tf.Examples. patience: seconds for one answer."""
+    with Caller(model, patience) as caller, _plain_python():
+        caller.start()
+        return _Examination(model, caller, texts(examples), latency_p99_ms).verdict(memory_mb)
+
+
+@contextlib.contextmanager
+def _plain_python() -> Iterator[None]:
+    """Let TensorFlow's Python run graphs as they are: C++ alone rewrites them, so that a wrong rewrite is found too."""
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+
+
+class _Examination:
+    """One model in one process after another."""
+
+    def __init__(self, model: Path, caller: Caller, examples: NDArray[Any], latency_p99_ms: float | None) -> None:
+        self._model, self._caller, self._examples, self._limit = model, caller, examples, latency_p99_ms
+        self._signatures = read_signatures(model)
+        self._description = _description(model)
+        self._tolerance = HALF_TOLERANCE if computes_in_half(model) else TOLERANCE
+        self._reasons: list[str] = []
+        self._peak = 0
+
+    def verdict(self, memory_mb: float | None) -> CanaryVerdict:
+        limits: dict[str, Any] = {"latency_p99_ms": self._limit, "memory_mb": memory_mb}
+        python, why_not = _load(self._model)
+        loaded = self._caller.load()
+        if loaded.outcome != "answered":
+            self._refuse(f"TensorFlow's C++ loader cannot load it: {loaded.detail}")
+            return CanaryVerdict(reasons=tuple(self._reasons), **limits)
+        self._peak = loaded.peak
+        warmed = self._warm_up()
+        made = {name: self._make(one, python, why_not) for name, one in self._signatures.items()}
+        asked = [self._ask(self._signatures[name], real, python) for name, real in made.items()]
+        memory = self._peak
+        if memory_mb is not None and memory > memory_mb * MEGABYTE:
+            self._refuse(
+                f"its process takes {memory / MEGABYTE:,.0f} MB of memory; deploy.canary.memory_mb allows"
+                f" {memory_mb:,.0f} MB"
+            )
+        judged = [self._with_odd(one, made[one.name]) for one in asked]
+        return CanaryVerdict(
+            reasons=tuple(self._reasons),
+            load_seconds=loaded.seconds,
+            memory_bytes=memory or None,
+            warmup_requests=warmed,
+            signatures=tuple(judged),
+            **limits,
+        )
+
+    def _refuse(self, reason: str) -> None:
+        self._reasons.append(reason)
+
+    def _call(self, signature: Signature, inputs: Inputs) -> Answer:
+        return self._caller.ask(signature.tensors(inputs), list(signature.fetches.values()))
+
+    def _warm_up(self) -> int:
+        """Send the warm-up requests of the export; returns their number."""
+        count = 0
+        try:
+            for count, request in enumerate(read_warmup(self._model), 1):
+                signature = self._signatures.get(request.signature)
+                known = signature is not None and request.inputs.keys() <= signature.feeds.keys()
+                if signature is None or not known:
+                    self._refuse(f"warm-up request {count} does not fit the signature {request.signature}")
+                elif (answer := self._call(signature, request.inputs)).outcome != "answered":
+                    what = f"warm-up request {count}, to {request.signature}, was not answered ({answer.outcome})"
+                    self._refuse(f"{what}, so TensorFlow Serving would not serve it: {answer.detail}")
+        except (tf.errors.OpError, DecodeError) as error:
+            self._refuse(f"its warm-up requests cannot be read: {first_line(str(error))}")
+        return count
+
+    def _make(self, signature: Signature, python: Any, why_not: str) -> RealInputs | str:
+        """The inputs of a signature, or why there are none."""
+        if python is None:
+            return why_not
+        if not self._examples.size:
+            return "there are no examples"
+        try:
+            return make_inputs(signature, python, self._examples, self._description)
+        except UnmadeError as error:
+            return str(error)
+        except tf.errors.OpError as error:
+            return f"its inputs cannot be computed of the examples: {first_line(str(error.message))}"
+
+    def _ask(self, signature: Signature, made: RealInputs | str, python: Any) -> SignatureVerdict:
+        """Ask one signature with all examples at once, and then one by one."""
+        if isinstance(made, str):
+            return SignatureVerdict(name=signature.name, skipped=made)
+        expected = _expected(python, signature.name, made.inputs)
+        if isinstance(expected, str):
+            return SignatureVerdict(name=signature.name, skipped=expected)
+        answer = self._call(signature, made.inputs)
+        if answer.outcome != "answered":
+            self._refuse(f"{signature.name}: real examples were not answered ({answer.outcome}): {answer.detail}")
+            return SignatureVerdict(name=signature.name, examples=len(self._examples))
+        self._peak = max(self._peak, answer.peak)
+        found = dict(zip(signature.fetches, answer.arrays, strict=True))
+        largest, differing = self._compare(expected, found)
+        not_compared = ""
+        if differing:
+            again = _expected(python, signature.name, made.inputs)
+            if isinstance(again, str) or self._compare(expected, again)[1]:
+                not_compared, differing = "its answers are random: two calls by TensorFlow's Python differ", ""
+            else:
+                self._refuse(f"{signature.name}: {differing}")
+        return SignatureVerdict(
+            name=signature.name,
+            examples=len(self._examples),
+            not_compared=not_compared,
+            difference=largest if not not_compared and math.isfinite(largest) else None,
+            **self._latency(signature, made.inputs),
+        )
+
+    def _compare(self, expected: Inputs, found: Inputs) -> tuple[float, str]:
+        """The largest difference, and a sentence about an output that differs too much; "" if none does."""
+        largest, differing = 0.0, ""
+        for name, array in expected.items():
+            apart = difference(array, found[name])
+            largest = max(largest, apart)
+            if apart > self._tolerance and not differing:
+                by = "" if math.isinf(apart) else f" by {apart:.2g}; {self._tolerance:g} is allowed"
+                differing = f"its output {name} differs from that of TensorFlow's Python{by}"
+        return largest, differing
+
+    def _latency(self, signature: Signature, inputs: Inputs) -> dict[str, float]:
+        """The latency of requests with one example, in milliseconds; empty if one of them was not answered."""
+        best: tuple[float, float] | None = None
+        for _ in range(ATTEMPTS):
+            seconds = []
+            for number in range(len(self._examples)):
+                one = {name: array[number : number + 1] for name, array in inputs.items()}
+                answer = self._call(signature, one)
+                if answer.outcome != "answered":
+                    self._refuse(f"{signature.name}: one real example was not answered: {answer.detail}")
+                    return {}
+                seconds.append(answer.seconds)
+                self._peak = max(self._peak, answer.peak)
+            p50, p99 = (float(1000 * value) for value in np.percentile(seconds, [50, 99]))
+            best = min(best, (p50, p99), key=lambda each: each[1]) if best else (p50, p99)
+            if self._limit is None or best[1] <= self._limit:
+                break
+        if best is None:
+            return {}
+        if self._limit is not None and best[1] > self._limit:
+            self._refuse(
+                f"{signature.name}: p99 of its latency is {best[1]:.3g} ms; deploy.canary.latency_p99_ms allows"
+                f" {self._limit:g} ms"
+            )
+        return {"p50_ms": best[0], "p99_ms": best[1]}
+
+    def _with_odd(self, verdict: SignatureVerdict, made: RealInputs | str) -> SignatureVerdict:
+        """The same with what the signature did with odd inputs."""
+        if isinstance(made, str) or verdict.skipped:
+            return verdict
+        return verdict.model_copy(update={"odd": tuple(self._odd(self._signatures[verdict.name], made))})
+
+    def _odd(self, signature: Signature, made: RealInputs) -> Iterator[OddAnswer]:
+        answer = self._call(signature, made.inputs)
+        width = sum(array.size for array in answer.arrays) // len(self._examples)
+        for what, inputs in odd_inputs(made, rows_of_many(made.inputs, answer.seconds, width)):
+            answer = self._call(signature, inputs)
+            odd = OddAnswer(what=what, outcome=answer.outcome, detail=answer.detail)
+            if not odd.passed:
+                self._refuse(f"{signature.name}: {what}: its process {_ended(answer)}")
+            yield odd
+
+
+def _ended(answer: Answer) -> str:
+    return answer.detail if answer.outcome == "crashed" else f"gave {answer.detail}"
+
+
+def _description(model: Path) -> ModelDescription | None:
+    try:
+        return ModelDescription.read(model)
+    except RunError:  # a run_fn of the user's exported it
+        return None
+
+
+def _load(model: Path) -> tuple[Any, str]:
+    """The model in Python, or None and why there is none to compare with."""
+    try:
+        return tf.saved_model.load(str(model)), ""
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        return None, f"TensorFlow's Python cannot load the model: {first_line(str(error))}"
+
+
+def _expected(python: Any, name: str, inputs: Inputs) -> Inputs | str:
+    """The answers of TensorFlow's Python, or why there are none."""
+    try:
+        answers = python.signatures[name](**{key: tf.constant(array) for key, array in inputs.items()})
+    except (tf.errors.OpError, TypeError, ValueError) as error:
+        return f"TensorFlow's Python does not answer either: {first_line(str(error))}"
+    return {key: np.asarray(tensor) for key, tensor in answers.items()}
+
+
+def difference(expected: NDArray[Any], found: NDArray[Any]) -> float:
+    """The largest difference of two outputs, relative to the largest number; infinite if they cannot be compared."""
+    if expected.shape != found.shape or expected.dtype != found.dtype:
+        return math.inf
+    if not np.issubdtype(expected.dtype, np.inexact):
+        return 0.0 if np.array_equal(expected, found) else math.inf
+    known = np.isfinite(expected)
+    if not np.array_equal(expected[~known], found[~known], equal_nan=True) or not np.isfinite(found[known]).all():
+        return math.inf
+    if not known.any():
+        return 0.0
+    largest = float(np.abs(expected[known]).max()) or 1.0
+    return float(np.abs(expected[known] - found[known]).max()) / largest

@@ -1,0 +1,157 @@
+"""The signatures of a SavedModel as its file describes them, and their inputs made of real examples.
+
+signatures = read_signatures(serving_dir)
+made = make_inputs(signatures["serving_default"], loaded, examples, description)     # {"examples": texts}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from tensorflow.core.protobuf import saved_model_pb2
+
+from headrace.common.names import join_names
+from headrace.trainer.columns import MISSING_INTEGER
+from headrace.trainer.description import ModelDescription
+from headrace.trainer.export import signature_names
+
+Inputs = Mapping[str, NDArray[Any]]
+"""The inputs of a signature by name. Texts are arrays of `bytes` with dtype object."""
+_INITIALIZER = "__saved_model_init_op"
+_HALF = frozenset({tf.float16.as_datatype_enum, tf.bfloat16.as_datatype_enum})
+_TYPES: dict[str | None, tf.DType] = {"int": tf.int64, "float": tf.float32, "bytes": tf.string}
+"""The types of a tf.Example as the description names them."""
+_MISSING: dict[tf.DType, Any] = {tf.float32: np.nan, tf.int64: MISSING_INTEGER, tf.string: b""}
+"""What stands for a missing value in a named tensor."""
+
+
+class UnmadeError(Exception):
+    """The inputs of a signature cannot be made of the examples. `str(error)` says why."""
+
+
+class RealInputs(NamedTuple):
+    """The inputs of a signature for real examples. serialized: whether the only one is the examples themselves."""
+
+    inputs: Inputs
+    serialized: bool = False
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One signature: its tensors by the names of inputs and outputs."""
+
+    name: str
+    inputs: Mapping[str, tf.TensorSpec]
+    feeds: Mapping[str, str]
+    fetches: Mapping[str, str]
+    composite: tuple[str, ...] = ()
+    """Inputs and outputs that are not dense tensors."""
+
+    def tensors(self, inputs: Inputs) -> dict[str, NDArray[Any]]:
+        """What is fed, by the names of the tensors in the graph."""
+        return {self.feeds[name]: array for name, array in inputs.items()}
+
+
+def read_signatures(model: Path) -> dict[str, Signature]:
+    """The signatures in a SavedModel's file for the tag `serve`, by name; empty if the file has none."""
+    definitions = _meta_graph(model).signature_def
+    return {name: _signature(name, definitions[name]) for name in sorted(definitions) if name != _INITIALIZER}
+
+
+def computes_in_half(model: Path) -> bool:
+    """Whether a model computes in float16 or bfloat16, whose results depend on which operations were fused."""
+    library = _meta_graph(model).graph_def.library.function
+    return any(node.attr["T"].type in _HALF for function in library for node in function.node_def if "T" in node.attr)
+
+
+def _meta_graph(model: Path) -> Any:
+    saved = saved_model_pb2.SavedModel()
+    saved.ParseFromString((model / "saved_model.pb").read_bytes())
+    tagged = [graph for graph in saved.meta_graphs if "serve" in graph.meta_info_def.tags]
+    return (tagged or [saved_model_pb2.SavedModel().meta_graphs.add()])[0]
+
+
+def _signature(name: str, definition: Any) -> Signature:
+    tensors = {**definition.inputs, **definition.outputs}
+    return Signature(
+        name,
+        {key: _spec(one) for key, one in sorted(definition.inputs.items())},
+        {key: one.name for key, one in definition.inputs.items()},
+        {key: one.name for key, one in sorted(definition.outputs.items())},
+        tuple(sorted(key for key, one in tensors.items() if one.WhichOneof("encoding") != "name")),
+    )
+
+
+def _spec(info: Any) -> tf.TensorSpec:
+    return tf.TensorSpec(tf.TensorShape(info.tensor_shape), tf.as_dtype(info.dtype))
+
+
+def make_inputs(
+    signature: Signature, loaded: Any, examples: NDArray[Any], description: ModelDescription | None
+) -> RealInputs:
+    """The inputs of one signature for serialized tf.Examples [n]. Raises UnmadeError.
+
+    They are raw columns by name; or the examples themselves; or features by name, which another signature of `loaded`,
+    the same model in Python, computes of the examples.
+    """
+    if signature.composite:
+        raise UnmadeError(f"{join_names(signature.composite)} are not dense tensors")
+    if not signature.inputs or not signature.fetches:
+        raise UnmadeError("it has no inputs or no outputs")
+    columns = _raw_columns(signature, description)
+    if columns is not None:
+        return RealInputs({name: _raw(spec, columns[name], examples) for name, spec in signature.inputs.items()})
+    name, spec = next(iter(signature.inputs.items()))
+    if len(signature.inputs) == 1 and spec.dtype == tf.string and (spec.shape.rank or 1) == 1:
+        return RealInputs({name: examples}, serialized=True)
+    return RealInputs(_features(signature, loaded, examples, description))
+
+
+def _raw_columns(signature: Signature, description: ModelDescription | None) -> dict[str, str] | None:
+    """The data column of each input, if all are columns of the data with their types."""
+    if description is None:
+        return None
+    names = {given: column for column, given in signature_names(description.features).items()}
+    if not signature.inputs.keys() <= names.keys():
+        return None
+    types = {name: description.types.get(names[name]) for name in signature.inputs}
+    return names if all(_TYPES.get(types[name]) == spec.dtype for name, spec in signature.inputs.items()) else None
+
+
+def _raw(spec: tf.TensorSpec, column: str, examples: NDArray[Any]) -> NDArray[Any]:
+    """A column of the examples: [n], or [n, values] with missing values at the end of the shorter rows."""
+    missing = _MISSING[spec.dtype]
+    parsed = tf.io.parse_example(tf.constant(examples, tf.string), {column: tf.io.VarLenFeature(spec.dtype)})[column]
+    rows = tf.sparse.to_dense(parsed, missing).numpy()
+    if spec.shape.rank == 2:
+        return np.asarray(rows)
+    return np.asarray(np.concatenate([rows, np.full([len(rows), 1], missing, rows.dtype)], axis=1)[:, 0])
+
+
+def _features(
+    signature: Signature, loaded: Any, examples: NDArray[Any], description: ModelDescription | None
+) -> Inputs:
+    """Features by name, as the signature of the preprocessing returns them."""
+    takes = f"it takes {join_names(signature.inputs)}"
+    preprocess = loaded.signatures.get(description.preprocessing if description else "transform_features")
+    given = dict(preprocess.structured_input_signature[1]) if preprocess is not None else {}
+    if [spec.dtype for spec in given.values()] != [tf.string]:
+        raise UnmadeError(f"{takes}, which the examples do not have")
+    known = signature_names(preprocess.structured_outputs)
+    computed = preprocess(**{name: tf.constant(examples, tf.string) for name in given})
+    found = {known[name]: tensor for name, tensor in computed.items()}
+    if missing := sorted(signature.inputs.keys() - found.keys()):
+        raise UnmadeError(f"{takes}; the examples do not have {join_names(missing)}")
+    return {name: _cast(found[name], spec.dtype).numpy() for name, spec in signature.inputs.items()}
+
+
+def _cast(tensor: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    if tensor.dtype != dtype and tf.string in (tensor.dtype, dtype):
+        raise UnmadeError(f"it takes {dtype.name} where the examples have {tensor.dtype.name}")
+    return tf.cast(tensor, dtype)

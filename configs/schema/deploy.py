@@ -1,0 +1,42 @@
+"""Where a model is pushed, and what it has to pass before."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from headrace.configs.schema.section import Name, PositiveInt, Section
+
+
+class CanaryConfig(Section):
+    """The examination of an exported model by TensorFlow's C++ runtime, before it is pushed."""
+
+    examples: PositiveInt = 100
+    """Number of examples of the evaluated split that each signature is asked with: all at once, for the comparison with
+    TensorFlow's Python, and then one by one, for the latency."""
+    latency_p99_ms: Annotated[float, Field(gt=0)] | None = None
+    """Milliseconds that 99% of the requests with one example may take, in every signature. A model that is slower in
+    each of three measurements fails. It is measured on the machine of the run, beside the Evaluator. null: no limit."""
+    memory_mb: Annotated[float, Field(gt=0)] | None = None
+    """Megabytes (10^6 bytes) that the process may hold after the real requests, with TensorFlow's own library, which
+    takes about 450. null: no limit."""
+
+
+class DeployConfig(Section):
+    """Where a blessed model is pushed, and what it has to pass before."""
+
+    push: Name | None = "serving/{name}"
+    """Directory that a model server watches: each push creates a new version in it, with an increasing number. A model
+    that is byte for byte the newest version is not pushed again. `{name}` stands for the pipeline's name. null: never
+    push."""
+    keep: Annotated[int, Field(ge=2)] | None = None
+    """Number of pushed versions to keep, at least 2: the newest, which model servers load, and the previous one, which
+    they serve until then. Each push removes older ones. null: keep all."""
+    approval: Literal["automatic", "manual"] = "automatic"
+    """automatic: a run pushes the model that it blesses. manual: it pushes nothing, and the model waits until a person
+    pushes it with `headrace promote` (see docs/models.md); until then, candidates are compared with the model in
+    service. Without effect if `push` is null. Not supported on Kubeflow."""
+    canary: CanaryConfig | None = CanaryConfig()
+    """The examination of the exported model in a fresh process, as a model server would load and ask it. A model that
+    fails it is not blessed and not pushed (see docs/canary.md). Without effect if `push` is null. null: none."""

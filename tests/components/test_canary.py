@@ -1,0 +1,315 @@
+"""The canary on small exported models: what C++ answers, what it refuses, and what ends its process."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import keras
+import numpy as np
+import plain_models
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as numpy_strategies
+from tensorflow_serving.apis import prediction_log_pb2
+from tfx.types import standard_artifacts
+
+from headrace.components.canary.caller import Caller
+from headrace.components.canary.component import Canary
+from headrace.components.canary.examination import difference, examine
+from headrace.components.canary.inputs import texts
+from headrace.components.canary.messages import read, write
+from headrace.components.canary.signatures import read_signatures
+from headrace.components.canary.verdict import CanaryVerdict
+from headrace.trainer.warmup import FILE_NAME
+
+arrays = st.sampled_from(["<f4", "<i8", "|b1", "<f2"]).flatmap(
+    lambda type_: numpy_strategies.arrays(type_, numpy_strategies.array_shapes(min_dims=0, min_side=0))
+)
+texts_of_any_shape = st.lists(st.binary(max_size=9), max_size=4).map(lambda words: texts(words).reshape(-1, 1))
+
+TEXTS = [tf.TensorSpec([None], tf.string, name="examples")]
+Serve = Callable[[tf.Tensor], dict[str, tf.Tensor]]
+
+
+def example(a: float) -> bytes:
+    made = tf.train.Example()
+    made.features.feature["a"].float_list.value.append(a)
+    made.features.feature["name"].bytes_list.value.append(b"x")
+    return bytes(made.SerializeToString())
+
+
+EXAMPLES = [example(number / 8) for number in range(8)]
+
+
+def saved(folder: Path, serve: Serve, **others: tuple[Serve, list[tf.TensorSpec]]) -> Path:
+    """A SavedModel with `serve` as its default signature, and others by name."""
+    archive = keras.export.ExportArchive()
+    archive.track(tf.Module())
+    archive.add_endpoint("serving_default", serve, TEXTS)
+    for name, (function, spec) in others.items():
+        archive.add_endpoint(name, function, spec)
+    archive.write_out(str(folder), verbose=False)
+    return folder
+
+
+def parsed(examples: tf.Tensor) -> tf.Tensor:
+    return tf.io.parse_example(examples, {"a": tf.io.FixedLenFeature([], tf.float32, 0.0)})["a"]
+
+
+def doubled(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+    return {"predictions": 2 * parsed(examples)}
+
+
+def outcomes(verdict: CanaryVerdict, signature: str = "serving_default") -> dict[str, str]:
+    (one,) = [each for each in verdict.signatures if each.name == signature]
+    return {odd.what: odd.outcome for odd in one.odd}
+
+
+def warm(model: Path, signature: str, **inputs: np.ndarray) -> None:
+    log = prediction_log_pb2.PredictionLog()
+    log.predict_log.request.model_spec.signature_name = signature
+    for name, value in inputs.items():
+        log.predict_log.request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
+    (model / FILE_NAME).parent.mkdir(exist_ok=True)
+    with tf.io.TFRecordWriter(str(model / FILE_NAME)) as writer:
+        writer.write(log.SerializeToString())
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("plain")
+    plain_models.export(folder, "binary", 1.5)
+    return folder / "Format-Serving"
+
+
+def test_cpp_answers_as_numpy_computes_and_the_process_survives_what_it_refuses(plain: Path) -> None:
+    signature = read_signatures(plain)["serving_default"]
+    fetches = [*signature.fetches.values()]
+    with Caller(plain) as caller:
+        answer = caller.ask(signature.tensors({"examples": texts(EXAMPLES)}), fetches)
+        expected = 1 / (1 + np.exp(-1.5 * np.arange(8) / 8))
+        np.testing.assert_allclose(answer.arrays[0][:, 0], expected, rtol=1e-6)
+        assert answer.arrays[0].dtype == np.float32
+        refused = caller.ask(signature.tensors({"examples": texts([b"not an example"])}), fetches)
+        assert (refused.outcome, "parse" in refused.detail) == ("refused", True)
+        wrong = caller.ask(signature.tensors({"examples": np.zeros(3, np.float32)}), fetches)
+        assert (wrong.outcome, "string" in wrong.detail) == ("refused", True)
+        assert caller.ask(signature.tensors({"examples": texts([])}), fetches).arrays[0].shape == (0, 1)
+
+
+def test_scalars_of_every_type_go_through_cpp_unchanged(tmp_path: Path) -> None:
+    types = (tf.string, tf.float32, tf.float64, tf.int32, tf.int64, tf.uint8, tf.bool, tf.float16)
+    spec = {f"x{number}": tf.TensorSpec([], type_, f"x{number}") for number, type_ in enumerate(types)}
+
+    def same(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return {f"of_{name}": tf.identity(value) for name, value in inputs.items()}
+
+    model = saved(tmp_path / "model", doubled, same=(same, [spec]))
+    signature = read_signatures(model)["same"]
+    given = {name: tf.cast(1, one.dtype).numpy() if one.dtype != tf.string else b"1" for name, one in spec.items()}
+    inputs = {name: np.array(value, object if isinstance(value, bytes) else None) for name, value in given.items()}
+    with Caller(model) as caller:
+        answer = caller.ask(signature.tensors(inputs), [*signature.fetches.values()])
+    assert [(array.shape, array.item()) for array in answer.arrays] == [((), value) for value in given.values()]
+
+
+def test_a_sound_model_passes_with_its_measurements(plain: Path) -> None:
+    verdict = examine(plain, EXAMPLES)
+    assert verdict.passed
+    assert [(one.name, one.skipped, one.examples) for one in verdict.signatures] == [
+        ("serving_default", "", 8),
+        ("transform_features", "", 8),
+    ]
+    for one in verdict.signatures:
+        assert one.difference is not None
+        assert one.difference < 1e-6
+        assert one.p50_ms is not None
+        assert one.p99_ms is not None
+        assert 0 < one.p50_ms <= one.p99_ms
+    found = outcomes(verdict)
+    assert set(found.values()) == {"answered", "refused"}
+    assert found["an empty batch"] == found["10,000 rows"] == "answered"
+    assert found["broken examples"] == found["wrong types"] == found["no features at all"] == "refused"
+    assert verdict.memory_bytes is not None
+    assert verdict.memory_bytes > 1e8
+
+
+def test_limits_that_a_model_exceeds_are_named_with_both_numbers(plain: Path) -> None:
+    verdict = examine(plain, EXAMPLES, latency_p99_ms=1e-6, memory_mb=1.0)
+    latency, features, memory = verdict.reasons
+    assert re.match(r"serving_default: .*p99.* ms; deploy\.canary\.latency_p99_ms allows 1e-06 ms", latency)
+    assert features.startswith("transform_features: ")
+    assert re.match(r".* MB of memory; deploy\.canary\.memory_mb allows 1 MB", memory)
+    assert examine(plain, EXAMPLES, latency_p99_ms=1e6, memory_mb=1e6).passed
+
+
+def test_a_request_that_ends_the_process_is_a_crash_and_the_others_are_still_asked(tmp_path: Path) -> None:
+    def serve(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        with tf.control_dependencies(
+            [tf.cond(tf.size(examples) == 0, lambda: tf.raw_ops.Abort(error_msg="no rows"), tf.no_op)]
+        ):
+            return {"predictions": 2 * parsed(examples)}
+
+    verdict = examine(saved(tmp_path / "model", serve), EXAMPLES)
+    found = outcomes(verdict)
+    assert [what for what, outcome in found.items() if outcome == "crashed"] == ["an empty batch"]
+    assert found["10,000 rows"] == "answered"
+    (reason,) = verdict.reasons
+    assert re.match(r"serving_default: an empty batch: .*SIGABRT.*no rows", reason)
+
+
+def test_a_refused_empty_batch_passes(tmp_path: Path) -> None:
+    def serve(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        with tf.control_dependencies([tf.debugging.Assert(tf.size(examples) > 0, ["give me rows"])]):
+            return {"predictions": 2 * parsed(examples)}
+
+    verdict = examine(saved(tmp_path / "model", serve), EXAMPLES)
+    assert verdict.passed
+    assert outcomes(verdict)["an empty batch"] == "refused"
+    (odd,) = [odd for odd in verdict.signatures[0].odd if odd.what == "an empty batch"]
+    assert "give me rows" in odd.detail
+
+
+def test_a_request_without_an_answer_in_time_fails(tmp_path: Path) -> None:
+    def serve(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        forever = tf.while_loop(lambda _: tf.size(examples) == 0, lambda x: (x + 1,), [tf.constant(0.0)])[0]
+        return {"predictions": 2 * parsed(examples) + 0 * forever}
+
+    verdict = examine(saved(tmp_path / "model", serve), EXAMPLES, patience=2)
+    assert outcomes(verdict)["an empty batch"] == "hung"
+    assert "2 seconds" in verdict.reasons[0]
+
+
+def test_a_keras_model_whose_variables_cpp_cannot_find_fails_and_says_so(tmp_path: Path) -> None:
+    a = keras.Input((), name="a")
+    model = keras.Model(a, keras.layers.Dense(1)(keras.layers.Reshape((1,))(a)))
+    serve = tf.function(lambda examples: {"predictions": model(parsed(examples))}, input_signature=TEXTS)
+    tf.saved_model.save(model, str(tmp_path / "model"), signatures={"serving_default": serve})
+    verdict = examine(tmp_path / "model", EXAMPLES)
+    assert not verdict.passed
+    assert "Could not find variable" in verdict.reasons[0]
+
+
+def test_a_folder_without_a_model_fails(tmp_path: Path) -> None:
+    (tmp_path / "saved_model.pb").write_bytes(b"")
+    verdict = examine(tmp_path, EXAMPLES)
+    assert "cannot load" in verdict.reasons[0]
+
+
+def test_a_model_that_computes_in_python_fails(tmp_path: Path) -> None:
+
+    def serve(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"predictions": tf.numpy_function(lambda a: 2 * a, [parsed(examples)], tf.float32)}
+
+    verdict = examine(saved(tmp_path / "model", serve), EXAMPLES)
+    assert re.match(r"serving_default: real examples were not answered \((refused|crashed)\)", verdict.reasons[0])
+
+
+def test_random_answers_are_not_compared(tmp_path: Path) -> None:
+    def serve(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"predictions": parsed(examples) + tf.random.uniform(tf.shape(examples))}
+
+    verdict = examine(saved(tmp_path / "model", serve), EXAMPLES)
+    assert verdict.passed
+    assert "random" in verdict.signatures[0].not_compared
+    assert verdict.signatures[0].difference is None
+
+
+def test_signatures_whose_inputs_the_examples_do_not_have_are_skipped_with_the_reason(tmp_path: Path) -> None:
+    prompt = [{"prompt": tf.TensorSpec([None], tf.string, "prompt"), "length": tf.TensorSpec([], tf.int32, "length")}]
+
+    def generate(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return {"text": tf.strings.join([inputs["prompt"], tf.strings.as_string(inputs["length"])])}
+
+    verdict = examine(saved(tmp_path / "model", doubled, generate=(generate, prompt)), EXAMPLES)
+    assert verdict.passed
+    assert {one.name: one.skipped for one in verdict.signatures} == {
+        "generate": "it takes length, prompt, which the examples do not have",
+        "serving_default": "",
+    }
+    assert examine(tmp_path / "model", []).signatures[0].skipped == "there are no examples"
+
+
+def test_a_warm_up_request_that_the_model_refuses_fails(tmp_path: Path) -> None:
+    model = saved(tmp_path / "model", doubled)
+    warm(model, "serving_default", examples=np.array([EXAMPLES[0]], object))
+    verdict = examine(model, EXAMPLES)
+    assert (verdict.passed, verdict.warmup_requests) == (True, 1)
+    warm(model, "serving_default", examples=np.array([b"not an example"], object))
+    (reason,) = examine(model, EXAMPLES).reasons
+    assert re.match(r"warm-up request 1, to serving_default, was not answered \(refused\)", reason)
+    warm(model, "serving_other", examples=np.array([EXAMPLES[0]], object))
+    (reason,) = examine(model, EXAMPLES).reasons
+    assert "does not fit the signature serving_other" in reason
+    (model / FILE_NAME).write_bytes(b"not a TFRecord")
+    (reason,) = examine(model, EXAMPLES).reasons
+    assert "cannot be read" in reason
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "result"),
+    [
+        ([1.0, -4.0], [1.0, -4.1], 0.025),
+        ([0.0, 0.0], [0.0, 0.5], 0.5),
+        ([math.nan, 2.0], [math.nan, 2.0], 0.0),
+        ([math.nan, 2.0], [1.0, 2.0], math.inf),
+        ([1.0, 2.0], [1.0, math.inf], math.inf),
+        ([1.0, 2.0], [1.0], math.inf),
+        ([1, 2], [1, 2], 0.0),
+        ([1, 2], [1, 3], math.inf),
+        ([b"a"], [b"b"], math.inf),
+        ([], [], 0.0),
+    ],
+)
+def test_difference_is_relative_to_the_largest_number(expected: list, found: list, result: float) -> None:
+    as_array = texts if b"a" in expected else np.array
+    assert difference(as_array(expected), as_array(found)) == pytest.approx(result)
+
+
+@given(st.lists(st.one_of(arrays, texts_of_any_shape), max_size=4), st.dictionaries(st.text(), st.integers()))
+def test_messages_arrive_as_they_were_sent(sent: list[np.ndarray], header: dict[str, int]) -> None:
+    header.pop("arrays", None)
+    pipe = io.BytesIO()
+    write(pipe, dict(header), sent)
+    whole = pipe.getvalue()
+    message = read(io.BytesIO(whole))
+    assert message is not None
+    assert message[0] == header
+    for one, other in zip(sent, message[1], strict=True):
+        assert (one.dtype, one.shape) == (other.dtype, other.shape)
+        assert one.tobytes() == other.tobytes() if one.dtype != object else one.tolist() == other.tolist()
+    assert read(io.BytesIO(whole[:-1])) is None
+
+
+@pytest.mark.parametrize("limit", [0.0, 1e-6])
+def test_component_writes_what_infra_validator_writes_and_the_verdict(
+    plain: Path, tmp_path: Path, limit: float
+) -> None:
+    shards = tmp_path / "examples" / "Split-test"
+    shards.mkdir(parents=True)
+    with tf.io.TFRecordWriter(str(shards / "data-00000-of-00001.gz"), "GZIP") as writer:
+        for one in EXAMPLES:
+            writer.write(one)
+    model, examples = standard_artifacts.Model(), standard_artifacts.Examples()
+    blessing = standard_artifacts.InfraBlessing()
+    model.uri, examples.uri, blessing.uri = str(plain.parent), str(shards.parent), str(tmp_path / "blessing")
+    examples.split_names = json.dumps(["test"])
+    Path(blessing.uri).mkdir()
+    properties = {"example_splits": '["test"]', "count": 5, "latency_p99_ms": limit, "memory_mb": 0.0}
+    Canary.EXECUTOR_SPEC.executor_class().Do(
+        {"model": [model], "examples": [examples]}, {"blessing": [blessing]}, properties
+    )
+    passed = limit == 0
+    assert blessing.get_int_custom_property("blessed") == int(passed)
+    marker = "INFRA_BLESSED" if passed else "INFRA_NOT_BLESSED"
+    assert {path.name for path in Path(blessing.uri).iterdir()} == {marker, "verdict.json"}
+    verdict = CanaryVerdict.read(Path(blessing.uri))
+    assert verdict is not None
+    assert (verdict.passed, verdict.split, verdict.signatures[0].examples) == (passed, "test", 5)
