@@ -9,7 +9,8 @@ from tfx.types import BaseChannel
 
 from headrace.components.canary.component import NO_LIMIT, Canary
 from headrace.components.deploy.baseline import Baseline, RecordBlessing
-from headrace.components.deploy.pusher import KEEP_ALL, Pusher
+from headrace.components.deploy.push import KEEP_ALL
+from headrace.components.deploy.pusher import Pusher
 from headrace.components.deploy.registry import AUTOMATIC
 from headrace.components.evaluation import component as evaluation_component
 from headrace.components.trigger.component import RecordTraining

@@ -19,7 +19,7 @@ from headrace.common.errors import RunError
 from headrace.common.names import join_names
 from headrace.components.blessed_model import SERVING, why_unusable
 from headrace.components.deploy.blessing import time_after
-from headrace.components.deploy.pusher import KEEP_ALL, push
+from headrace.components.deploy.push import KEEP_ALL, push
 from headrace.components.deploy.registry import Entry
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders

@@ -17,8 +17,8 @@ from tfx.types import standard_artifacts
 from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
 from headrace.components.deploy import pusher
+from headrace.components.deploy.push import push
 from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.pusher import push
 from headrace.components.deploy.registry import IN_SERVICE, LATE, Entry
 
 
