@@ -30,6 +30,7 @@ VERBS = {
     },
     "Models": {
         "predict": "predict:predict",
+        "serve": "serve:serve",
         "models": "models:models",
         "compare": "compare:compare",
         "lineage": "lineage:lineage",

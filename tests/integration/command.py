@@ -97,6 +97,11 @@ class Going:
                 return
         raise AssertionError(f"no {pattern!r} in:\n{''.join(self._seen)}{self.process.communicate()[1]}")
 
+    @property
+    def lines(self) -> list[str]:
+        """What it has printed so far, as far as `wait_for` has read."""
+        return self._seen
+
     def signal(self, number: int) -> None:
         """To all of its process group, as a terminal does."""
         os.killpg(self.process.pid, number)

@@ -1,0 +1,168 @@
+"""The bodies of TensorFlow Serving's REST API: JSON to tensors, and tensors to JSON.
+
+    request = PredictRequest.parse(body)
+    outputs = signature(**request.tensors(signature_inputs))
+    request.response(outputs)
+
+Its `instances` are rows, its `inputs` columns. A tensor is a list, nested as deep as its rank; a text is a string, and
+bytes are `{"b64": "…"}`, as is a text in the answer if the output's name ends with `_bytes`. See
+https://www.tensorflow.org/tfx/serving/api_rest.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headrace.common.names import did_you_mean_or_list, join_names
+
+DEFAULT_SIGNATURE = "serving_default"
+BYTES = "_bytes"
+"""End of the names of outputs that are bytes and not texts."""
+
+
+class BadRequestError(Exception):
+    """What a client asked for cannot be answered. The text says why."""
+
+
+@dataclass(frozen=True)
+class PredictRequest:
+    """The body of `:predict`.
+
+    signature: the name that was given, or the default; named: whether it was given; rows: `instances`, or None if the
+    body has `inputs`.
+    """
+
+    signature: str
+    named: bool
+    rows: Sequence[Any] | None
+    inputs: Any
+
+    @classmethod
+    def parse(cls, body: bytes) -> PredictRequest:
+        """Raises BadRequestError if it is not such a body."""
+        try:
+            given = json.loads(body)
+        except ValueError as error:
+            raise BadRequestError(f"the body is not JSON: {error}") from None
+        if not isinstance(given, dict):
+            raise BadRequestError("the body must be a JSON object with `instances` or `inputs`")
+        if ("instances" in given) == ("inputs" in given):
+            raise BadRequestError("the body must have either `instances`, a list of rows, or `inputs`, the columns")
+        rows, name = given.get("instances"), given.get("signature_name")
+        if "instances" in given and not (isinstance(rows, list) and rows):
+            raise BadRequestError("`instances` must be a list with at least one row")
+        if name is not None and not isinstance(name, str):
+            raise BadRequestError("`signature_name` must be a string")
+        return cls(name or DEFAULT_SIGNATURE, bool(name), rows, given.get("inputs"))
+
+    def are_records(self, names: Mapping[str, Any]) -> bool:
+        """Whether the rows are objects of data columns, and not of the inputs of the default signature."""
+        if self.rows is None or self.named or not all(isinstance(row, dict) for row in self.rows):
+            return False
+        return not all(row.keys() <= {*names, "b64"} for row in self.rows)
+
+    def tensors(self, inputs: Mapping[str, tf.TensorSpec]) -> dict[str, tf.Tensor]:
+        """The tensors for the inputs of a signature. Raises BadRequestError if something does not fit."""
+        if self.rows is None:
+            columns = self._columns(self.inputs, inputs)
+        else:
+            rows = [self._columns(row, inputs) for row in self.rows]
+            columns = {name: [row[name] for row in rows] for name in inputs}
+        return {name: _tensor(name, columns[name], spec) for name, spec in inputs.items()}
+
+    @staticmethod
+    def _columns(given: Any, inputs: Mapping[str, tf.TensorSpec]) -> dict[str, Any]:
+        """The values by input. With a single input, its value may stand alone."""
+        if len(inputs) == 1 and not (isinstance(given, dict) and given.keys() == inputs.keys()):
+            (name,) = inputs
+            if not isinstance(given, dict) or given.keys() == {"b64"}:
+                return {name: given}
+        if not isinstance(given, dict):
+            raise BadRequestError(f"the signature takes {join_names(inputs)}, so each row must be an object with these")
+        if unknown := [name for name in given if name not in inputs]:
+            known = did_you_mean_or_list(unknown[0], inputs, "it takes")
+            raise BadRequestError(f"the signature has no input {unknown[0]!r}{known}")
+        if missing := [name for name in inputs if name not in given]:
+            raise BadRequestError(f"there is no value for {join_names(missing)}")
+        return given
+
+    def response(self, outputs: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+        """The answer: `predictions` by row or `outputs` by column; an output that is the only one stands alone."""
+        plain = {name: _plain(array.tolist(), as_bytes=name.endswith(BYTES)) for name, array in outputs.items()}
+        (first, *others) = plain.values()
+        if self.rows is None:
+            return {"outputs": plain if others else first}
+        if not others:
+            return {"predictions": first}
+        return {"predictions": [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]}
+
+
+def _tensor(name: str, value: Any, spec: tf.TensorSpec) -> tf.Tensor:
+    """A tensor of an input's type and rank. Raises BadRequestError if the value does not fit."""
+    if spec.dtype == tf.string:
+        made: Any = _texts(name, value)
+    else:
+        _check_numbers(name, value, spec.dtype)
+        made = value
+    try:
+        tensor = tf.constant(made, spec.dtype)
+    except (TypeError, ValueError, OverflowError):
+        raise BadRequestError(
+            f"the values of {name!r} must be lists of the same length, of {spec.dtype.name}"
+        ) from None
+    if not spec.shape.is_compatible_with(tensor.shape):
+        raise BadRequestError(f"{name!r} has the shape {tuple(tensor.shape)}, which is not {_shape(spec)}")
+    return tensor
+
+
+def _shape(spec: tf.TensorSpec) -> str:
+    return "(" + ", ".join("any" if size is None else str(size) for size in spec.shape) + ")"
+
+
+def _texts(name: str, value: Any) -> Any:
+    """Strings and `{"b64": …}` as bytes, at any depth."""
+    if isinstance(value, list):
+        return [_texts(name, one) for one in value]
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str):
+        try:
+            return base64.b64decode(value["b64"], validate=True)
+        except binascii.Error:
+            raise BadRequestError(f"{name!r}: the text after b64 is not base64") from None
+    raise BadRequestError(f'{name!r} takes strings, or bytes as {{"b64": "…"}}; found {json.dumps(value)[:40]}')
+
+
+def _check_numbers(name: str, value: Any, dtype: tf.DType) -> None:
+    """Refuse what TensorFlow would convert without a word: truth values, and fractions for integers."""
+    if isinstance(value, list):
+        for one in value:
+            _check_numbers(name, one, dtype)
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadRequestError(f"{name!r} takes numbers; found {json.dumps(value)[:40]}")
+    elif dtype.is_integer and value != int(value):
+        raise BadRequestError(f"{name!r} takes integers; found {value}")
+
+
+def _plain(value: Any, *, as_bytes: bool) -> Any:
+    """Values that JSON has. A number that is not finite is null."""
+    if isinstance(value, list):
+        return [_plain(one, as_bytes=as_bytes) for one in value]
+    if isinstance(value, bytes):
+        return {"b64": base64.b64encode(value).decode()} if as_bytes else value.decode("utf-8", "replace")
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def arrays(outputs: Mapping[str, tf.Tensor]) -> dict[str, NDArray[Any]]:
+    """The outputs of a signature as arrays, in the order of their names."""
+    return {name: np.asarray(outputs[name].numpy()) for name in sorted(outputs)}

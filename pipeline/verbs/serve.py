@@ -1,0 +1,56 @@
+"""`headrace serve`: answer requests with an exported model, for trying it out."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import click
+
+from headrace.pipeline.environment import prepare, quiet
+from headrace.pipeline.verbs.options import config_options, load, reports_errors
+
+
+@click.command()
+@config_options
+@click.option(
+    "--model",
+    metavar="VERSION|PATH",
+    help="The pushed version or the folder of the model. The default is the newest version, also when a newer one is"
+    " pushed, else the newest blessed model.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to serve on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8501,
+    show_default=True,
+    help="The port to serve on; 0 takes any free one.",
+)
+@reports_errors
+def serve(  # noqa: PLR0913, PLR0917 - one for each option
+    config: Path, profile: str | None, overrides: tuple[str, ...], model: str | None, host: str, port: int
+) -> None:
+    """Answer requests over HTTP with a model of CONFIG.
+
+    CONFIG may also be the folder of a pushed version. The requests and answers are those of TensorFlow Serving's REST
+    API; rows of data columns are taken too, and get class names and probabilities. It serves until Ctrl-C.
+    """
+    prepare()
+    from headrace.common.errors import RunError
+    from headrace.pipeline.predict.models import is_model, model_folder
+
+    if is_model(config):
+        if model is not None or profile is not None or overrides:
+            raise RunError(f"{config} is a model and not a config, so it takes no model, profile or settings")
+        loaded = None
+    else:
+        loaded = load(config, profile, overrides, data=False).config
+    with quiet():  # TensorFlow reports that there is no GPU
+        from headrace.pipeline.serve.server import App, follow, served_folder, serving
+
+        found = served_folder(model_folder(config) or config) if loaded is None else follow(loaded, model)
+        app = App(found, loaded.pipeline.name if loaded else "model")
+    with serving(app, host, port) as address:
+        click.echo(f"{address}  {found().name}; Ctrl-C ends it")
+        threading.Event().wait()
