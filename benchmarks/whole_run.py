@@ -40,7 +40,8 @@ NOTES = (
     " batch size, metrics, slices and thresholds, the search for a baseline, SQLite metadata, Beam's in-process runner,"
     " TensorFlow's environment variables, no downloads.",
     "Not equal, for stock: a missing value is 0 or '' instead of a category of its own, two signatures are exported"
-    " instead of four, no TensorBoard logs, no checkpoints of the best epoch, no gate, no report. Its splits differ in"
+    " instead of four, no TensorBoard logs, no checkpoints of the best epoch, no gate, no canary, no confidence"
+    " intervals, no report. Its splits differ in"
     " a few rows (it hashes the serialized example).",
     "Stock is TFX's taxi example without two costs that a user can avoid: Transform computes no statistics of its own,"
     " and the user's code is named by its import path, instead of being packed into a wheel and installed twice at run"
