@@ -32,9 +32,9 @@ class OddAnswer(BaseModel):
 class SignatureVerdict(BaseModel):
     """What became of one signature.
 
-    skipped: why it was not asked, "" if it was; examples: real examples whose answers were compared; compared: whether
-    they were, or why not; difference: the largest one between a number of C++ and of Python, relative to the largest
-    number of its output; p50_ms, p99_ms: latency of requests with one example; rows: of the largest request.
+    skipped: why it was not asked, "" if it was; examples: the real examples that it was asked with; not_compared: why
+    the answers were not compared, "" if they were; difference: the largest one between a number of C++ and of Python,
+    relative to the largest number of its output; p50_ms, p99_ms: latency of requests with one example.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -26,7 +26,7 @@ from headrace.components.trigger.decision import WHY
 from headrace.configs.schema.notify import RunEvent
 from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
 from headrace.pipeline.results.run_folder import RunFolder
-from headrace.pipeline.results.verdict import ModelVerdict, read_verdict
+from headrace.pipeline.results.verdict import CANARY, ModelVerdict, read_verdict
 
 SPEC_VERSION = "1.0"
 """Of CloudEvents (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md)."""
@@ -136,13 +136,20 @@ def read_event(folder: RunFolder, *, killed: bool = False) -> Event:
         blessed=verdict.blessed,
         metrics={name: _finite(value) for name, value in evaluation.metrics.items()} if evaluation else {},
         limits=tuple(Limit(one.metric, _finite(one.value), one.rule, one.passed) for one in verdict.bounds),
-        reasons=tuple(map(redact, verdict.other_reasons)) if verdict.blessed is False else (),
+        reasons=tuple(_reasons(verdict)) if verdict.blessed is False else (),
         pushed=verdict.pushed,
         examples=_examples(folder),
         seconds={
             node.id: round(node.finished - node.started, 3) for node in record.nodes if node.started and node.finished
         },
     )
+
+
+def _reasons(verdict: ModelVerdict) -> Iterator[str]:
+    """Those beside the limits. What the canary says may quote an example, so it is left to the report."""
+    yield from (redact(reason) for reason in verdict.other_reasons if not reason.startswith(CANARY))
+    if verdict.canary is not None and verdict.canary.reasons:
+        yield "the canary did not pass; the report says why"
 
 
 def not_started(pipeline: str, home: Path, started: float, finished: float, error: BaseException) -> Event:

@@ -15,6 +15,9 @@ from headrace.configs.loading.loader import PYTHON_SOURCE
 from headrace.configs.schema.evaluate import LOWER_IS_BETTER, EvaluateConfig
 from headrace.pipeline.results.run_folder import RunFolder
 
+CANARY = "canary: "
+"""Start of the reasons that are the canary's."""
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -25,10 +28,16 @@ class Bound:
     rule: str  # `at least 0.85`
     limit: float | None = None
     passed: bool | None = None
+    found: str = ""  # `payment_type = Cash: 0.7123`: values of the data, which `rule` never has
+
+    @property
+    def words(self) -> str:
+        """What the metric must be, and what was found."""
+        return f"{self.rule} ({self.found})" if self.found else self.rule
 
     def __str__(self) -> str:
         value = "has no value" if self.value is None else f"is {self.value:.{self.digits}f}"
-        return f"{self.metric} {value}; it must be {self.rule}"
+        return f"{self.metric} {value}; it must be {self.words}"
 
     @property
     def digits(self) -> int:
@@ -138,7 +147,7 @@ def _property(folder: RunFolder, name: str) -> str | None:
 
 
 def _reasons(evaluation: Evaluation, bounds: list[Bound], canary: CanaryVerdict | None) -> list[str]:
-    failed = [f"canary: {reason}" for reason in canary.reasons] if canary else []
+    failed = [f"{CANARY}{reason}" for reason in canary.reasons] if canary else []
     if evaluation.blessed:
         return failed or [str(bound) for bound in bounds]
     checked = {str(check) for check in evaluation.checks}
@@ -151,18 +160,20 @@ def _reasons(evaluation: Evaluation, bounds: list[Bound], canary: CanaryVerdict 
 
 def _bound(check: ThresholdCheck, evaluation: Evaluation) -> Bound:
     if check.slicing:
-        return Bound(check.metric, evaluation.metrics.get(check.metric), _rule_of_slices(check), passed=check.passed)
+        value, (rule, found) = evaluation.metrics.get(check.metric), _rule_of_slices(check)
+        return Bound(check.metric, value, rule, passed=check.passed, found=found)
     return Bound(check.metric, check.value, _rule(check), check.limit, check.passed)
 
 
-def _rule_of_slices(check: ThresholdCheck) -> str:
+def _rule_of_slices(check: ThresholdCheck) -> tuple[str, str]:
+    """The rule, and the slices that are worst."""
     where = f"in each slice by {check.slicing}"
     if check.limit is None or check.value is None:
-        return f"measured {where}, but none with enough examples has a value"
+        return f"measured {where}, but none with enough examples has a value", ""
     if check.bound == "max_gap":
-        return f"within {check.limit:g} of itself {where} ({check.slice} are {check.value:.4f} apart)"
+        return f"within {check.limit:g} of itself {where}", f"{check.slice} are {check.value:.4f} apart"
     side = "least" if check.bound == "min" else "most"
-    return f"at {side} {check.limit:g} {where} ({check.slice}: {check.value:.4f})"
+    return f"at {side} {check.limit:g} {where}", f"{check.slice}: {check.value:.4f}"
 
 
 def _rule(check: ThresholdCheck) -> str:

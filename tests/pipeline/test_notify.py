@@ -17,6 +17,7 @@ from kfp_kubernetes import certificate
 from receivers import http_receiver, mail_receiver
 
 from headrace.common.errors import ConfigError, Problem
+from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.evaluation.result import Evaluation, ThresholdCheck, write_evaluation
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.editing import to_yaml
@@ -31,6 +32,7 @@ from headrace.pipeline.notify.record import FILE_NAME, read_deliveries
 from headrace.pipeline.notify.text import slack_escaped
 from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from headrace.pipeline.results.run_folder import RunFolder
+from headrace.pipeline.results.verdict import read_verdict
 
 SECRET = "T0AB12CD/B0EF34GH/x9Yz8Wv7Ut6Sr5Qp4"
 VALUE = "Ada Lovelace, 1815"
@@ -152,6 +154,35 @@ def test_refused_model_is_told_with_the_metric_and_its_bound(tmp_path: Path, pau
     assert first == "*trips: run 20261124-030000 did not bless its model*"
     assert lines[0] == "auc is 0.71; it must be at least 0.8 (not met)"
     assert not [line for line in lines if line.startswith("pushed")]
+
+
+def test_what_slices_and_the_canary_quote_of_the_data_stays_in_the_report(tmp_path: Path, pauses: Pauses) -> None:
+    with http_receiver() as hook:
+        config = config_of(tmp_path, ops={"kind": "webhook", "url": hook.url})
+        folder, canary = evaluated(config, tmp_path, blessed=False), tmp_path / "canary"
+        worst: dict[str, Any] = {"slicing": "poet", "slice": f"poet = {VALUE}"}
+        checks = (
+            ThresholdCheck("auc", "min", 0.6, 0.51, None, passed=False, **worst),
+            ThresholdCheck("auc", "max_gap", 0.1, 0.3, None, passed=False, **worst),
+        )
+        reasons = tuple(map(str, checks))
+        assert all(VALUE in reason for reason in reasons)
+        write_evaluation(tmp_path / "evaluation", replace(EVALUATION, checks=checks, reasons=reasons))
+        canary.mkdir()
+        CanaryVerdict(reasons=(f"serving_default: not answered: cannot parse {VALUE}",)).write(canary)
+        outputs = {"blessing": ArtifactRecord("InfraBlessing", str(canary))}
+        folder.record.nodes.append(NodeRecord("Canary", status=Status.DONE, outputs=outputs))
+        folder.record.write(folder.path)
+        shown = read_verdict(RunFolder.read(folder.path)).reasons
+        assert sum(VALUE in reason for reason in shown) == 3
+        notify(config, RunFolder.read(folder.path), outside(pauses))
+    (request,) = hook.requests
+    assert VALUE not in request.body.decode()
+    assert [limit["rule"] for limit in request.json["data"]["limits"]] == [
+        "at least 0.6 in each slice by poet",
+        "within 0.1 of itself in each slice by poet",
+    ]
+    assert request.json["data"]["reasons"] == ["the canary did not pass; the report says why"]
 
 
 def test_each_receiver_gets_only_what_it_asked_for_and_one_message(tmp_path: Path, pauses: Pauses) -> None:
