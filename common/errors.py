@@ -7,6 +7,7 @@ HeadraceError
 ├── TrainingError      training cannot start or continue: a hook that is not a function, a non-finite loss
 │   └── TrainingStoppedError  training was asked to stop, and can resume from a checkpoint
 ├── RunError           a run failed: a component failed, or another run holds the lock
+│   ├── InProgressError   another command holds the lock
 │   └── UntrainedError    a run did not get as far as training, so there is nothing of it to share
 ├── ServerError        a server cannot be reached, refuses a request, or fails
 └── MissingDependencyError  something is missing from this machine; `headrace doctor` looks for it
@@ -99,6 +100,10 @@ class TrainingStoppedError(TrainingError):
 
 class RunError(HeadraceError):
     """A run failed or could not start."""
+
+
+class InProgressError(RunError):
+    """Another command holds the lock of the pipeline's folder."""
 
 
 class UntrainedError(RunError):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from headrace.common.errors import RunError
+from headrace.common.errors import InProgressError
 
 POLL_SECONDS = 0.005
 _adopted: list[int] = []
@@ -18,14 +18,14 @@ _adopted: list[int] = []
 
 @contextlib.contextmanager
 def hold(file: Path, refusal: str) -> Iterator[TextIO]:
-    """Lock the file, or raise RunError with the message `refusal` at once if another process holds it.
+    """Lock the file, or raise InProgressError with the message `refusal` at once if another process holds it.
 
     The lock ends with the process. Processes that inherit the open file hold the lock too, until the last of them has
     ended or closed it.
     """
     with file.open("a", encoding="utf-8") as opened:
         if not _try_lock(opened):
-            raise RunError(refusal)
+            raise InProgressError(refusal)
         yield opened
 
 

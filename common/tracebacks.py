@@ -57,6 +57,10 @@ def own_traceback(error: BaseException) -> str:
     return found
 
 
+_TYPED = ("<ipython-input", "<stdin>")
+"""What a person typed. Other code without a file, such as a dataclass' `__init__`, is generated."""
+
+
 def write_traceback(error: BaseException) -> None:
     """Write `traceback_of(error)` to standard error."""
     sys.stderr.write(traceback_of(error))
@@ -65,6 +69,8 @@ def write_traceback(error: BaseException) -> None:
 
 def in_a_library(file: str) -> bool:
     """Whether a frame's file is Headrace's, an installed package's or Python's own, rather than the user's."""
+    if file.startswith("<") and not file.startswith(_TYPED):
+        return True
     return file.startswith(_OURS) or any(part in file for part in _LIBRARIES)
 
 

@@ -101,7 +101,7 @@ class Run:
     @property
     def blessed(self) -> bool | None:
         """Whether the model meets `evaluate.thresholds` and passed its canary; None if the run did not evaluate it."""
-        return self._folder.blessed
+        return None if self._evaluation is None else self._folder.blessed  # which does not tell damaged from absent
 
     @property
     def reasons(self) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ def run_fn(fn_args: FnArgs) -> None:
     WeightLayout.of(model, sections, transform_output).write(serving)
     Origin(job.work, job.base_uri).write(serving)
     _describe(sections, built, signatures, transform_output).write(serving)
-    write_warmup(serving, signatures.all(), signatures.raw_spec)
+    write_warmup(serving, signatures.all(), signatures.raw_spec, RawColumns.of(sections).vectors)
     if saved := checkpoints(job):
         saved.clear()
 

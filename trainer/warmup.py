@@ -27,16 +27,18 @@ def write_warmup(
     serving_dir: Path,
     signatures: Mapping[str, tuple[Callable[..., Any], Any]],
     raw_spec: Mapping[str, tf.io.VarLenFeature | tf.io.FixedLenFeature],
+    sizes: Mapping[str, int],
 ) -> None:
     """Write the file into a SavedModel.
 
-    signatures: name to function and the specification of its argument; raw_spec: the raw columns that it reads.
+    signatures: name to function and the specification of its argument; raw_spec: the raw columns that it reads; sizes:
+    the length of the lists in those of them that hold lists of a fixed length.
     """
     file = serving_dir / FILE_NAME
     file.parent.mkdir(parents=True, exist_ok=True)
     with tf.io.TFRecordWriter(str(file)) as writer:
         for name, (_, spec) in signatures.items():
-            writer.write(_log(name, _request(spec, raw_spec)).SerializeToString(deterministic=True))
+            writer.write(_log(name, _request(spec, raw_spec, sizes)).SerializeToString(deterministic=True))
 
 
 def _log(signature: str, inputs: Tensors) -> prediction_log_pb2.PredictionLog:
@@ -48,10 +50,12 @@ def _log(signature: str, inputs: Tensors) -> prediction_log_pb2.PredictionLog:
     return log
 
 
-def _request(spec: Any, raw_spec: Mapping[str, tf.io.VarLenFeature | tf.io.FixedLenFeature]) -> Tensors:
+def _request(
+    spec: Any, raw_spec: Mapping[str, tf.io.VarLenFeature | tf.io.FixedLenFeature], sizes: Mapping[str, int]
+) -> Tensors:
     """The inputs of a signature for one example."""
     if isinstance(spec, tf.TensorSpec):  # serialized examples
-        return {spec.name: np.array([_example(raw_spec)], object)}
+        return {spec.name: np.array([_example(raw_spec, sizes)], object)}
     return {each.name or name: _zeros(each) for name, each in spec.items()}
 
 
@@ -61,11 +65,11 @@ def _zeros(spec: tf.TensorSpec) -> np.ndarray:
     return np.full(shape, value, object if spec.dtype == tf.string else spec.dtype.as_numpy_dtype)
 
 
-def _example(raw_spec: Mapping[str, tf.io.VarLenFeature | tf.io.FixedLenFeature]) -> bytes:
-    """An example with a 0 in each column of numbers."""
+def _example(raw_spec: Mapping[str, tf.io.VarLenFeature | tf.io.FixedLenFeature], sizes: Mapping[str, int]) -> bytes:
+    """An example with a 0 in each column of numbers, or as many as its lists have."""
     example = tf.train.Example()
     for name, feature in sorted(raw_spec.items()):
-        values = int(np.prod(feature.shape)) if isinstance(feature, tf.io.FixedLenFeature) else 1
+        values = int(np.prod(feature.shape)) if isinstance(feature, tf.io.FixedLenFeature) else sizes.get(name, 1)
         if feature.dtype == tf.int64:
             example.features.feature[name].int64_list.value.extend([0] * values)
         elif feature.dtype == tf.float32:

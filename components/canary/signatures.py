@@ -23,6 +23,8 @@ from headrace.trainer.export import signature_names
 
 Inputs = Mapping[str, NDArray[Any]]
 """The inputs of a signature by name. Texts are arrays of `bytes` with dtype object."""
+TRANSFORMED = "serving_transformed"
+"""The signature of features, which may have the names of the raw columns."""
 _INITIALIZER = "__saved_model_init_op"
 _HALF = frozenset({tf.float16.as_datatype_enum, tf.bfloat16.as_datatype_enum})
 _TYPES: dict[str | None, tf.DType] = {"int": tf.int64, "float": tf.float32, "bytes": tf.string}
@@ -104,6 +106,8 @@ def make_inputs(
         raise UnmadeError(f"{join_names(signature.composite)} are not dense tensors")
     if not signature.inputs or not signature.fetches:
         raise UnmadeError("it has no inputs or no outputs")
+    if signature.name == TRANSFORMED and description is not None:
+        return RealInputs(_features(signature, loaded, examples, description))
     columns = _raw_columns(signature, description)
     if columns is not None:
         return RealInputs({name: _raw(spec, columns[name], examples) for name, spec in signature.inputs.items()})

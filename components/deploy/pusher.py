@@ -11,7 +11,7 @@ or to replace a damaged version.
 import logging
 from pathlib import Path
 
-from tfx.components.util.model_utils import is_model_blessed
+from tfx.components.util.model_utils import is_infra_validated, is_model_blessed
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
@@ -48,6 +48,7 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
     keep: Parameter[int],
     push_record: Parameter[str],
     approval: Parameter[str] = AUTOMATIC,
+    canary: InputArtifact[standard_artifacts.InfraBlessing] = None,
 ) -> None:
     """Push the newest blessed model if this run blessed it, if its own run stopped before pushing it, or if its version
     in service is damaged.
@@ -65,11 +66,13 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
         keep: how many versions stay there; KEEP_ALL for all.
         push_record: path of `pushed.json`.
         approval: AUTOMATIC or MANUAL.
+        canary: the Canary's verdict; None if there is no canary.
     """
     newest = NewestEntry.model_validate_json(entry.value) if entry.value != "{}" else None
     folder, path = Path(destination), Path(push_record)
     withdrawn, refused = (newest.withdrawn, newest.refused) if newest else (None, None)
-    blessed, record = is_model_blessed(model_blessing) and not withdrawn and not refused, PushRecord.read(path)
+    passed, record = canary is None or is_infra_validated(canary), PushRecord.read(path)
+    blessed = is_model_blessed(model_blessing) and passed and not withdrawn and not refused
     last = record.of(path, newest, folder) if newest else None
     waits = False
     if approval == MANUAL:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from headrace.components.evaluation.metrics.accumulator import FOLDS, LabelMetrics, MetricAccumulator
 from headrace.components.evaluation.result import Interval, Intervals
-from headrace.configs.schema.evaluate import FRACTIONS, LOWER_IS_BETTER
+from headrace.configs.schema.evaluate import FRACTIONS, LOWER_IS_BETTER, SIGNED
 
 Values = Mapping[str, float]
 LEAST_EXAMPLES = 2 * FOLDS
@@ -77,7 +77,7 @@ def _interval(value: float, without: Sequence[float]) -> Interval | None:
 def _limited(name: str, interval: Interval) -> Interval:
     """Within what the metric can be."""
     low, high = interval
-    return max(low, 0.0) if name in _POSITIVE else low, min(high, 1.0) if name in FRACTIONS else high
+    return max(low, 0.0) if name in _POSITIVE else low, min(high, 1.0) if name in FRACTIONS | SIGNED else high
 
 
 def folds_of(start: int, number: int, key: int) -> NDArray[np.int64]:

@@ -82,7 +82,10 @@ class ThresholdCheck:
 
     def _of_slices(self) -> str:
         if self.value is None or self.limit is None:
-            return f"{self.metric} has no value in any slice by {self.slicing} with enough examples"
+            if self.slice:
+                return f"{self.metric} has no value for {self.slice}, so {self.bound} cannot be judged"
+            few = "at most one slice" if self.bound == "max_gap" else "no slice"
+            return f"{few} by {self.slicing} has enough examples for {self.bound} of {self.metric} to be judged"
         if self.bound == "max_gap":
             relation = "within" if self.passed else "above"
             return (

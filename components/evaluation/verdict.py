@@ -202,21 +202,27 @@ def check_slices(measured: Measured, candidate: str, requirements: Requirements)
     names = {key: ", ".join(itertools.starmap(_pair_name, pairs)) for key, pairs in name_missing(values).items()}
     checks: list[ThresholdCheck] = []
     for metric, columns, threshold in requirements.slices:
-        judged = sorted(
+        large = [
             (metrics[metric], names[key])
             for key, metrics in values.items()
-            if [column for column, _ in key] == sorted(columns)
-            and metrics[COUNT] >= threshold.min_examples
-            and not math.isnan(metrics[metric])
-        )
-        checks += _slice_checks(metric, ", ".join(columns), threshold, judged)
+            if [column for column, _ in key] == sorted(columns) and metrics[COUNT] >= threshold.min_examples
+        ]
+        judged = sorted(one for one in large if not math.isnan(one[0]))
+        undefined = sorted(name for value, name in large if math.isnan(value))
+        checks += _slice_checks(metric, ", ".join(columns), threshold, judged, undefined)
     return checks
 
 
 def _slice_checks(
-    metric: str, slicing: str, threshold: SliceThreshold, judged: Sequence[tuple[float, str]]
+    metric: str,
+    slicing: str,
+    threshold: SliceThreshold,
+    judged: Sequence[tuple[float, str]],
+    undefined: Sequence[str],
 ) -> Iterator[ThresholdCheck]:
-    """judged: the values of slices with their names, from the lowest up."""
+    """judged: the values of slices with their names, from the lowest up; undefined: the slices without a value, which
+    no bound can be promised for.
+    """
     bounds: tuple[tuple[Literal["min", "max", "max_gap"], float | None], ...] = (
         ("min", threshold.min),
         ("max", threshold.max),
@@ -225,8 +231,9 @@ def _slice_checks(
     for bound, limit in bounds:
         if limit is None:
             continue
-        if not judged:
-            yield ThresholdCheck(metric, bound, None, None, None, passed=False, slicing=slicing)
+        if undefined or len(judged) < (2 if bound == "max_gap" else 1):
+            name = undefined[0] if undefined else ""
+            yield ThresholdCheck(metric, bound, None, None, None, passed=False, slicing=slicing, slice=name)
             continue
         (low, lowest), (high, highest) = judged[0], judged[-1]
         value, name, passed = {
@@ -242,7 +249,7 @@ def rejection_reasons(checked: list[ThresholdCheck], metrics: Mapping[str, float
     if not metrics:
         return ["the evaluated split has no example with a label: nothing could be measured"]
     failed = [str(check) for check in checked if not check.passed]
-    with_thresholds = {check.metric for check in checked}
+    with_thresholds = {check.metric for check in checked if not check.slicing}
     undefined = [
         f"{name} has no value: predictions are not numbers, or all labels are the same"
         for name, value in metrics.items()

@@ -8,7 +8,14 @@ from headrace.common.names import did_you_mean, did_you_mean_or_list, join_or
 from headrace.configs.rules.keras_names import ACTIVATIONS
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.data import DataConfig
-from headrace.configs.schema.evaluate import FRACTIONS, METRICS, EvaluateConfig
+from headrace.configs.schema.evaluate import (
+    FRACTIONS,
+    METRICS,
+    SIGNED,
+    EvaluateConfig,
+    SliceThreshold,
+    Threshold,
+)
 from headrace.configs.schema.features import Feature, ImageFeature, TextFeature
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import ImageModel, ModelConfig, TextModel
@@ -94,11 +101,27 @@ def _unsuitable_metric(name: str, kind: str) -> str:
 def thresholds_can_be_met(evaluate: EvaluateConfig) -> Iterator[Violation]:
     for name, threshold in evaluate.thresholds.items():
         where: KeyPath = ("evaluate", "thresholds", name)
-        if name in FRACTIONS and threshold.min is not None and threshold.min > 1:
-            percent = f"; did you mean {threshold.min / 100:g}?" if threshold.min <= 100 else ""
-            yield (*where, "min"), f"found {threshold.min:g}, but {name} is between 0 and 1{percent}"
-        if threshold.max is not None and threshold.max < 0:
-            yield (*where, "max"), f"found {threshold.max:g}, but {name} is never below 0, so no model could pass"
+        yield from _range(name, threshold, where)
+        for slicing, each in threshold.slices.items():
+            of_slices: KeyPath = (*where, "slices", slicing)
+            yield from _range(name, each, of_slices)
+            if name in FRACTIONS and each.max_gap is not None and each.max_gap >= 1:
+                what = f"found {each.max_gap:g}, but no two values of {name} are further apart than 1"
+                yield (*of_slices, "max_gap"), f"{what}{_of_percent(each.max_gap)}"
+
+
+def _range(name: str, threshold: Threshold | SliceThreshold, where: KeyPath) -> Iterator[Violation]:
+    """Bounds that the metric cannot reach."""
+    low, range_ = (-1, "at most 1") if name in SIGNED else (0, "between 0 and 1")
+    if name in FRACTIONS | SIGNED and threshold.min is not None and threshold.min > 1:
+        what = f"found {threshold.min:g}, but {name} is {range_}"
+        yield (*where, "min"), f"{what}{_of_percent(threshold.min)}"
+    if name != "r_squared" and threshold.max is not None and threshold.max < low:
+        yield (*where, "max"), f"found {threshold.max:g}, but {name} is never below {low}, so no model could pass"
+
+
+def _of_percent(value: float) -> str:
+    return f"; did you mean {value / 100:g}?" if 1 < value <= 100 else ""
 
 
 def thresholds_have_slices(evaluate: EvaluateConfig) -> Iterator[Violation]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
 
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.notify import AnyReceiver, EmailReceiver, HttpReceiver
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def url_is_given_once(notify: Mapping[str, AnyReceiver]) -> Iterator[Violation]:
@@ -22,6 +25,18 @@ def url_is_given_once(notify: Mapping[str, AnyReceiver]) -> Iterator[Violation]:
             yield ("notify", name, "url"), "`url_env` gives the URL too; remove one of them"
 
 
+def token_is_encrypted(notify: Mapping[str, AnyReceiver]) -> Iterator[Violation]:
+    for name, receiver in notify.items():
+        if not isinstance(receiver, HttpReceiver) or receiver.url is None:
+            continue
+        if getattr(receiver, "authorization_env", None) is None:
+            continue
+        parts = urlsplit(receiver.url)
+        if parts.scheme == "http" and parts.hostname not in LOOPBACK:
+            what = "the token of `authorization_env` would be sent without encryption; use https"
+            yield ("notify", name, "url"), what
+
+
 def login_is_whole_and_encrypted(notify: Mapping[str, AnyReceiver]) -> Iterator[Violation]:
     for name, receiver in notify.items():
         if not isinstance(receiver, EmailReceiver):
@@ -34,4 +49,4 @@ def login_is_whole_and_encrypted(notify: Mapping[str, AnyReceiver]) -> Iterator[
             yield ("notify", name, "security"), what
 
 
-RULES: tuple[Rule, ...] = (url_is_given_once, login_is_whole_and_encrypted)
+RULES: tuple[Rule, ...] = (url_is_given_once, token_is_encrypted, login_is_whole_and_encrypted)

@@ -60,7 +60,7 @@ def models_are_pushed_without_a_person(deploy: DeployConfig) -> Iterator[Violati
 
 def receivers_are_told_from_here(notify: Mapping[str, AnyReceiver]) -> Iterator[Violation]:
     if notify:
-        what = "runs on Kubeflow tell nobody: an exit handler does not run again after `headrace retry`, and"
+        what = "runs on Kubeflow send no notifications: an exit handler does not run again after `headrace retry`, and"
         why = "gets no reliable state of a run of which a pod was killed"
         way = "set `notify: null` in the profile for Kubeflow; there, `headrace status --watch` waits for a run and"
         yield ("notify",), f"{what} {why}; {way} exits with 1 if it failed"

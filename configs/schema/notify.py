@@ -1,4 +1,4 @@
-"""`notify:` who is told how a run ended. One class per kind of receiver; `kind:` selects it.
+"""`notify:` who is notified of how a run ended. One class per kind of receiver; `kind:` selects it.
 
 URLs that hold a token, users and passwords are only named, by the environment variables that hold them.
 """
@@ -16,9 +16,9 @@ RunEvent = Literal[
     "killed",
     "interrupted",
     "not_blessed",
-    "blessed",
     "awaiting_approval",
     "pushed",
+    "blessed",
     "drifted",
     "ended_early",
 ]
@@ -34,10 +34,10 @@ class Receiver(Section):
     """A receiver of messages."""
 
     on: Annotated[tuple[RunEvent, ...], Field(min_length=1)] = BY_DEFAULT
-    """The ends of a run that it is told of: `failed`; `killed` (the command was killed, as for lack of memory; told by
-    the next run); `interrupted` (Ctrl-C or SIGTERM); `not_blessed`; `blessed`; `awaiting_approval`; `pushed`; `drifted`
-    (with `schedule.retrain: drift`, beyond its limits); `ended_early` (there was no reason to train). A run of which
-    several are true is told once."""
+    """The events that it is notified of: `failed`; `killed` (the command was killed, as for lack of memory; the next
+    run sends the notification); `interrupted` (Ctrl-C or SIGTERM); `not_blessed`; `awaiting_approval`; `pushed`;
+    `blessed`; `drifted` (with `schedule.retrain: drift`, beyond its limits); `ended_early` (there was no reason to
+    train). If several are true of a run, one message is sent, about the first of them in this order."""
 
 
 class HttpReceiver(Section):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.configs.loading.loader import ConfigSource
 from headrace.pipeline.api.loading import Overrides, load
-from headrace.pipeline.api.running import runs
+from headrace.pipeline.api.running import runs, write_card_of
 from headrace.pipeline.environment import prepare, quiet
 
 if TYPE_CHECKING:
@@ -92,11 +92,10 @@ def promote_model(
     loaded = load(config, profile=profile, overrides=overrides)
     prepare()
     with quiet():
-        from headrace.pipeline.models.card import write_card
         from headrace.pipeline.models.promotion import promote as push_approved
     there, wanted = runs(loaded), None if to is None else str(to)
     done = push_approved(loaded, there, wanted, dt.datetime.now(dt.UTC), allow_older=allow_older)
-    write_card(loaded, there, done.version)
+    write_card_of(loaded, there, done.version)
     return done
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.errors import ConfigError, HeadraceError, RunError
+from headrace.common.errors import ConfigError, HeadraceError, InProgressError, RunError
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import ConfigSource, LoadedConfig, Override
 from headrace.pipeline.api.loading import Overrides, as_pairs, load, load_checked, name_of
+
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from headrace.pipeline.run import Run
@@ -97,6 +100,8 @@ def run_loaded(loaded: LoadedConfig, name: str, display: Display, *, fresh: bool
         record, run_dir = run_pipeline(
             config, name, display, reuse=not fresh, obey_retrain=obey_retrain, cleared=lambda: notify_of_killed(config)
         )
+    except InProgressError:  # nothing failed, and the other command notifies of what becomes of it
+        raise
     except HeadraceError as error:
         _notify_of_no_start(config, started, error)
         raise
@@ -142,7 +147,18 @@ def write_pages(config: PipelineConfig, done: Run) -> Path:
 
     report = write_report(done.path)
     if done.pushed is not None:
-        from headrace.pipeline.models.card import write_card
-
-        write_card(config, runs(config), done.pushed)
+        write_card_of(config, runs(config), done.pushed)
     return report
+
+
+def write_card_of(config: PipelineConfig, there: Sequence[Run], version: Path) -> None:
+    """Write the card of a model that is in service. What prevents that is logged: the push itself succeeded.
+
+    there: the pipeline's runs; version: the folder of the pushed version.
+    """
+    from headrace.pipeline.models.card import write_card
+
+    try:
+        write_card(config, there, version)
+    except (HeadraceError, OSError, ValueError) as error:
+        logger.warning("%s was pushed, but its model card cannot be written: %s", version, error)

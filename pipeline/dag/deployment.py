@@ -81,6 +81,7 @@ def pusher(config: PipelineConfig, built: Components, folders: Folders) -> BaseN
         keep=config.deploy.keep or KEEP_ALL,
         push_record=str(folders.push_record),
         approval=config.deploy.approval,
+        canary=_canary(built),
     )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -37,6 +38,8 @@ from headrace.pipeline.versions import read_versions
 MARKDOWN = "model_card.md"
 _TEMPLATES = Path(__file__).parent / "templates"
 _MOST_CLASSES, _MOST_THIN = 20, 10
+_PRIVATE = ("notify", "kubeflow")
+"""Sections of the config that a card leaves out."""
 _SPACE = re.compile(r"\s+")
 _SPECIAL = re.compile(r"[\\`*_\[\]<>&|~#!$@]|:(?=//)|(?<=www)\.")
 """What has a meaning within a line of Markdown, and what GitHub turns into a link."""
@@ -75,9 +78,22 @@ def render_card(origin: Origin, made: PublicFolder) -> dict[str, str]:
     card = _card(origin, made)
     shown = {"card": card, "record": made.record, "tuned": SharedRun(made, made.record.run_id, 0).tuned}
     shown["versions"] = read_versions(made.path) if origin.packages else {}  # else it names what is installed now
+    text = _published(made.config_text)
     page = environment(_TEMPLATES).get_template("card.html")
-    html = page.render(style=style(), evaluation=card.evaluation, config_text=highlight_keys(made.config_text), **shown)
-    return {MARKDOWN: _markdown().get_template("card.md").render(config_text=made.config_text, **shown), CARD: html}
+    html = page.render(style=style(), evaluation=card.evaluation, config_text=highlight_keys(text), **shown)
+    return {MARKDOWN: _markdown().get_template("card.md").render(config_text=text, **shown), CARD: html}
+
+
+def _published(config_text: str) -> str:
+    """The config without the sections that say nothing about the model, but name people and machines."""
+    try:
+        tree = yaml.safe_load(config_text)
+    except yaml.YAMLError:
+        return config_text
+    if not isinstance(tree, dict) or not any(tree.get(name) for name in _PRIVATE):
+        return config_text
+    public = {name: section for name, section in tree.items() if name not in _PRIVATE}
+    return yaml.safe_dump(public, sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
 
 
 def _card(origin: Origin, made: PublicFolder) -> Card:

@@ -76,7 +76,7 @@ def lineage(config: PipelineConfig, runs: Sequence[Run], name: str | None) -> Li
         if touched := _touched(known, about):
             return replace(about, origins=touched)
     raise RunError(
-        f"{name} is no version, run with a model, span or file that a recorded model here has to do with.\n"
+        f"{name} is not a version, run, span or source file of any recorded model.\n"
         f"  {_spans_in(known)}; `headrace models` lists the versions and runs."
     )
 
@@ -113,6 +113,6 @@ def _touched(known: Sequence[Origin], about: Lineage) -> tuple[Origin, ...]:
 def _spans_in(known: Sequence[Origin]) -> str:
     spans = list(dict.fromkeys(name for origin in known for name in reversed(origin.model.spans)))
     if not spans:
-        return "Their data has no spans, so name a file as `headrace lineage CONFIG` lists it"
+        return "The data has no spans; name a file as `headrace lineage CONFIG` lists it"
     more = f" and {len(spans) - _MOST_SPANS:,} more" if len(spans) > _MOST_SPANS else ""
     return f"Spans, newest first: {join_names(spans[:_MOST_SPANS])}{more}"

@@ -179,6 +179,9 @@ def _deliver(
             deliver(receivers[name], messages[name], outside)
         except DeliveryError as error:
             return Outcome(name, str(error))
+        except Exception as error:  # a run must not fail because of a receiver, whatever it does
+            logger.debug("notify.%s", name, exc_info=True)
+            return Outcome(name, f"an unexpected {type(error).__name__}")
         return Outcome(name, None)
 
     with ThreadPoolExecutor(min(PARALLEL, len(messages))) as threads:
@@ -190,4 +193,4 @@ def _report(outcomes: Sequence[Outcome], messages: Mapping[str, Message]) -> Non
         if one.error is not None:
             event = messages[one.receiver].id
             way_out = "`headrace notify CONFIG` sends a test message"
-            logger.warning("notify.%s was not told of %s: %s; %s", one.receiver, event, one.error, way_out)
+            logger.warning("notify.%s was not notified of %s: %s; %s", one.receiver, event, one.error, way_out)

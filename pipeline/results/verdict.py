@@ -94,7 +94,7 @@ def read_verdict(folder: RunFolder) -> ModelVerdict:
         tuple(_reasons(evaluation, bounds, folder.canary)),
         pushed,
         withdrawn=_property(folder, WITHDRAWN),
-        awaiting=_awaiting(folder) if pushed is None else None,
+        awaiting=_awaiting(folder) if pushed is None and folder.blessed else None,
         in_service=_property(folder, IN_SERVICE) if folder.blessed else None,
         canary=folder.canary,
     )
@@ -169,9 +169,9 @@ def _rule_of_slices(check: ThresholdCheck) -> tuple[str, str]:
     """The rule, and the slices that are worst."""
     where = f"in each slice by {check.slicing}"
     if check.limit is None or check.value is None:
-        return f"measured {where}, but none with enough examples has a value", ""
+        return f"known {where} with enough examples", f"{check.slice} has no value" if check.slice else "too few have"
     if check.bound == "max_gap":
-        return f"within {check.limit:g} of itself {where}", f"{check.slice} are {check.value:.4f} apart"
+        return f"at most {check.limit:g} apart between slices by {check.slicing}", f"{check.slice}: {check.value:.4f}"
     side = "least" if check.bound == "min" else "most"
     return f"at {side} {check.limit:g} {where}", f"{check.slice}: {check.value:.4f}"
 

@@ -63,7 +63,12 @@ def night(
     pushed = standard_artifacts.PushedModel()
     pushed.uri = str(run / "pushed")
     Pusher.EXECUTOR_SPEC.executor_class().Do(
-        {"model": recorded["newest"], "model_blessing": [blessing], "entry": [entry]},
+        {
+            "model": recorded["newest"],
+            "model_blessing": [blessing],
+            "entry": [entry],
+            **({"canary": inputs["canary"]} if "canary" in inputs else {}),
+        },
         {"pushed_model": [pushed]},
         {
             "destination": str(home / serving_at),

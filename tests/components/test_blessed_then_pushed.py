@@ -12,7 +12,7 @@ import pytest
 from dying import deaths, full_disks
 from made_up_nights import in_service, listed, night
 
-from headrace.components.deploy.registry import LATE, Registry
+from headrace.components.deploy.registry import AWAITING, LATE, MANUAL, Registry
 
 
 @pytest.mark.parametrize("fault", [deaths, full_disks])
@@ -54,6 +54,12 @@ def test_model_that_failed_its_canary_is_neither_listed_nor_pushed_nor_taken_for
     assert night(tmp_path, "unfit", blessed=True, canary=False).get_int_custom_property("pushed") == 0
     assert (listed(tmp_path), in_service(tmp_path)) == (["sound"], "sound")
     assert len(list((tmp_path / "serving").iterdir())) == 1
+
+
+def test_model_that_failed_its_canary_awaits_no_approval(tmp_path: Path) -> None:
+    pushed = night(tmp_path, "first", blessed=True, canary=False, approval=MANUAL)
+    assert not pushed.has_custom_property(AWAITING)
+    assert night(tmp_path, "second", blessed=True, canary=True, approval=MANUAL).has_custom_property(AWAITING)
 
 
 def test_listed_model_that_fails_a_later_canary_before_its_push_is_not_pushed(tmp_path: Path) -> None:

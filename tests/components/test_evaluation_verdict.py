@@ -10,10 +10,13 @@ from tensorflow_model_analysis.proto import config_pb2
 
 from headrace.components.evaluation.metrics import LABEL_METRICS
 from headrace.components.evaluation.metrics.accumulator import Margin
+from headrace.components.evaluation.result import ThresholdCheck
+from headrace.components.evaluation.slices import MetricValues
 from headrace.components.evaluation.verdict import (
     Confidence,
     Measured,
     Requirements,
+    check_slices,
     check_thresholds,
     compare_with_constant,
     conclude,
@@ -21,7 +24,7 @@ from headrace.components.evaluation.verdict import (
     rejection_reasons,
 )
 from headrace.components.trigger.drift import DriftDistance
-from headrace.configs.schema.evaluate import LOSSES
+from headrace.configs.schema.evaluate import LOSSES, SliceThreshold
 
 NEXT = {"up": math.inf, "down": -math.inf}
 
@@ -118,6 +121,36 @@ def test_a_confident_comparison_uses_the_interval_of_the_difference(
     (check,) = check_thresholds({name: compared(by, direction)}, {name: 0.751}, {name: 0.75}, confidence)
     assert check.passed is passes
     assert check.interval == pytest.approx((0.75 + change[0], 0.75 + change[1]))
+
+
+def _slices(values: dict[str, float], threshold: SliceThreshold, examples: int = 200) -> list[ThresholdCheck]:
+    """The checks of a threshold on the slices of `town` with these values."""
+    found: MetricValues = {
+        ("m", (("town", town),)): {"example_count": examples, "auc": value} for town, value in values.items()
+    }
+    requirements = Requirements(better_than_constant=False, slices=(("auc", ("town",), threshold),))
+    return check_slices(Measured(found, {}), "m", requirements)
+
+
+def test_a_slice_without_a_value_meets_no_bound_and_is_named() -> None:
+    for bound in ({"min": 0.5}, {"max": 0.9}, {"max_gap": 0.5}):
+        (check,) = _slices({"a": 0.8, "b": math.nan, "c": 0.7}, SliceThreshold.model_validate(bound))
+        assert (check.passed, check.slice) == (False, "town = b")
+        assert "town = b" in str(check)
+
+
+def test_a_gap_needs_two_slices() -> None:
+    (check,) = _slices({"a": 0.8}, SliceThreshold(max_gap=0.5))
+    assert not check.passed
+    assert "at most one slice by town" in str(check)
+    assert all(check.passed for check in _slices({"a": 0.8}, SliceThreshold(min=0.5)))
+    assert not _slices({"a": 0.8, "b": 0.7}, SliceThreshold(min=0.5), examples=99)[0].passed
+
+
+def test_a_threshold_on_slices_does_not_excuse_a_metric_without_a_value() -> None:
+    checks = _slices({"a": 0.8, "b": 0.7}, SliceThreshold(min=0.5))
+    assert [check.passed for check in checks] == [True]
+    assert "auc has no value" in rejection_reasons(checks, {"auc": math.nan})[0]
 
 
 def test_an_evaluation_without_examples_is_not_blessed() -> None:

@@ -19,6 +19,23 @@ def test_bounds_may_meet_and_not_cross() -> None:
         Threshold(min=0.6, max=0.5)
 
 
+def test_bounds_of_slices_in_percent_are_refused_as_those_of_the_whole() -> None:
+    for bound in ({"min": 40}, {"max_gap": 15}):
+        (what,) = found(Threshold(slices={"hour": SliceThreshold.model_validate(bound)}))
+        assert "did you mean 0." in what
+
+
+def test_a_metric_that_may_be_negative_may_have_negative_bounds_and_is_at_most_one() -> None:
+    for name, bound, refused in (
+        ("r_squared", {"max": -3}, False),
+        ("r_squared", {"min": 1.5}, True),
+        ("matthews_correlation", {"max": -0.5}, False),
+        ("matthews_correlation", {"max": -1.5}, True),
+    ):
+        evaluate = EvaluateConfig(thresholds={name: Threshold.model_validate(bound)})
+        assert bool([*thresholds_can_be_met(evaluate)]) is refused
+
+
 def test_bounds_of_slices_may_meet_and_not_cross_or_be_none() -> None:
     assert SliceThreshold(min=0.5, max=0.5).min_examples == 100
     with pytest.raises(ValidationError, match=r"min: 0\.6 is greater than max: 0\.5"):

@@ -180,7 +180,7 @@ def test_what_slices_and_the_canary_quote_of_the_data_stays_in_the_report(tmp_pa
     assert VALUE not in request.body.decode()
     assert [limit["rule"] for limit in request.json["data"]["limits"]] == [
         "at least 0.6 in each slice by poet",
-        "within 0.1 of itself in each slice by poet",
+        "at most 0.1 apart between slices by poet",
     ]
     assert request.json["data"]["reasons"] == ["the canary did not pass; the report says why"]
 
@@ -227,7 +227,7 @@ def test_receiver_that_refuses_is_reported_and_its_url_is_not_shown(
     assert len(hook.requests) == tries
     event = "trips/20261124-030000/failed"
     (line,) = [record.getMessage() for record in log.records if record.levelno == logging.WARNING]
-    assert line.startswith(f"notify.ops was not told of {event}: the server of SLACK_URL answers with status ")
+    assert line.startswith(f"notify.ops was not notified of {event}: the server of SLACK_URL answers with status ")
     assert "`headrace notify" in line
     record = (folder.path / FILE_NAME).read_text()
     assert "answers with status" in record
@@ -297,7 +297,7 @@ def test_certificate_must_be_trusted(
         )
         notify(config, run_folder(config), outside(pauses))
     assert [request.path for request in hook.requests] == ["/own"]
-    assert re.search(r"notify\.public was not told of .*certificate is not valid.*`ca_file`", log.text)
+    assert re.search(r"notify\.public was not notified of .*certificate is not valid.*`ca_file`", log.text)
     assert pauses == []
 
 

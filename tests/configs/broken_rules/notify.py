@@ -17,6 +17,12 @@ BROKEN: Broken = {
             "1: notify.ops.url: remove one of them",
         ),
     ],
+    "token_is_encrypted": [
+        (
+            "notify: {ops: {kind: webhook, url: 'http://events.example/in', authorization_env: TOKEN}}",
+            "1: notify.ops.url: `authorization_env` would be sent without encryption",
+        )
+    ],
     "login_is_whole_and_encrypted": [
         (
             f"notify: {{ops: {{{MAIL}, user_env: MAIL_USER}}}}",
