@@ -84,6 +84,7 @@ def test_artifacts_flow_as_the_design_says() -> None:
         "model": (("RecordBlessing", "newest"),),
         "model_blessing": (("Evaluator", "blessing"),),
         "entry": (("RecordBlessing", "entry"),),
+        "canary": (("Canary", "blessing"),),
     }
     assert found["Canary"].upstream == ("ExampleGen", "Trainer")
     assert found["RecordBlessing"].inputs["canary"] == (("Canary", "blessing"),)
