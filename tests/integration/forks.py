@@ -91,11 +91,16 @@ class Forked(POPEN):
     def _internal_poll(self, *arguments: Any, **named: Any) -> int | None:
         if self._line is None:
             return super()._internal_poll(*arguments, **named)
-        if self.returncode is None:
-            pid, status = self._try_wait(os.WNOHANG)
-            if pid:
-                self._handle_exitstatus(status)
-        return self.returncode
+        if not self._waitpid_lock.acquire(False):  # another thread waits: the status can be received only once
+            return None
+        try:
+            if self.returncode is None:
+                pid, status = self._try_wait(os.WNOHANG)
+                if pid:
+                    self._handle_exitstatus(status)
+            return self.returncode
+        finally:
+            self._waitpid_lock.release()
 
 
 def run(command: list[str], **settings: Any) -> subprocess.CompletedProcess[str]:
