@@ -44,6 +44,7 @@ def explain(error: ValidationError, tree: Tree) -> list[LocatedProblem]:
         )
         for violation in violations
         if not (violation.kind == "missing" and _is_misspelled(violation, unknown))
+        if not (violation.kind == "too_short" and _has_wrong_item(violation, violations))
     ]
     return list(dict.fromkeys(problems))
 
@@ -74,6 +75,11 @@ def _deepest(violations: list[SchemaViolation]) -> list[SchemaViolation]:
 def _depth(violation: SchemaViolation) -> tuple[int, bool]:
     """How far an alternative matched; one that our own validator refused was right up to there."""
     return len(violation.path), bool(violation.reason)
+
+
+def _has_wrong_item(short: SchemaViolation, violations: list[SchemaViolation]) -> bool:
+    """Whether a list is only short because pydantic does not count its items that are refused by themselves."""
+    return any(other.path[: len(short.path)] == short.path != other.path for other in violations)
 
 
 def _is_misspelled(missing: SchemaViolation, unknown: list[KeyPath]) -> bool:

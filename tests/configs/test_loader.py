@@ -282,6 +282,13 @@ evaluate: {metrics: [auc], split: valid}
     ]
 
 
+def test_a_list_whose_only_item_is_wrong_is_not_reported_as_too_short(tmp_path: Path) -> None:
+    (problem,) = reported(tmp_path, "features: {i: {column: bucketized, boundaries: [a]}}")
+    assert problem.startswith("c.yaml:1: features.i.boundaries[0]: found the string")
+    (problem,) = reported(tmp_path, "features: {i: {column: bucketized, boundaries: []}}")
+    assert problem.startswith("c.yaml:1: features.i.boundaries: found an empty list")
+
+
 def test_a_value_of_several_lines_is_reported_at_the_line_of_the_item(tmp_path: Path) -> None:
     assert reported(tmp_path, "model:\n  hidden:\n    - 1\n    - x")[0].startswith("c.yaml:4: model.hidden[1]: ")
 
