@@ -64,8 +64,8 @@ class DataConfig(Section):
     """Number of hash buckets per split: `{train: 8, eval: 1, test: 1}` assigns 80, 10 and 10 percent of the rows.
     `train` and `eval` are required."""
     split_key: Name | None = None
-    """Rows with the same value in this column get the same split. null: the whole row is hashed, so only identical rows
-    are certain to stay together."""
+    """Rows with the same value in this column get the same split. null: the whole row is hashed, so identical rows stay
+    together, unless a table consists of few different rows (at most 1000, each ten times on average)."""
     split_by: Name | None = None
     """A column of dates (ISO 8601) or numbers by whose order rows are split: the oldest are the first of `splits`, the
     newest the last, in the proportions given there. Rows of the same time stay together. Not for spans. null: rows are

@@ -158,8 +158,8 @@ def test_a_split_without_rows_is_refused(tmp_path: Path) -> None:
 
 
 def test_equal_rows_are_named_as_why_a_split_is_empty(tmp_path: Path) -> None:
-    error = failure(tmp_path / "in", {"f.csv": HEAD + "1,x,2\n" * 500})
-    assert "500 rows" in error.what
+    error = failure(tmp_path / "in", {"f.csv": HEAD + "1,x,2\n" * 9})
+    assert "9 rows" in error.what
     assert error.hint.startswith("All equal rows")
 
 

@@ -213,6 +213,33 @@ def test_large_neighbouring_integers_hash_apart() -> None:
 
 
 @pytest.mark.parametrize(
+    ("different", "copies", "spread"), [(24, 100, True), (1000, 10, True), (24, 9, False), (1001, 10, False)]
+)
+def test_few_different_rows_are_divided_copy_by_copy(different: int, copies: int, spread: bool) -> None:
+    ids = np.random.default_rng(0).permutation(np.repeat(np.arange(different), copies))
+    rows = pa.RecordBatch.from_arrays([pa.array(ids)], names=["id"])
+    found: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for number, split in zip(ids, splits_of(rows, layout()), strict=True):
+        found[number][split] += 1
+    together = [len(splits) == 1 for splits in found.values()]
+    if not spread:
+        assert all(together)
+        return
+    assert all(splits["train"] for splits in found.values())
+    share = sum(splits["eval"] for splits in found.values()) / len(ids)
+    assert share == pytest.approx(0.1, abs=3 * (0.1 * 0.9 / len(ids)) ** 0.5)
+    again = np.random.default_rng(1).permutation(len(ids))
+    counted = Counter(zip(ids[again].tolist(), splits_of(rows.take(again), layout()), strict=True))
+    assert counted == Counter({(n, split): count for n, splits in found.items() for split, count in splits.items()})
+
+
+def test_copies_with_a_key_stay_together() -> None:
+    ids = np.repeat(np.arange(24), 100)
+    rows = pa.RecordBatch.from_arrays([pa.array(ids)], names=["id"])
+    assert len(set(zip(ids.tolist(), splits_of(rows, layout(split_key="id")), strict=True))) == 24
+
+
+@pytest.mark.parametrize(
     ("size", "readers", "shards"),
     [
         (0, 1, 1),

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.shards.compression import Compression
-from headrace.components.example_gen.shards.row_hash import row_hash
+from headrace.components.example_gen.shards.row_hash import row_hash, spread_copies
 from headrace.components.example_gen.shards.time_split import TimeSplit
 from headrace.components.example_gen.tfexample.framing import framed_examples
 from headrace.configs.schema.data import DataConfig
@@ -184,8 +184,9 @@ class ShardLayout:
         """The number of each row's split: int64 [rows]. Raises DataError if the split column has another value."""
         if self.split_column is not None:
             return self.split_column.numbers(batch, file)
-        columns = sorted(batch.schema.names) if self.split_key is None else [self.split_key]
-        return split_numbers(row_hash(batch, columns, self.seed), self.buckets)
+        if self.split_key is not None:
+            return split_numbers(row_hash(batch, [self.split_key], self.seed), self.buckets)
+        return split_numbers(spread_copies(row_hash(batch, sorted(batch.schema.names), self.seed)), self.buckets)
 
     def all_shards(self) -> Iterator[Shard]:
         """Every shard, split by split."""

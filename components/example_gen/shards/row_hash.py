@@ -28,6 +28,11 @@ from headrace.components.example_gen.arrow_columns import (
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: Knuth's multiplicative hashing
 _EXACT = 2**53
+_LOW_BITS = np.uint64(0xFFFF)
+FEW_ROWS, COPIES = 1000, 10
+"""A batch repeats its rows if it has at most so many different ones, each so many times on average."""
+FIRST_ROWS = 8192
+"""The rows whose low bits are counted before those of all rows are sorted."""
 _SHIFT, _FACTORS = np.uint64(33), (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
 _NAN = np.float64(np.nan).view(np.uint64)
 _MISSING, _EMPTY = np.uint64(0x6D697373696E6721), np.uint64(0x656D7074796C7374)
@@ -53,6 +58,24 @@ def row_hash(batch: pa.RecordBatch, columns: Sequence[str], seed: int) -> np.nda
             hashes = _column_hash(values.values if isinstance(values, IntegerRange) else values)
             total += mix(hashes ^ salt).take(which)
     return mix(total)
+
+
+def spread_copies(hashes: np.ndarray) -> np.ndarray:
+    """The hashes of a batch's rows, uint64 [rows]; of a table that repeats few different rows, one for each copy.
+
+    A table of three categories may have 24 different rows among thousands. If all copies of a row went to one split,
+    the train split would miss some of the rows altogether, and eval would judge on those. Copies of a row in a table
+    of many different rows, which more likely are the same event twice, keep one hash.
+    """
+    if len(hashes) < COPIES or np.count_nonzero(np.bincount(hashes[:FIRST_ROWS] & _LOW_BITS)) > FEW_ROWS:
+        return hashes  # more different low bits among the first rows, so more different rows
+    different, which, counts = np.unique(hashes, return_inverse=True, return_counts=True)
+    if len(different) > FEW_ROWS or len(hashes) < COPIES * len(different):
+        return hashes
+    in_order = np.argsort(which, kind="stable")
+    copy = np.empty(len(hashes), np.uint64)
+    copy[in_order] = np.arange(len(hashes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.where(copy > 0, mix(hashes + copy * _ODD), hashes)
 
 
 def mix(numbers: np.ndarray) -> np.ndarray:
