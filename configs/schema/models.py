@@ -88,6 +88,26 @@ class DcnModel(ModelBase):
     are wide (the paper uses a quarter of their width and less). null: W is a full matrix."""
 
 
+class TabmModel(ModelBase):
+    """An ensemble of dense networks for tables (TabM: Gorishniy et al. 2025, arXiv:2410.24210). The members share their
+    weights except for a few vectors each, and learn independently; their mean predicts. A step costs up to `members`
+    times that of `dnn`.
+    """
+
+    implementation: ClassVar[str] = "headrace.trainer.models.tabm.build"
+    only_deep: ClassVar[bool] = True
+
+    kind: Literal["tabm"]
+    """`tabm`."""
+    members: Annotated[int, Field(ge=2)] = 16
+    """Number of members."""
+    frequencies: Annotated[int, Field(ge=0)] = 0
+    """Number of sines and cosines of each number, at learned frequencies, from which the number is also embedded
+    (Gorishniy et al. 2022, arXiv:2203.05556), for steep functions of a number; 16 is usual. 0: the number itself."""
+    number_embedding: PositiveInt = 8
+    """Width of the embedding of each number, with `frequencies`."""
+
+
 class AugmentConfig(Section):
     """Random changes of the images during training, different each time an image is used; none in evaluation and
     serving. Areas that a change leaves empty are black.
@@ -247,6 +267,7 @@ MODELS = OpenUnion(
         "headrace.configs.schema.models.DnnModel",
         "headrace.configs.schema.models.WideAndDeepModel",
         "headrace.configs.schema.models.DcnModel",
+        "headrace.configs.schema.models.TabmModel",
         "headrace.configs.schema.models.ImageModel",
         "headrace.configs.schema.models.TextModel",
         "headrace.configs.schema.models.CustomModel",

@@ -1,0 +1,175 @@
+"""`model.kind: tabm`: an ensemble of dense networks that share almost all of their weights.
+
+TabM (Gorishniy et al. 2025, arXiv:2410.24210) with the numbers' embeddings of Gorishniy et al. 2022, arXiv:2203.05556.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.models import TabmModel
+from headrace.trainer.columns import ModelInputs
+from headrace.trainer.models.layers import check_activation, head
+
+
+def build(features: ModelInputs, label: LabelConfig, model: TabmModel) -> keras.Model:
+    """Build the model, not compiled. Raises TrainingError if no feature is meant for the deep part."""
+    check_activation(model.activation)
+    deep = features.deep()
+    if deep is None:
+        raise TrainingError("model.kind: tabm has nothing to learn from: every feature has `deep: false`")
+    parts = [deep]
+    numbers = features.numbers(name="periodic_numbers") if model.frequencies else None
+    if numbers is not None:
+        periodic = Periodic(model.frequencies, model.number_embedding, name="periodic")(numbers)
+        parts.append(keras.layers.Flatten(name="periodic_flat")(periodic))
+    x = keras.layers.Concatenate(name="embedded")(parts) if len(parts) > 1 else deep
+    x = keras.layers.RepeatVector(model.members, name="members")(x)
+    for position, units in enumerate(model.hidden, start=1):
+        first = "signs" if position == 1 else "ones"
+        x = SharedDense(units, first, name=f"hidden_{position}")(x)
+        x = keras.layers.Activation(model.activation, name=f"activation_{position}")(x)
+        if model.dropout:
+            x = keras.layers.Dropout(model.dropout, name=f"dropout_{position}")(x)
+    scores = MemberDense(label.num_classes, name="logits")(x)
+    mean = MeanOfMembers(model.members, dtype="float32", name="mean")(head(scores, label))
+    return Ensemble(features.inputs, mean, name="tabm")
+
+
+class Ensemble(keras.Model):
+    """A model whose members each learn the label by themselves; their mean predicts.
+
+    The loss of a training step is the mean of the members' losses, not that of the mean prediction, with which members
+    would learn to make up for each other's errors, and generalize worse.
+    """
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """In training, the mean of the members' losses; else the loss of the mean."""
+        members = getattr(y_pred, MEMBERS, None) if training else None
+        if members is not None:
+            count = self.get_layer("mean").members
+            y = ops.repeat(ops.reshape(y, (-1, 1)), count, axis=0)
+            y_pred = members
+            if sample_weight is not None:
+                sample_weight = ops.repeat(ops.reshape(sample_weight, (-1,)), count, axis=0)
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+
+MEMBERS = "_headrace_members"
+"""Attribute of a mean prediction: the members' predictions, as Keras gives probabilities their `_keras_logits`."""
+
+
+@keras.saving.register_keras_serializable("headrace")
+class MeanOfMembers(keras.layers.Layer):
+    """The mean over consecutive members: float32 [batch * members, classes] → [batch, classes]. It knows its input."""
+
+    def __init__(self, members: int, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.members = members
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "members": self.members}
+
+    def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+        mean = ops.mean(ops.reshape(inputs, (-1, self.members, inputs.shape[-1])), axis=1)
+        setattr(mean, MEMBERS, inputs)
+        return mean
+
+
+@keras.saving.register_keras_serializable("headrace")
+class Periodic(keras.layers.Layer):
+    """Embeddings of numbers: float32 [batch, numbers] → [batch, numbers, width].
+
+    A number's sines and cosines at `frequencies` learned frequencies, then a linear layer that all numbers share, and
+    ReLU ("PLR, lite"). A network of dense layers alone learns steep functions of a number slowly.
+    """
+
+    def __init__(self, frequencies: int, width: int, deviation: float = 0.1, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.frequencies, self.width, self.deviation = frequencies, width, deviation
+
+    def get_config(self) -> dict[str, Any]:
+        own = {"frequencies": self.frequencies, "width": self.width, "deviation": self.deviation}
+        return {**super().get_config(), **own}
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        """Draw the frequencies from a normal distribution."""
+        normal = keras.initializers.RandomNormal(stddev=self.deviation)
+        self.scales = self.add_weight(shape=(input_shape[-1], self.frequencies), initializer=normal, name="frequencies")
+        self.kernel = self.add_weight(shape=(2 * self.frequencies, self.width), name="kernel")
+        self.bias = self.add_weight(shape=(self.width,), initializer="zeros", name="bias")
+
+    def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+        angles = 6.283185307179586 * inputs[:, :, None] * self.scales
+        waves = ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
+        return ops.relu(ops.matmul(waves, self.kernel) + self.bias)
+
+
+@keras.saving.register_keras_serializable("headrace")
+class SharedDense(keras.layers.Layer):
+    """A linear layer per member over one shared kernel: float32 [batch, members, n] → [batch, members, units].
+
+    Member i computes s_i * (W (r_i * x)) + b_i. Its vectors r and s are its own (BatchEnsemble: Wen et al. 2020,
+    arXiv:2002.06715).
+    """
+
+    def __init__(self, units: int, first: str, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.units, self.first = units, first
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "units": self.units, "first": self.first}
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        """The first layer's r are random signs, in which members differ; all others begin as ones."""
+        _, members, width = input_shape
+        self.kernel = self.add_weight(shape=(width, self.units), name="kernel")
+        self.scale_in = self.add_weight(
+            shape=(members, width), initializer=_signs if self.first == "signs" else "ones", name="scale_in"
+        )
+        self.scale_out = self.add_weight(shape=(members, self.units), initializer="ones", name="scale_out")
+        self.bias = self.add_weight(shape=(members, self.units), initializer="zeros", name="bias")
+
+    def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+        return ops.matmul(inputs * self.scale_in, self.kernel) * self.scale_out + self.bias
+
+
+@keras.saving.register_keras_serializable("headrace")
+class MemberDense(keras.layers.Layer):
+    """A linear layer of each member's own: float32 [batch, members, n] → [batch * members, units]."""
+
+    def __init__(self, units: int, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.units = units
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "units": self.units}
+
+    def build(self, input_shape: tuple[int | None, int, int]) -> None:
+        """Draw the kernels as those of as many dense layers."""
+        _, members, width = input_shape
+        limit = (6 / (width + self.units)) ** 0.5  # of glorot_uniform, for one member
+        uniform = keras.initializers.RandomUniform(-limit, limit)
+        self.kernel = self.add_weight(shape=(members, width, self.units), initializer=uniform, name="kernel")
+        self.bias = self.add_weight(shape=(members, self.units), initializer="zeros", name="bias")
+
+    def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+        scores = ops.einsum("bmn,mnu->bmu", inputs, self.kernel) + self.bias
+        return ops.reshape(scores, (-1, self.units))
+
+
+def _signs(shape: tuple[int, ...], dtype: Any = None) -> Any:
+    """Random signs, 1 or -1."""
+    return ops.cast(2 * keras.random.randint(shape, 0, 2) - 1, dtype)
