@@ -18,9 +18,10 @@ import tensorflow as tf
 from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.devices.loop import DistributedLoop
 from headrace.trainer.model import precision_policy
+from headrace.trainer.models.tabm import Ensemble, MeanOfMembers, MemberDense, SharedDense
 from headrace.trainer.table_updates import TableUpdates
 
-ROWS, EVAL, BATCH, EPOCHS = 183, 32, 30, 2
+ROWS, EVAL, BATCH, EPOCHS, MEMBERS = 183, 32, 30, 2, 4
 """Last batches of 3 and 2 examples: fewer than there are devices."""
 
 
@@ -74,8 +75,13 @@ def build(settings: dict[str, Any]) -> keras.Model:
         parts += [Counts()(inputs["tags"])] if "tags" in inputs else []
         x = keras.layers.Concatenate()(parts)
         x = keras.layers.Dense(16, activation="relu", kernel_regularizer=keras.regularizers.L2(0.01))(x)
-        x = keras.layers.Activation("sigmoid", dtype="float32")(keras.layers.Dense(1)(x))
-        model = (OwnStep if settings.get("own") else keras.Model)(inputs, x)
+        if settings.get("ensemble"):
+            scores = MemberDense(1)(SharedDense(8, "signs")(keras.layers.RepeatVector(MEMBERS)(x)))
+            x = MeanOfMembers(MEMBERS, name="mean")(keras.layers.Activation("sigmoid")(scores))
+            model = Ensemble(inputs, x)
+        else:
+            x = keras.layers.Activation("sigmoid", dtype="float32")(keras.layers.Dense(1)(x))
+            model = (OwnStep if settings.get("own") else keras.Model)(inputs, x)
     model.compile(
         keras.optimizers.Adam(**{"learning_rate": 0.01, **settings.get("adam", {})}),
         keras.losses.BinaryCrossentropy(),
