@@ -52,6 +52,10 @@ class Session:
     def experiment(self) -> str:
         return self.config.kubeflow.server.experiment or self.pipeline
 
+    def home(self, root: str | None = None) -> str:
+        """The URI of the pipeline's folder, which holds the outputs of its runs. root: None for that of the config."""
+        return f"{(root or self.config.kubeflow.pipeline_root).rstrip('/')}/{self.pipeline}"
+
     def experiment_id(self) -> str | None:
         """None if the experiment does not exist yet."""
         return find_experiment(self.server, self.experiment, self.namespace)
@@ -120,6 +124,13 @@ class Session:
         if pipeline_id is None:
             return []
         return list(itertools.islice(runs.of_pipeline(self.server, experiment_id, pipeline_id), limit))
+
+    def ended_since(self, since: float) -> list[Any]:
+        """The pipeline's runs that ended at `since` (Unix seconds) or later, by the time of their end."""
+        experiment_id, pipeline_id = self.experiment_id(), self.pipeline_id()
+        if experiment_id is None or pipeline_id is None:
+            return []
+        return runs.ended_since(self.server, experiment_id, pipeline_id, since)
 
     def mark_lost(self, found: Sequence[Any]) -> None:
         """Mark the runs whose workflow is gone from the cluster, as far as the user's kubeconfig shows it."""
