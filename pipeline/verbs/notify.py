@@ -67,7 +67,8 @@ def _sweep(config: Path, profile: str | None, overrides: tuple[str, ...]) -> boo
     loaded = load(config, profile, overrides, data=False, rules=access.RULES).config
     _need_receivers(config, loaded.notify)
     from headrace.pipeline.kubeflow.notifier.record import BusyError
-    from headrace.pipeline.kubeflow.notifier.sweep import open_results, sweep
+    from headrace.pipeline.kubeflow.notifier.sweep import sweep
+    from headrace.pipeline.kubeflow.results_store import open_results
     from headrace.pipeline.kubeflow.server.session import Session
 
     failed, ended = False, 0

@@ -26,8 +26,9 @@ from headrace.components.deploy.push_record import PushRecord
 from headrace.components.evaluation.result import FILE_NAME as EVALUATION
 from headrace.components.trigger.decision import WHY
 from headrace.pipeline.kubeflow.document import component_of
-from headrace.pipeline.kubeflow.pod.paths import RECORD, PodPaths
+from headrace.pipeline.kubeflow.pod.paths import RECORD
 from headrace.pipeline.kubeflow.pod.state import GRAPH
+from headrace.pipeline.kubeflow.results_store import pushed_models
 from headrace.pipeline.kubeflow.server.session import Session
 from headrace.pipeline.kubeflow.server.status import memory_kills, run_record
 from headrace.pipeline.kubeflow.server.tasks import reported_inputs
@@ -147,21 +148,14 @@ class _Results:
 
     def _version(self) -> str | None:
         """The folder of the version that was pushed: that of this run's model, or else the newest."""
+        push = self._session.config.push_directory
         try:
             pushes = PushRecord.model_validate_json(without_checksum(self._store.text(f"{self._home}/pushed.json")))
         except (FileNotFoundError, ValueError):  # missing or damaged, which the next run reports
             return None
-        versions = [
-            (self._run.run_id in uri.split("/"), int(version), there)
-            for there, models in pushes.models.items()
-            for version, uri in models.items()
-        ]
-        if not versions:
-            return None
-        _, version, there = max(versions)
-        volume = self._session.config.kubeflow.volume
-        folder = PodPaths(mount=volume.path if volume else "").remote(there) or there
-        return f"{folder}/{version}"
+        folder, models = pushed_models(pushes, self._home, push) if push else ("", {})
+        versions = [(self._run.run_id in uri.split("/"), int(version)) for version, uri in models.items()]
+        return f"{folder}/{max(versions)[1]}" if versions else None
 
 
 def _ended_early(record: RunRecord) -> str | None:

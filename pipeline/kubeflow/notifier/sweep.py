@@ -12,11 +12,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from headrace.common.errors import HeadraceError, RunError
-from headrace.configs.config import PipelineConfig
+from headrace.common.errors import HeadraceError
 from headrace.configs.schema.notify import Receiver
 from headrace.pipeline.kubeflow.notifier.ended import end_key, read_ended
 from headrace.pipeline.kubeflow.notifier.record import (
@@ -29,11 +27,10 @@ from headrace.pipeline.kubeflow.notifier.record import (
     read_record,
     write_record,
 )
-from headrace.pipeline.kubeflow.pod.paths import SCHEMES
 from headrace.pipeline.kubeflow.server import runs
 from headrace.pipeline.kubeflow.server.session import Session
-from headrace.pipeline.kubeflow.store import Store, open_store
-from headrace.pipeline.kubeflow.store_settings import store_options
+from headrace.pipeline.kubeflow.server.tasks import ENDED
+from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.notify.deliver import Outside
 from headrace.pipeline.notify.event import timestamp
 from headrace.pipeline.notify.record import Delivery
@@ -66,34 +63,6 @@ class Notice:
         return f"run       {self.run}  {what}"
 
 
-def open_results(config: PipelineConfig) -> Store:
-    """Where the results of runs and the record of sweeps are: the object store, or the volume that is mounted here.
-
-    Raises RunError if the volume is not.
-    """
-    volume = config.kubeflow.volume
-    if config.kubeflow.storage != "reference" or volume is None:
-        return open_store(store_options(config.kubeflow))
-    if not Path(volume.path).is_dir():
-        raise RunError(
-            f"kubeflow.volume.path: {volume.path} is not mounted here, and with `storage: reference` the results of"
-            f" runs are on that volume ({volume.claim}); the CronJob of `headrace notify --manifest` mounts it"
-        )
-    folder = SCHEMES[f"{config.kubeflow.pipeline_root.partition('://')[0]}://"].strip("/")
-    return VolumeStore(volume.path, folder)
-
-
-class VolumeStore(Store):
-    """The folder on a shared volume that stands for the object store. folder: that of the scheme, such as `minio`."""
-
-    def __init__(self, mount: str, folder: str) -> None:
-        super().__init__({}, mount)
-        self._scheme_folder = folder
-
-    def _at(self, uri: str) -> tuple[Any, str]:
-        return super()._at(f"{self._scheme_folder}://{uri.partition('://')[2]}")
-
-
 def sweep(
     session: Session, store: Store, outside: Outside | None = None, now: Callable[[], float] = time.time
 ) -> Iterator[Notice]:
@@ -117,12 +86,14 @@ def sweep(
                 yield notice
         unsettled = [*missed_since(work.known.ends, began - DAY), *(at for at in unread if at >= began - DAY)]
         after = work.known.swept(min([began - MARGIN, *unsettled]))
-        if after != before:
+        if before is None or after.ends != before.ends or after.since > before.since + MARGIN:
             write_record(store, home, after)
 
 
 @dataclass
 class _Sweep:
+    """A sweep in progress. known: what it and those before have done."""
+
     session: Session
     store: Store
     outside: Outside
@@ -146,7 +117,10 @@ class _Sweep:
         if earlier is not None and not receivers:
             return None
         try:
-            event = read_ended(self.session, runs.get_run(self.session.server, run.run_id), self.store)
+            now = runs.get_run(self.session.server, run.run_id)
+            if now.finished_at != run.finished_at or now.state not in ENDED:  # it was retried in the meantime
+                return None
+            event = read_ended(self.session, now, self.store)
         except (OSError, HeadraceError) as error:  # the next sweep tries again; meanwhile the others are told
             return Notice(name, (), error=f"cannot be told: {str(error).splitlines()[0]}")
         found = messages(receivers, event, (), self.known.last_success)

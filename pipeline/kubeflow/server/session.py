@@ -12,6 +12,7 @@ import kfp_server_api as api
 from headrace.common.errors import RunError, ServerError
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.kubeflow.document import flat_graph, without_cache
+from headrace.pipeline.kubeflow.results_store import home_uri
 from headrace.pipeline.kubeflow.server import runs
 from headrace.pipeline.kubeflow.server.connection import Connection, connect, list_all, name_filter
 from headrace.pipeline.kubeflow.server.errors import may_exist
@@ -54,7 +55,7 @@ class Session:
 
     def home(self, root: str | None = None) -> str:
         """The URI of the pipeline's folder, which holds the outputs of its runs. root: None for that of the config."""
-        return f"{(root or self.config.kubeflow.pipeline_root).rstrip('/')}/{self.pipeline}"
+        return home_uri(self.config, root)
 
     def experiment_id(self) -> str | None:
         """None if the experiment does not exist yet."""

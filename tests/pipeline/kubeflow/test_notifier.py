@@ -29,7 +29,8 @@ from headrace.pipeline.kubeflow.compiler import compile as compile_module
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.notifier import record as record_module
 from headrace.pipeline.kubeflow.notifier.record import BusyError, claimed
-from headrace.pipeline.kubeflow.notifier.sweep import open_results, sweep
+from headrace.pipeline.kubeflow.notifier.sweep import sweep
+from headrace.pipeline.kubeflow.results_store import open_results
 from headrace.pipeline.kubeflow.server import runs
 from headrace.pipeline.kubeflow.server.session import Session
 from headrace.pipeline.kubeflow.server.submit import submit
@@ -97,7 +98,7 @@ class Kubeflow:
     def pushed(self, run_id: str, version: str) -> None:
         self.store.write(f"{HOME}/{run_id}/pusher/19/pushed_model/saved_model.pb", "graph")
         pushes = {
-            "/s3/root/runs/trips/serving": {"1700000000": "old/trainer/1/model", version: f"{run_id}/trainer/9/m"}
+            "/s3/root/runs/trips/serving/trips": {"1700000000": "old/trainer/1/model", version: f"{run_id}/trainer/9/m"}
         }
         self.store.write(f"{HOME}/pushed.json", with_checksum(json.dumps({"models": pushes})))
 
@@ -178,7 +179,7 @@ def test_each_end_is_told_once_with_what_became_of_the_run_and_without_a_value(
     assert gate["component_seconds"]["ExampleGen"] == 2.0
     assert no["limits"] == [{"metric": "auc", "value": 0.71, "rule": "at least 0.8", "passed": False}]
     assert no["reasons"] == ["the canary did not pass; the report says why"]
-    assert (yes["events"], yes["pushed"]) == (["blessed", "pushed"], f"{HOME}/serving/1790000000")
+    assert (yes["events"], yes["pushed"]) == (["blessed", "pushed"], f"{HOME}/serving/trips/1790000000")
     assert lines[0] == f"run       {name}  failed: told all, default"
     assert lines[3].endswith("interrupted: told all")
     assert {one["source"] for one in events} == {HOME}
@@ -204,7 +205,7 @@ def test_each_end_is_told_once_with_what_became_of_the_run_and_without_a_value(
 def test_two_sweeps_at_once_tell_once(server: ApiServer, store: Store, tmp_path: Path, hook: HttpReceiver) -> None:
     kubeflow = kubeflow_of(server, store, tmp_path, ops={"kind": "webhook", "url": f"{hook.url}/all"})
     ended = [kubeflow.ended("FAILED", {"trainer": ("FAILED", "Error (exit code 1)")}) for _ in range(3)]
-    start = threading.Barrier(4)
+    start = threading.Barrier(3)
 
     def one() -> list[str]:
         other = Kubeflow(server, Session.of(kubeflow.session.config), open_store({}), tmp_path)
@@ -215,8 +216,9 @@ def test_two_sweeps_at_once_tell_once(server: ApiServer, store: Store, tmp_path:
         except BusyError as error:
             return [] if "another sweep is in progress" in str(error) else ["?"]
 
-    with ThreadPoolExecutor(4) as threads:
-        told = [line for lines in threads.map(lambda _: one(), range(4)) for line in lines]
+    with ThreadPoolExecutor(3) as threads:
+        told = [line for lines in threads.map(lambda _: one(), range(3)) for line in lines]
+    told += kubeflow.sweep()  # if each found another one each time, as may happen
     assert len(told) == len(ended)
     assert [one.json["id"].split("/")[1] for one in hook.requests] == ended
 
@@ -344,6 +346,26 @@ def test_results_on_a_volume_are_read_there_and_sweeps_are_recorded_there(
     kubeflow.sweep()
     assert types(hook) == ["not_blessed"]
     assert (volume / "s3" / "root" / "runs" / "trips" / "notified.json").is_file()
+
+
+def test_a_run_that_is_retried_during_the_sweep_is_told_at_its_next_end(
+    server: ApiServer, store: Store, tmp_path: Path, hook: HttpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeflow = kubeflow_of(server, store, tmp_path, ops={"kind": "webhook", "url": f"{hook.url}/all"})
+    failure = {"trainer": ("FAILED", "Error (exit code 1)")}
+    run_id = kubeflow.ended("FAILED", failure)
+    listed = Session.ended_since
+
+    def retried(session: Session, since: float) -> list[Any]:
+        found = listed(session, since)
+        runs.retry(session.server, found[0])
+        return found
+
+    monkeypatch.setattr(Session, "ended_since", retried)
+    assert kubeflow.sweep() == []
+    monkeypatch.setattr(Session, "ended_since", listed)
+    kubeflow.report(run_id, "FAILED", failure)
+    assert len(kubeflow.sweep()) == len(hook.requests) == 1
 
 
 def test_a_damaged_record_is_named_with_the_way_out(server: ApiServer, store: Store, tmp_path: Path) -> None:
