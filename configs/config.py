@@ -71,8 +71,8 @@ class PipelineConfig(Section):
     schedule: ScheduleConfig | None = None
     """When the pipeline runs on Kubeflow on its own. null: never."""
     notify: dict[Name, AnyReceiver] = {}
-    """Who is told how a run on this machine ended: receivers by name (see docs/notify.md). A receiver that cannot be
-    reached is reported, and does not fail the run. Not supported on Kubeflow."""
+    """Who is told how a run ended: receivers by name (see docs/notify.md). A receiver that cannot be reached is
+    reported, and does not fail the run. For runs on Kubeflow, `kubeflow.notify` is needed too."""
 
     @property
     def retrain(self) -> Retrain:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.common.credentials import SUSPICIOUS_VARIABLE
+from headrace.common.cron import Cron
 from headrace.common.names import did_you_mean, join_names
 from headrace.configs.config import PipelineSection
 from headrace.configs.rules.rule import Rule, Violation
@@ -69,6 +70,14 @@ def secrets_have_a_use(kubeflow: KubeflowConfig) -> Iterator[Violation]:
             if not secret.env and secret.path is None:
                 what = f"{secret.name} is not used; set `env: {{VARIABLE: key}}`, or `path:` for files"
                 yield (*where, "secrets", number), what
+
+
+def notifier_has_a_schedule(kubeflow: KubeflowConfig) -> Iterator[Violation]:
+    if kubeflow.notify is not None and kubeflow.notify.cron is not None:
+        try:
+            Cron.parse(kubeflow.notify.cron)
+        except ValueError as error:
+            yield ("kubeflow", "notify", "cron"), str(error)
 
 
 def mounts_do_not_hide_kubeflow(kubeflow: KubeflowConfig) -> Iterator[Violation]:
@@ -186,6 +195,7 @@ RULES: tuple[Rule, ...] = (
     reference_has_a_volume,
     env_contains_no_secret,
     secrets_have_a_use,
+    notifier_has_a_schedule,
     mounts_do_not_hide_kubeflow,
     sub_paths_are_inside,
     tolerations_are_complete,

@@ -64,6 +64,8 @@ def _names(kubeflow: KubeflowConfig) -> Iterator[tuple[KeyPath, str, re.Pattern[
         yield ("kubeflow", "volume", "claim"), kubeflow.volume.claim, LABEL, _LABEL
     if kubeflow.server.service_account is not None:
         yield ("kubeflow", "server", "service_account"), kubeflow.server.service_account, SUBDOMAIN, _SUBDOMAIN
+    if kubeflow.notify is not None:
+        yield ("kubeflow", "notify", "service_account"), kubeflow.notify.service_account, SUBDOMAIN, _SUBDOMAIN
     if kubeflow.object_store.secret is not None:
         yield ("kubeflow", "object_store", "secret"), kubeflow.object_store.secret, SUBDOMAIN, _SUBDOMAIN
     pulling: list[tuple[KeyPath, tuple[str, ...]]] = [(("kubeflow",), kubeflow.image_pull_secrets)]
@@ -212,7 +214,9 @@ def limits_cover_requests(kubeflow: KubeflowConfig) -> Iterator[Violation]:
 
 
 def _with_defaults(kubeflow: KubeflowConfig, where: KeyPath) -> ComponentSettings:
-    """The settings at a path, merged with the defaults."""
+    """The settings at a path, merged with the defaults, which are not those of the notifier's pod."""
+    if where[1] == "notify":
+        return dict(kubeflow.pods())[where]
     return kubeflow.settings(str(where[-1])) if where[1] == "components" else kubeflow.defaults
 
 

@@ -12,7 +12,7 @@ from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.deploy import DeployConfig
 from headrace.configs.schema.kubeflow import KubeflowConfig
-from headrace.configs.schema.notify import AnyReceiver
+from headrace.configs.schema.notify import AnyReceiver, PrometheusFileReceiver, variables
 from headrace.configs.schema.train import TrainConfig, service_config
 
 LOCAL_ENDPOINT = re.compile(
@@ -21,6 +21,8 @@ LOCAL_ENDPOINT = re.compile(
 """Destinations of Beam jobs, as its runners spell them, that are in the pod itself."""
 MAX_JOB_NAME, DIGITS = 63, 10
 """Characters in the name of a Job, which is a label of its pods; those of the digest in it."""
+MAX_CRON_JOB_NAME, NOTIFIER = 52, "{}-notify"
+"""Characters in the name of a CronJob, to which Kubernetes adds eleven for each Job; the name of the notifier's."""
 _STAGED = "with `kubeflow.storage: staged` only the pod itself has the files that"
 _SHARED = "use `kubeflow.storage: reference`, with a volume that pods and workers mount at the same path"
 
@@ -58,12 +60,30 @@ def models_are_pushed_without_a_person(deploy: DeployConfig) -> Iterator[Violati
         yield ("deploy", "approval"), f"{what}; {way}"
 
 
-def receivers_are_told_from_here(notify: Mapping[str, AnyReceiver]) -> Iterator[Violation]:
-    if notify:
-        what = "runs on Kubeflow send no notifications: an exit handler does not run again after `headrace retry`, and"
-        why = "gets no reliable state of a run of which a pod was killed"
-        way = "set `notify: null` in the profile for Kubeflow; there, `headrace status --watch` waits for a run and"
-        yield ("notify",), f"{what} {why}; {way} exits with 1 if it failed"
+def receivers_are_told_by_a_notifier(
+    notify: Mapping[str, AnyReceiver], kubeflow: KubeflowConfig
+) -> Iterator[Violation]:
+    """A run cannot tell them: an exit handler does not run again after `headrace retry`, and does not learn of a pod
+    that was killed.
+    """
+    if notify and kubeflow.notify is None:
+        what = (
+            "a run on Kubeflow tells nobody of its end by itself; a CronJob does: set `kubeflow.notify: {}`, with the"
+        )
+        way = "`secrets` of the receivers, and apply what `headrace notify CONFIG --manifest` writes (docs/notify.md);"
+        yield ("notify",), f"{what} {way} or set `notify: null` in the profile for Kubeflow"
+    if kubeflow.notify is None or kubeflow.notify.cron is None:
+        return
+    given = {name for secret in kubeflow.notify.secrets for name in secret.env}
+    for name, receiver in notify.items():
+        if isinstance(receiver, PrometheusFileReceiver):
+            what = "the file would be gone with the pod of the CronJob that writes it; use `kind: pushgateway`"
+            yield ("notify", name), f"{what}, or set `kubeflow.notify.cron` to null and start the command on a machine"
+        for variable in variables(receiver):
+            if variable not in given:
+                what = f"the CronJob gets no {variable}; name the Secret that holds it, such as"
+                example = f"`kubeflow.notify.secrets: [{{name: headrace-notify, env: {{{variable}: key}}}}]`"
+                yield ("notify", name), f"{what} {example}"
 
 
 def beam_workers_share_the_artifacts(beam: BeamConfig, kubeflow: KubeflowConfig) -> Iterator[Violation]:
@@ -84,6 +104,16 @@ def name_fits_a_job(pipeline: PipelineSection) -> Iterator[Violation]:
     most = MAX_JOB_NAME - DIGITS - 1
     if len(pipeline.name) > most:
         what = f"{pipeline.name} is too long for the name of a Job: use at most {most} characters"
+        yield ("pipeline", "name"), what
+
+
+def name_fits_a_cron_job(
+    pipeline: PipelineSection, notify: Mapping[str, AnyReceiver], kubeflow: KubeflowConfig
+) -> Iterator[Violation]:
+    """Only for manifests, if they have the notifier's CronJob."""
+    most = MAX_CRON_JOB_NAME - len(NOTIFIER.format(""))
+    if notify and kubeflow.notify is not None and kubeflow.notify.cron and len(pipeline.name) > most:
+        what = f"{pipeline.name} is too long for the name of the notifier's CronJob: use at most {most} characters"
         yield ("pipeline", "name"), what
 
 
@@ -109,5 +139,5 @@ RULES: tuple[Rule, ...] = (
     *RULES_OF_PODS,
     pushed_models_outlive_the_pod,
     models_are_pushed_without_a_person,
-    receivers_are_told_from_here,
+    receivers_are_told_by_a_notifier,
 )

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from headrace.configs.schema.pods import PLACEMENT, ComponentSettings, MountPath
+from headrace.configs.schema.pods import PLACEMENT, ComponentSettings, MountPath, Secret
 from headrace.configs.schema.section import KeyPath, Name, Section
 
 Endpoint = Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$")]
@@ -106,6 +106,19 @@ class Workers(Section):
     """Port on which the workers reach each other."""
 
 
+class Notifier(Section):
+    """The CronJob that tells the receivers of `notify:` how runs on Kubeflow ended (see docs/notify.md)."""
+
+    cron: Name | None = "*/5 * * * *"
+    """When it looks for runs that have ended, with the five fields of crontab, in UTC. null: no CronJob is written; you
+    start `headrace notify CONFIG --kubeflow` yourself."""
+    service_account: Name = "headrace-notify"
+    """Kubernetes service account of its pod."""
+    secrets: tuple[Secret, ...] = ()
+    """The Secrets with what the receivers name: `url_env`, `authorization_env`, `user_env` and `password_env`. Files
+    too, such as a `ca_file`."""
+
+
 class KubeflowConfig(Section):
     """How the pipeline runs on Kubeflow Pipelines."""
 
@@ -144,6 +157,8 @@ class KubeflowConfig(Section):
     workers: Workers | None = None
     """Train in multiple pods, for `train.strategy: multi_worker`. null: in the Trainer's own pod. Requires JobSet,
     which is part of Kubeflow Trainer (see docs/kubeflow.md)."""
+    notify: Notifier | None = None
+    """Who tells the receivers of `notify:` how runs ended. null: nobody, so a config with receivers is refused."""
 
     @property
     def store_secret(self) -> str | None:
@@ -166,10 +181,12 @@ class KubeflowConfig(Section):
         return self._merged(TRAINER)
 
     def pods(self) -> Iterator[tuple[KeyPath, ComponentSettings]]:
-        """The defaults and each component's own settings, with their paths."""
+        """The defaults, each component's own settings and those of the notifier, with their paths."""
         yield ("kubeflow", "defaults"), self.defaults
         for name, settings in self.components.items():
             yield ("kubeflow", "components", name), settings
+        if self.notify is not None:
+            yield ("kubeflow", "notify"), ComponentSettings(secrets=self.notify.secrets)
 
     def _merged(self, component: str, inherited: Collection[str] = ()) -> ComponentSettings:
         """inherited: settings that the component cannot override."""

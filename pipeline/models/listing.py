@@ -10,6 +10,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from headrace.components.deploy.registry import MANUAL, Entry, Registry
 from headrace.configs.config import PipelineConfig
@@ -19,6 +20,7 @@ from headrace.pipeline.results.record import Status, spans_of
 from headrace.pipeline.results.run_folder import RunFolder
 from headrace.pipeline.run import Run
 
+AnyModel = TypeVar("AnyModel", bound="Model")
 _START = dt.datetime.fromtimestamp(0, dt.UTC)
 
 
@@ -69,7 +71,7 @@ def list_models(config: PipelineConfig, runs: Iterable[Run]) -> list[Model]:
     found = _trained(runs)
     for entry in Registry.read(folders.registry).models:
         path = Path(entry.uri)
-        found[path] = _listed(found.get(path) or Model(path, blessed=True), entry)
+        found[path] = with_entry(found.get(path) or Model(path, blessed=True), entry)
     if config.push_directory is not None:
         there = Destination.read(folders, config.push_directory)
         _add_versions(found, there)
@@ -110,7 +112,8 @@ def _judged(model: Model, run: Run, folder: RunFolder) -> Model:
     return replace(model, blessed=folder.blessed, canary=failed, metrics=dict(evaluation.metrics))
 
 
-def _listed(model: Model, entry: Entry) -> Model:
+def with_entry(model: AnyModel, entry: Entry) -> AnyModel:
+    """The model with what the list of blessed models says of it."""
     return replace(model, blessed_at=_time(entry.blessed_at), withdrawn_at=_time(entry.withdrawn_at))
 
 

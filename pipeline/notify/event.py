@@ -63,14 +63,16 @@ class Limit:
 class Event:
     """What became of one run. Times are Unix seconds; paths are absolute.
 
-    run: its id, or the time of the attempt if it did not start (`ran` is False); happened: what is true of it, the
-    first of which a message is about; seconds: by component; examples: by split; reasons: why the model is not blessed,
-    beside limits on metrics; pushed: the folder of the version.
+    run: its id, or the time of the attempt if it did not start (`ran` is False), or its name on Kubeflow; source: the
+    folder of the pipeline as a URI; happened: what is true of it, the first of which a message is about; seconds: by
+    component; examples: by split; reasons: why the model is not blessed, beside limits on metrics; pushed: the folder
+    of the version; page: the URL of its page in Kubeflow's interface; end: what identifies this end of the run, if
+    `run` does not, as a run on Kubeflow may be retried.
     """
 
     pipeline: str
     run: str
-    home: Path
+    source: str
     happened: tuple[RunEvent, ...]
     started: float
     finished: float
@@ -84,10 +86,12 @@ class Event:
     pushed: str | None = None
     examples: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    page: str | None = None
+    end: str | None = None
 
     def id_of(self, about: RunEvent) -> str:
         """The same each time that the same event is sent, so that a receiver can tell a repetition."""
-        return f"{self.pipeline}/{self.run}/{about}"
+        return f"{self.pipeline}/{self.end or self.run}/{about}"
 
     def cloud_event(self, about: RunEvent) -> dict[str, Any]:
         """The event in CloudEvents' JSON format. about: which of `happened` gives it its type."""
@@ -107,11 +111,12 @@ class Event:
             "examples": self.examples,
             "component_seconds": self.seconds,
             "report": self.report,
+            "page": self.page,
         }
         return {
             "specversion": SPEC_VERSION,
             "id": self.id_of(about),
-            "source": source(self.home),
+            "source": self.source,
             "type": TYPE.format(about),
             "subject": self.run,
             "time": timestamp(self.finished),
@@ -127,7 +132,7 @@ def read_event(folder: RunFolder, *, killed: bool = False) -> Event:
     return Event(
         pipeline=record.pipeline,
         run=record.run_id,
-        home=folder.path.absolute().parents[1],
+        source=source(folder.path.absolute().parents[1]),
         happened=tuple(_happened(folder, verdict, killed=killed)),
         started=record.started,
         finished=_finished(record),
@@ -156,7 +161,9 @@ def not_started(pipeline: str, home: Path, started: float, finished: float, erro
     """The event of a run that failed before its first component."""
     hint = "; `headrace validate` reports it" if isinstance(error, ConfigError) else ""
     failure = Failure("the start", f"{type(error).__name__}{hint}", None)
-    return Event(pipeline, timestamp(started), home, ("failed",), started, finished, ran=False, failed=(failure,))
+    return Event(
+        pipeline, timestamp(started), source(home), ("failed",), started, finished, ran=False, failed=(failure,)
+    )
 
 
 def timestamp(seconds: float) -> str:

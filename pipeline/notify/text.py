@@ -8,7 +8,7 @@ from headrace.pipeline.notify.event import Event, Limit
 HEADLINES: dict[RunEvent, str] = {
     "failed": "failed",
     "killed": "was killed",
-    "interrupted": "was interrupted",
+    "interrupted": "was cancelled",
     "not_blessed": "did not bless its model",
     "blessed": "blessed its model",
     "awaiting_approval": "has a model that awaits approval",
@@ -40,6 +40,8 @@ def body(event: Event) -> list[str]:
         lines.append("the newest span drifted from the data of the blessed model")
     if event.report is not None:
         lines.append(f"report: {event.report}")
+    if event.page is not None:
+        lines.append(f"see: {event.page}")
     lines.append(f"time: {duration(event.finished - event.started)}")
     return [one_line(line) for line in lines]
 

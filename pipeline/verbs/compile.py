@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from headrace.pipeline.environment import imports_alone, prepare, quiet
 from headrace.pipeline.verbs.options import config_options, load, reports_errors, short
+
+if TYPE_CHECKING:
+    from headrace.configs.rules.rule import Rule
 
 
 @click.command("compile")
@@ -47,7 +51,7 @@ def _manifest(config: Path, profile: str | None, overrides: tuple[str, ...], end
     from headrace.configs.rules import on_kubeflow
 
     prepare()
-    rules = (*on_kubeflow.RULES, on_kubeflow.name_fits_a_job)
+    rules: list[Rule] = [*on_kubeflow.RULES, on_kubeflow.name_fits_a_job, on_kubeflow.name_fits_a_cron_job]
     loaded = load(config, profile, overrides, data=False, functions=True, rules=rules)
     with quiet(), imports_alone():
         from headrace.pipeline.kubeflow.compiler.manifest import manifest

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.pipeline.verbs.options import config_options, reports_errors, short
+from headrace.pipeline.verbs.options import config_options, load, reports_errors, short
 
 if TYPE_CHECKING:
     from headrace.pipeline.models.listing import Model
@@ -24,23 +24,34 @@ COMMIT_DIGITS = 9
 
 @click.command()
 @config_options
+@click.option("--kubeflow", is_flag=True, help="List the models of runs on Kubeflow, from the object store.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="With --kubeflow: how many to list."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reports_errors
-def models(config: Path, profile: str | None, overrides: tuple[str, ...], as_json: bool) -> None:
+def models(  # noqa: PLR0913, PLR0917
+    config: Path, profile: str | None, overrides: tuple[str, ...], kubeflow: bool, limit: int, as_json: bool
+) -> None:
     """List the models of CONFIG on this machine, newest first.
 
     An asterisk marks the version in service. Versions that are no longer in `deploy.push` are not shown.
     """
     from headrace.pipeline import api
 
-    found = api.models(config, profile=profile, overrides=overrides)
+    found: Sequence[Model]
+    if kubeflow:
+        found = _stored_models(config, profile, overrides, limit)
+    else:
+        found = api.models(config, profile=profile, overrides=overrides)
     if as_json:
         click.echo(json.dumps([_fields(model) for model in found], indent=1))
     elif found:
         rows = [("VERSION", "RUN", "BLESSED", "METRICS", "SPANS", "COMMIT"), *map(_row, found)]
         print_table(rows)
     else:
-        click.echo(f"no models yet; `headrace run {config}` trains one")
+        elsewhere = "" if kubeflow else "; --kubeflow lists those of runs on Kubeflow"
+        click.echo(f"no models yet; `headrace {'submit' if kubeflow else 'run'} {config}` trains one{elsewhere}")
 
 
 @click.command()
@@ -81,6 +92,20 @@ def rollback(config: Path, profile: str | None, overrides: tuple[str, ...], to: 
 
     done = api.roll_back(config, to, profile=profile, overrides=overrides)
     _show_change(done.version, done.entry.uri, done.withdrawn)
+
+
+def _stored_models(config: Path, profile: str | None, overrides: tuple[str, ...], limit: int) -> Sequence[Model]:
+    from headrace.common.errors import RunError
+    from headrace.pipeline.kubeflow.results_store import home_uri, open_results
+    from headrace.pipeline.kubeflow.stored_models import stored_models
+
+    loaded = load(config, profile, overrides, data=False).config
+    try:
+        return stored_models(loaded, open_results(loaded), limit)
+    except RunError:
+        raise
+    except OSError as error:
+        raise RunError(f"{home_uri(loaded)}: the object store failed: {error}") from None
 
 
 def _show_change(version: Path, model: str, withdrawn: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""`headrace notify`: send a test message to the receivers of a config."""
+"""`headrace notify`: send a test message to the receivers of a config, or tell them of runs on Kubeflow that ended."""
 
 from __future__ import annotations
 
@@ -7,27 +7,103 @@ from pathlib import Path
 
 import click
 
+from headrace.pipeline.environment import prepare
 from headrace.pipeline.verbs.options import config_options, load, reports_errors
 
 
 @click.command()
 @config_options
+@click.option("--kubeflow", is_flag=True, help="Tell the receivers of the runs on Kubeflow that have ended.")
+@click.option("--manifest", is_flag=True, help="Write the CronJob that does so, for `kubectl apply -f -`.")
+@click.option(
+    "--endpoint",
+    default="http://ml-pipeline.kubeflow:8888",
+    show_default=True,
+    metavar="URL",
+    help="With --manifest: the API server of Kubeflow Pipelines, as pods reach it.",
+)
 @reports_errors
-def notify(config: Path, profile: str | None, overrides: tuple[str, ...]) -> None:
+def notify(  # noqa: PLR0913, PLR0917 - one for each argument of the command
+    config: Path, profile: str | None, overrides: tuple[str, ...], kubeflow: bool, manifest: bool, endpoint: str
+) -> None:
     """Send a test message to every receiver of CONFIG.
 
     A pushgateway and a prometheus_file get none, because it would replace the metrics of the last run; the environment
     variables that they name are looked for. The exit status is 1 if a receiver was not reached.
+
+    With --kubeflow, the receivers are told of the runs on Kubeflow that have ended since the last such command, each
+    once. A receiver that is not reached is tried again by the next one.
     """
-    from headrace.common.errors import RunError
+    if kubeflow and manifest:
+        raise click.UsageError("--kubeflow tells the receivers now, and --manifest writes the CronJob that does so")
+    if manifest:
+        _write_manifest(config, profile, overrides, endpoint)
+    elif kubeflow:
+        sys.exit(_sweep(config, profile, overrides))
+    else:
+        sys.exit(_send_test(config, profile, overrides))
+
+
+def _send_test(config: Path, profile: str | None, overrides: tuple[str, ...]) -> bool:
+    """Returns whether a receiver was not reached."""
     from headrace.pipeline.notify.notify import send_test
 
     loaded = load(config, profile, overrides, data=False).config
-    if not loaded.notify:
-        raise RunError(f"{config} has no receivers; add some under `notify:` (docs/notify.md)")
+    _need_receivers(config, loaded.notify)
     failed = False
     for outcome in send_test(loaded):
         receiver = f"notify.{outcome.receiver} ({loaded.notify[outcome.receiver].kind})"
         failed |= outcome.error is not None
         click.echo(f"{receiver}: {outcome.error or outcome.what}", err=outcome.error is not None)
-    sys.exit(failed)
+    return failed
+
+
+def _sweep(config: Path, profile: str | None, overrides: tuple[str, ...]) -> bool:
+    """Returns whether a receiver was not reached, or a run could not be told."""
+    from headrace.common.errors import RunError
+    from headrace.pipeline.kubeflow.server import access
+
+    prepare()
+    loaded = load(config, profile, overrides, data=False, rules=access.RULES).config
+    _need_receivers(config, loaded.notify)
+    from headrace.pipeline.kubeflow.notifier.record import BusyError
+    from headrace.pipeline.kubeflow.notifier.sweep import sweep
+    from headrace.pipeline.kubeflow.results_store import open_results
+    from headrace.pipeline.kubeflow.server.session import Session
+
+    failed, ended = False, 0
+    try:
+        for notice in sweep(Session.of(loaded), open_results(loaded)):
+            click.echo(str(notice), err=notice.error is not None)
+            failed, ended = failed or notice.failed, ended + 1
+    except BusyError as error:
+        click.echo(str(error), err=True)
+        return failed
+    except RunError:
+        raise
+    except OSError as error:
+        raise RunError(f"{loaded.kubeflow.pipeline_root}: the object store failed: {error}") from None
+    if not ended:
+        click.echo("nothing to tell: no further run has ended")
+    return failed
+
+
+def _write_manifest(config: Path, profile: str | None, overrides: tuple[str, ...], endpoint: str) -> None:
+    from headrace.common.errors import RunError
+    from headrace.configs.rules import on_kubeflow
+
+    rules = (on_kubeflow.image_is_named, on_kubeflow.receivers_are_told_by_a_notifier, on_kubeflow.name_fits_a_cron_job)
+    loaded = load(config, profile, overrides, data=False, rules=rules).config
+    _need_receivers(config, loaded.notify)
+    if loaded.kubeflow.notify is None or loaded.kubeflow.notify.cron is None:
+        raise RunError("kubeflow.notify.cron is null, so there is no CronJob to write; set it, such as to */5 * * * *")
+    from headrace.pipeline.kubeflow.compiler.notifier import notifier_manifest
+
+    click.echo(notifier_manifest(loaded, endpoint), nl=False)
+
+
+def _need_receivers(config: Path, receivers: object) -> None:
+    from headrace.common.errors import RunError
+
+    if not receivers:
+        raise RunError(f"{config} has no receivers; add some under `notify:` (docs/notify.md)")

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import re
 import signal
+from pathlib import Path
 
 import pytest
 from command import ROOT, headrace
 from kfp_commands import CONFIG, Kubeflow, name_of
+from receivers import http_receiver
 
 pytestmark = pytest.mark.slow
 
@@ -202,6 +204,20 @@ def test_a_run_is_cancelled_and_cannot_be_cancelled_once_it_has_ended(kubeflow: 
     assert run["state"] not in GOING
     kubeflow.end_badly(run["run_id"])
     assert f"{name}  had ended: " in kubeflow("cancel", name).out
+
+
+def test_a_run_that_ended_badly_is_told_once(kubeflow: Kubeflow, tmp_path: Path) -> None:
+    kubeflow("submit")
+    (run,) = kubeflow.runs()
+    with http_receiver() as hook:
+        receiver = f"notify={{ops: {{kind: webhook, url: {hook.url}, on: [failed, interrupted]}}}}"
+        settings = ("--kubeflow", "--set", receiver)
+        assert "no further run has ended" in kubeflow("notify", *settings, HEADRACE_STORE=str(tmp_path)).out
+        kubeflow.end_badly(run["run_id"])
+        assert "told ops" in kubeflow("notify", *settings, HEADRACE_STORE=str(tmp_path)).out
+        assert "no further run has ended" in kubeflow("notify", *settings, HEADRACE_STORE=str(tmp_path)).out
+    (request,) = hook.requests
+    assert run["run_id"] in request.json["id"]
 
 
 def test_a_schedule_that_is_made_twice_is_one(kubeflow: Kubeflow) -> None:

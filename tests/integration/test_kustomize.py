@@ -105,6 +105,19 @@ def test_runs_may_report_tasks_and_artifacts_to_the_api_without_ml_metadata(
     }
 
 
+def test_the_notifiers_account_may_only_read_runs_through_kubeflows_api(objects: list[dict[str, Any]]) -> None:
+    for role in (one for one in of_kind(objects, "Role") if one["metadata"]["name"] == "headrace-notify"):
+        assert role["rules"] == [
+            {
+                "apiGroups": ["pipelines.kubeflow.org"],
+                "resources": ["experiments", "pipelines", "pipelines/versions", "runs"],
+                "verbs": ["get", "list"],
+            }
+        ]
+    accounts = [one for one in of_kind(objects, "ServiceAccount") if one["metadata"]["name"] == "headrace-notify"]
+    assert all(one["automountServiceAccountToken"] is False for one in accounts)
+
+
 def workloads(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*of_kind(objects, "Deployment"), *of_kind(objects, "StatefulSet")]
 

@@ -25,6 +25,7 @@ from headrace.pipeline.kubeflow.document import TaskSpec, task_specs
 from headrace.pipeline.kubeflow.pod.invocation import pack, unpack
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.store import KEYS as STORE_KEYS
+from headrace.pipeline.kubeflow.stored_models import stored_models
 from headrace.pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
 from headrace.pipeline.kubeflow.verify.driver import TaskRun, fingerprint, provision, resolve
 from headrace.pipeline.kubeflow.verify.launcher import Pod, command
@@ -138,6 +139,24 @@ def test_what_is_pushed_lies_whole_in_the_object_store(story: Story) -> None:
     assert reported["pushed_version"] == versions[0]
     assert reported["pushed_destination"] == f"{HOME}/serving/{versions[0]}"
     assert (story.cluster.path(reported["pushed_destination"]) / "saved_model.pb").is_file()
+
+
+def test_models_are_listed_by_what_the_runs_left_in_the_store(story: Story) -> None:
+    found = stored_models(as_compiled(load(TAXI, overrides=SETTINGS)), story.cluster.store, 20)
+    trained = {model.uri: model for model in found}
+    runs = [story.again, story.one_epoch]
+    assert trained.keys() == {run.tasks["trainer"].artifacts["model"]["uri"] for run in runs}
+    versions = [int(name) for name in story.cluster.store.children(f"{HOME}/serving")]
+    for run in runs:
+        model = trained[run.tasks["trainer"].artifacts["model"]["uri"]]
+        pushed = run.tasks["pusher"].artifacts["pushed_model"]["metadata"]
+        written = json.loads(
+            (story.cluster.path(run.tasks["evaluator"].artifacts["evaluation"]["uri"]) / "evaluation.json").read_text()
+        )
+        assert model.metrics == written["metrics"]
+        assert model.blessed == written["blessed"]
+        assert model.versions == ((int(pushed["pushed_version"]),) if pushed["pushed"] else ())
+        assert model.in_service == (max(versions) in model.versions)
 
 
 @pytest.fixture

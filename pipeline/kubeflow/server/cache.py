@@ -13,16 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.common.errors import ServerError
 from headrace.pipeline.cache.differences import Difference, differences, manifest_changes
 from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, ComponentExplanation, Explanation
 from headrace.pipeline.cache_key import KeyInput, KeyParts, flatten
 from headrace.pipeline.kubeflow.document import component_of, container_of, flat_graph
 from headrace.pipeline.kubeflow.pod.invocation import unpack
-from headrace.pipeline.kubeflow.server.connection import Connection
 from headrace.pipeline.kubeflow.server.session import Session
 from headrace.pipeline.kubeflow.server.status import run_record
-from headrace.pipeline.kubeflow.server.tasks import executor_inputs
+from headrace.pipeline.kubeflow.server.tasks import reported_inputs
 from headrace.pipeline.kubeflow.server.versions import specification_of
 from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
 
@@ -65,16 +63,9 @@ def explain(session: Session, name: str | None) -> Explanation:
 def _read(session: Session, run: Any) -> _ServerRun:
     whole = specification_of(session.server, run)
     tasks, specification = flat_graph(whole), whole.get("pipeline_spec", whole)
-    return _ServerRun(run, run_record(run, tasks, session.pipeline), tasks, specification, _inputs(session.server, run))
-
-
-def _inputs(server: Connection, run: Any) -> dict[str, Mapping[str, Any]]:
-    if run.task_count:
-        return {task.display_name: {"inputs": task.inputs} for task in run.tasks}
-    try:
-        return dict(executor_inputs(server, run.run_id))
-    except ServerError:
-        return {}
+    return _ServerRun(
+        run, run_record(run, tasks, session.pipeline), tasks, specification, reported_inputs(session.server, run)
+    )
 
 
 def _explained(task: str, node: NodeRecord, run: _ServerRun, earlier: list[_ServerRun]) -> ComponentExplanation:

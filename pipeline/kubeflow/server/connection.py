@@ -154,6 +154,12 @@ def field_filter(key: str, value: str) -> str:
     return json.dumps({"predicates": [{"operation": EQUALS, "key": key, "stringValue": value}]})
 
 
+def ended_filter(since: float) -> str:
+    """The API's filter for runs that ended at a time (Unix seconds) or later; one that has not ended has the time 0."""
+    predicate = {"operation": "GREATER_THAN_EQUALS", "key": "finished_at", "longValue": str(max(1, int(since)))}
+    return json.dumps({"predicates": [predicate]})
+
+
 class _Client(api.ApiClient):
     """Gives every request a time limit and the current secret, and follows no redirect to a login page."""
 

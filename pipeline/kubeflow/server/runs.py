@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from headrace.common.errors import RunError, ServerError
-from headrace.pipeline.kubeflow.server.connection import Connection, list_all, list_pages, name_filter
+from headrace.pipeline.kubeflow.server.connection import Connection, ended_filter, list_all, list_pages, name_filter
 from headrace.pipeline.kubeflow.server.errors import NOT_FOUND
 from headrace.pipeline.kubeflow.server.tasks import ENDED, add_tasks
 
@@ -26,9 +26,21 @@ def of_pipeline(server: Connection, experiment_id: str, pipeline_id: str) -> Ite
     method = server.runs.run_service_list_runs
     newest_first = {"experiment_id": experiment_id, "sort_by": "created_at desc"}
     for run in list_pages(server, "list the runs", method, "runs", **newest_first):
-        chosen = run.pipeline_version_reference
-        if chosen is not None and chosen.pipeline_id == pipeline_id:
+        if _is_of(run, pipeline_id):
             yield run
+
+
+def ended_since(server: Connection, experiment_id: str, pipeline_id: str, since: float) -> list[Any]:
+    """The runs of a pipeline that ended at `since` (Unix seconds) or later, by the time of their end."""
+    method, what = server.runs.run_service_list_runs, "list the runs that ended"
+    found = list_all(server, what, method, "runs", experiment_id=experiment_id, filter=ended_filter(since))
+    own = [run for run in found if run.state in ENDED and run.finished_at is not None and _is_of(run, pipeline_id)]
+    return sorted(own, key=lambda run: (run.finished_at, run.run_id))
+
+
+def _is_of(run: Any, pipeline_id: str) -> bool:
+    chosen = run.pipeline_version_reference
+    return chosen is not None and chosen.pipeline_id == pipeline_id
 
 
 def named_runs(server: Connection, experiment_id: str, name: str) -> list[Any]:

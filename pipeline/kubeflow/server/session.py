@@ -12,6 +12,7 @@ import kfp_server_api as api
 from headrace.common.errors import RunError, ServerError
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.kubeflow.document import flat_graph, without_cache
+from headrace.pipeline.kubeflow.results_store import home_uri
 from headrace.pipeline.kubeflow.server import runs
 from headrace.pipeline.kubeflow.server.connection import Connection, connect, list_all, name_filter
 from headrace.pipeline.kubeflow.server.errors import may_exist
@@ -51,6 +52,10 @@ class Session:
     @property
     def experiment(self) -> str:
         return self.config.kubeflow.server.experiment or self.pipeline
+
+    def home(self, root: str | None = None) -> str:
+        """The URI of the pipeline's folder, which holds the outputs of its runs. root: None for that of the config."""
+        return home_uri(self.config, root)
 
     def experiment_id(self) -> str | None:
         """None if the experiment does not exist yet."""
@@ -120,6 +125,13 @@ class Session:
         if pipeline_id is None:
             return []
         return list(itertools.islice(runs.of_pipeline(self.server, experiment_id, pipeline_id), limit))
+
+    def ended_since(self, since: float) -> list[Any]:
+        """The pipeline's runs that ended at `since` (Unix seconds) or later, by the time of their end."""
+        experiment_id, pipeline_id = self.experiment_id(), self.pipeline_id()
+        if experiment_id is None or pipeline_id is None:
+            return []
+        return runs.ended_since(self.server, experiment_id, pipeline_id, since)
 
     def mark_lost(self, found: Sequence[Any]) -> None:
         """Mark the runs whose workflow is gone from the cluster, as far as the user's kubeconfig shows it."""

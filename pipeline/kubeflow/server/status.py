@@ -143,7 +143,20 @@ def follow(
 
 
 def killed_for_memory(session: Session, run: Any) -> dict[str, str]:
-    """The components whose last pod was killed because it ran out of memory, with advice.
+    """The components whose last pod was killed because it ran out of memory, with advice."""
+    return {
+        component: f"{component} was killed because {why}\n{_memory_advice(component, limit)}"
+        for component, (why, limit) in _memory_kills(session, run).items()
+    }
+
+
+def memory_kills(session: Session, run: Any) -> dict[str, str]:
+    """The components whose last pod was killed because it ran out of memory, with the reason in a line."""
+    return {component: why for component, (why, _) in _memory_kills(session, run).items()}
+
+
+def _memory_kills(session: Session, run: Any) -> dict[str, tuple[str, str]]:
+    """By component the reason, and the limit or "".
 
     Argo's messages show it; the API's own tasks do not. Empty if the server has no workflow.
     """
@@ -158,16 +171,16 @@ def killed_for_memory(session: Session, run: Any) -> dict[str, str]:
     components = {name: component_of(task, name) for name, task in session.tasks(run).items()}
     whole = specification_of(session.server, run)
     specification = whole.get("pipeline_spec", whole)
-    return {
-        components[task]: _memory_advice(components[task], _memory_limit(specification, task))
-        for task in sorted(killed & components.keys())
-    }
+    limits = {task: _memory_limit(specification, task) for task in sorted(killed & components.keys())}
+    return {components[task]: (_out_of_memory(limit), limit) for task, limit in limits.items()}
+
+
+def _out_of_memory(limit: str) -> str:
+    return f"its pod ran out of memory{f' at its limit of {limit}' if limit else ''} (OOMKilled, exit code 137)"
 
 
 def _memory_advice(component: str, limit: str) -> str:
-    at_limit = f" at its limit of {limit}" if limit else ""
     return (
-        f"{component} was killed because its pod ran out of memory{at_limit} (OOMKilled, exit code 137)\n"
         f"  give it more, such as kubeflow.components.{component}.memory_limit: {_doubled(limit)},"
         " and set `memory` to what it usually takes"
     )

@@ -109,6 +109,16 @@ def executor_inputs(server: Connection, run_id: str) -> Iterator[tuple[str, Mapp
             yield name.removesuffix("-driver"), found
 
 
+def reported_inputs(server: Connection, run: Any) -> dict[str, Mapping[str, Any]]:
+    """The executor inputs of a run's tasks by name, as far as either kind of server has them."""
+    if run.task_count:
+        return {task.display_name: {"inputs": task.inputs} for task in run.tasks}
+    try:
+        return dict(executor_inputs(server, run.run_id))
+    except ServerError:
+        return {}
+
+
 def _executor_input(patch: str) -> Mapping[str, Any] | None:
     """What the driver passed to the launcher: an argument in the patch of its pod."""
     try:

@@ -117,4 +117,10 @@ BROKEN: Broken = {
             "1: kubeflow.server.ca_file: the endpoint is http://, which has no certificate; use https://",
         )
     ],
+    "notifier_has_a_schedule": [
+        (
+            'kubeflow: {notify: {cron: "*/5 * * *"}}',
+            "1: kubeflow.notify.cron: found 4 fields",
+        )
+    ],
 }

@@ -31,6 +31,8 @@ EDIT = VIEW | {
     *(f"jobs/{verb}" for verb in ("create", "delete", "disable", "enable")),
 }
 """Verbs of the cluster roles `kubeflow-pipelines-view` and `kubeflow-pipelines-edit`."""
+EQUALS = 1
+"""The number of the operation in filters, which may also be named."""
 LONGEST = {"experiments": 128, "pipelines": 128, "versions": 127, "runs": 255, "recurringruns": 255}
 """Characters of the names."""
 ENDED = {"SUCCEEDED", "FAILED", "CANCELED"}
@@ -40,6 +42,11 @@ GO_ON = {"PENDING", "RUNNING", "PAUSED"}
 AUDIENCE_TOKEN = "token of {}"
 """What Kubernetes would review as a user's token for the audience `pipelines.kubeflow.org`."""
 Json = dict[str, Any]
+
+
+def seconds(time: str | None) -> int:
+    """Unix seconds, as the database has the times of objects: 0 for one that has not come."""
+    return int(dt.datetime.fromisoformat(time).timestamp()) if time else 0
 
 
 class RefusedError(Exception):
@@ -276,8 +283,10 @@ class ApiServer(Backend):
 
     def _list(self, kind: str, key: str, query: Mapping[str, str], **wanted: str) -> Json:
         predicates = json.loads(query.get("filter", "{}")).get("predicates", [])
-        wanted |= {one["key"]: one["stringValue"] for one in predicates}
+        wanted |= {one["key"]: one["stringValue"] for one in predicates if one["operation"] == EQUALS}
         found = [one for one in self.objects[kind].values() if all(one.get(name) == wanted[name] for name in wanted)]
+        for one in (one for one in predicates if one["operation"] == "GREATER_THAN_EQUALS"):
+            found = [each for each in found if seconds(each.get(one["key"])) >= int(one["longValue"])]
         found.sort(key=lambda one: one["created_at"], reverse="desc" in query.get("sort_by", ""))
         first, size = int(query.get("page_token") or 0), int(query.get("page_size") or 20)
         more = {"next_page_token": str(first + size)} if first + size < len(found) else {}

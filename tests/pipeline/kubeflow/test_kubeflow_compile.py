@@ -167,8 +167,14 @@ def test_approval_by_a_person_is_refused_unless_nothing_is_pushed() -> None:
     assert unpushed["record-blessing"].exec_properties["approval"] == "automatic"
 
 
-def test_receivers_are_refused_and_left_out_by_a_profile_the_rest_is_the_same(plain: dict[str, Any]) -> None:
-    receiver = "notify.ops={kind: command, command: [told]}"
-    with pytest.raises(ConfigError, match=r"notify: .* exit handler .* `notify: null`"):
+def test_receivers_need_a_notifier_and_what_is_compiled_is_the_same(plain: dict[str, Any]) -> None:
+    receiver = "notify.ops={kind: webhook, url_env: OPS_URL}"
+    with pytest.raises(ConfigError, match=r"notify: .* a CronJob does: .* `notify: null`"):
         compile_pipeline(trips(receiver), {})
-    assert compiled(receiver, "notify=null") == plain
+    with pytest.raises(ConfigError, match=r"notify\.ops: the CronJob gets no OPS_URL; .*kubeflow\.notify\.secrets"):
+        compile_pipeline(trips(receiver, "kubeflow.notify={}"), {})
+    notifier = "kubeflow.notify={secrets: [{name: ops, env: {OPS_URL: url}}]}"
+    with pytest.raises(ConfigError, match=r"notify\.file: .*`kind: pushgateway`"):
+        compile_pipeline(trips(receiver, notifier, "notify.file={kind: prometheus_file, path: x.prom}"), {})
+    for accepted in ((receiver, notifier), (receiver, "kubeflow.notify={cron: null}"), (receiver, "notify=null")):
+        assert compiled(*accepted) == plain

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from compiled_trips import trips
 
+from headrace.common.errors import ConfigError
 from headrace.pipeline.kubeflow.compiler import manifest as module
 
 ENDPOINT = "http://ml-pipeline.kubeflow:8888"
@@ -51,6 +52,8 @@ class Cluster:
         _check_lists(one)
         if one["kind"] == "PipelineVersion":  # the webhook refuses one whose pipeline is not there
             assert ("Pipeline", metadata["namespace"], one["spec"]["pipelineName"]) in self.objects
+        if one["kind"] == "CronJob":  # eleven characters are added for each Job
+            assert len(metadata["name"]) <= 52
         if one["kind"] == "Job":  # its pod would wait for the volume
             (named,) = (
                 each["configMap"]["name"] for each in one["spec"]["template"]["spec"]["volumes"] if "configMap" in each
@@ -126,6 +129,22 @@ def test_a_change_makes_a_job_of_another_name_and_touches_nothing_that_cannot_be
     assert [kind for kind, _, _ in sorted(cluster.objects)] == ["ConfigMap", "Job", "Pipeline", "PipelineVersion"]
     cluster.sync(written())  # as after `git revert`
     assert ("Job", "kubeflow", before) in cluster.objects
+
+
+def test_the_notifiers_cron_job_keeps_its_name_and_follows_the_config() -> None:
+    cluster, receivers = Cluster(), 'notify={ops: {kind: webhook, url: "https://events.example"}}'
+    cluster.sync(written(receivers, "kubeflow.notify={cron: '0 7 * * 7'}"))
+    job = cluster.objects["CronJob", "kubeflow", "trips-notify"]
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (named,) = (one["configMap"]["name"] for one in pod["volumes"] if "configMap" in one)
+    assert ("ConfigMap", "kubeflow", named) in cluster.objects
+    assert job["spec"]["schedule"] == "0 7 * * 0"
+    cluster.sync(written(receivers, "kubeflow.notify={}"))
+    assert cluster.objects["CronJob", "kubeflow", "trips-notify"]["spec"]["schedule"] == "*/5 * * * *"
+    cluster.sync(written())
+    assert "CronJob" not in {kind for kind, _, _ in cluster.objects}
+    with pytest.raises(ConfigError, match="at most 45 characters"):
+        written(receivers, "kubeflow.notify={}", f"pipeline.name={'x' * 46}")
 
 
 def test_a_release_that_writes_another_job_of_the_same_config_gives_it_another_name(

@@ -1,0 +1,1 @@
+"""Tells the receivers of `notify:` of the runs on Kubeflow that have ended: a sweep, which a CronJob repeats."""

@@ -1,0 +1,181 @@
+"""What became of a run on Kubeflow, as an Event: its state from the API server, its results from the object store.
+
+event = read_ended(session, run, store)
+
+Kubeflow's launcher writes what a task outputs below `<pipeline root>/<pipeline>/<run>/<task>/<salt>/`. A result that
+was taken from the cache is below another run; the URIs of the inputs of later tasks say where.
+
+Nothing that a component wrote about an error becomes part of an event, as it may repeat values of the data: of Argo's
+message about a pod, which ends with it, only the reason and the exit code do.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headrace.common.checksums import without_checksum
+from headrace.components.canary.verdict import FILE_NAME as VERDICT
+from headrace.components.canary.verdict import CanaryVerdict
+from headrace.components.deploy.push_record import PushRecord
+from headrace.components.evaluation.result import FILE_NAME as EVALUATION
+from headrace.components.trigger.decision import WHY
+from headrace.pipeline.kubeflow.document import component_of
+from headrace.pipeline.kubeflow.pod.paths import RECORD
+from headrace.pipeline.kubeflow.pod.state import GRAPH
+from headrace.pipeline.kubeflow.results_store import pushed_models
+from headrace.pipeline.kubeflow.server.session import Session
+from headrace.pipeline.kubeflow.server.status import memory_kills, run_record
+from headrace.pipeline.kubeflow.server.tasks import reported_inputs
+from headrace.pipeline.kubeflow.store import Store
+from headrace.pipeline.notify.event import DRIFT, Event, Failure, read_event, timestamp
+from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
+from headrace.pipeline.results.run_folder import RunFolder
+
+REASON = re.compile(
+    r"OOMKilled|Evicted|DeadlineExceeded|ImagePullBackOff|ErrImagePull|InvalidImageName|CreateContainer\w*Error"
+    r"|RunContainerError|NodeLost|Unschedulable|pod deleted|exit (?:code|status) \d+"
+)
+"""What an event repeats of a message about a pod: words of Kubernetes' and Argo's."""
+
+
+class Output(NamedTuple):
+    """An output of which one object is fetched. file: its name below the task's salt."""
+
+    component: str
+    key: str
+    type: str
+    file: str
+
+
+OUTPUTS = (
+    Output("Evaluator", "evaluation", "ModelEvaluation", f"evaluation/{EVALUATION}"),
+    Output("Canary", "blessing", "InfraBlessing", f"blessing/{VERDICT}"),
+    Output(DRIFT, WHY, "String", RECORD),
+)
+PUSHED = Output("Pusher", "pushed_model", "PushedModel", f"pushed_model/{GRAPH}")
+
+
+def end_key(run: Any) -> str:
+    """What identifies the end of a run, which ends again after `headrace retry`: its id and the time."""
+    return f"{run.run_id}/{timestamp(run.finished_at.timestamp())}"
+
+
+def home_of_run(session: Session, run: Any) -> str:
+    """The URI of the pipeline's folder below the root that a run was started with."""
+    given = run.runtime_config and run.runtime_config.pipeline_root
+    return session.home(given or None)
+
+
+def read_ended(session: Session, run: Any, store: Store) -> Event:
+    """What became of a run that has ended, with its tasks. Raises ServerError, and OSError if the store fails."""
+    tasks = session.tasks(run)
+    record = run_record(run, tasks, session.pipeline)
+    record.ended = _ended_early(record)
+    names = {component_of(task, name): name for name, task in tasks.items()}
+    results = _Results(session, run, store, names)
+    with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+        path = Path(folder, "pipeline", "runs", "run")
+        for output in OUTPUTS:
+            results.add(record, output, path)
+        results.add_push(record)
+        event = read_event(RunFolder(path, record))
+    return replace(
+        event,
+        source=session.home(),
+        report=None,
+        page=session.link(run),
+        end=end_key(run),
+        failed=tuple(_failures(session, run, record)),
+    )
+
+
+class _Results:
+    """The results of a run in the object store. names: the task of each component."""
+
+    def __init__(self, session: Session, run: Any, store: Store, names: Mapping[str, str]) -> None:
+        self._session, self._run, self._store, self._names = session, run, store, names
+        self._home = home_of_run(session, run)
+        self._uris: frozenset[str] | None = None
+
+    def add(self, record: RunRecord, output: Output, folder: Path) -> None:
+        """Fetch an output into the folder, and add it to the record of its component, if the component succeeded."""
+        node, uri = self._node(record, output), self._find(record, output)
+        path = folder / output.component / output.file
+        if node is None or uri is None or not self._store.get(uri, path):
+            return
+        uri_of_artifact = path if path.name == output.file else path.parent
+        verdict = CanaryVerdict.read(path.parent) if output.component == "Canary" else None
+        properties: dict[str, str | int | float] = {} if verdict is None else {"blessed": int(verdict.passed)}
+        node.outputs[output.key] = ArtifactRecord(output.type, str(uri_of_artifact), properties)
+
+    def add_push(self, record: RunRecord) -> None:
+        """Add what the Pusher of this run pushed, which it copies to its output."""
+        node, uri = self._node(record, PUSHED), self._find(record, PUSHED)
+        if node is not None and node.status is Status.DONE and uri is not None:
+            where = self._version() or uri.rpartition("/")[0]
+            node.outputs[PUSHED.key] = ArtifactRecord(PUSHED.type, uri, {"pushed": 1, "pushed_destination": where})
+
+    def _node(self, record: RunRecord, output: Output) -> NodeRecord | None:
+        found = (node for node in record.nodes if node.id == output.component)
+        return next((node for node in found if node.status in (Status.DONE, Status.CACHED)), None)
+
+    def _find(self, record: RunRecord, output: Output) -> str | None:
+        """The newest object of that name below the task, or else the one that a later task of the run was given."""
+        if self._node(record, output) is None:
+            return None
+        task = self._names[output.component]
+        folder = f"{self._home}/{self._run.run_id}/{task}"
+        found = {name: at for name, at in self._store.files(folder).items() if name.partition("/")[2] == output.file}
+        if found:
+            return f"{folder}/{max(found, key=lambda name: found[name])}"
+        pattern = re.compile(rf".+/{re.escape(task)}/[^/]+(?=/)")
+        salts = (match[0] for uri in self._inputs() if (match := pattern.match(uri)))
+        return next((f"{salt}/{output.file}" for salt in sorted(salts)), None)
+
+    def _inputs(self) -> frozenset[str]:
+        """The URIs of the artifacts that the tasks of the run were given."""
+        if self._uris is None:
+            given = reported_inputs(self._session.server, self._run).values()
+            groups = [group for one in given for group in one.get("inputs", {}).get("artifacts", {}).values()]
+            self._uris = frozenset(str(one.get("uri", "")) for group in groups for one in group["artifacts"])
+        return self._uris
+
+    def _version(self) -> str | None:
+        """The folder of the version that was pushed: that of this run's model, or else the newest."""
+        push = self._session.config.push_directory
+        try:
+            pushes = PushRecord.model_validate_json(without_checksum(self._store.text(f"{self._home}/pushed.json")))
+        except (FileNotFoundError, ValueError):  # missing or damaged, which the next run reports
+            return None
+        folder, models = pushed_models(pushes, self._home, push) if push else ("", {})
+        versions = [(self._run.run_id in uri.split("/"), int(version)) for version, uri in models.items()]
+        return f"{folder}/{max(versions)[1]}" if versions else None
+
+
+def _ended_early(record: RunRecord) -> str | None:
+    if record.status is Status.DONE and any(node.status is Status.SKIPPED for node in record.nodes):
+        return "there was no reason to train"
+    return None
+
+
+def _failures(session: Session, run: Any, record: RunRecord) -> Iterator[Failure]:
+    if record.status is not Status.FAILED:
+        return
+    failed = [node for node in record.nodes if node.status is Status.FAILED]
+    if not failed:
+        yield Failure("the workflow", _reason(record.error), None)
+    killed = memory_kills(session, run) if failed else {}
+    for node in failed:
+        error = killed.get(node.id) or _reason(node.error)
+        yield Failure(node.id, error, f"headrace logs CONFIG {node.id} {shlex.quote(record.run_id)}")
+
+
+def _reason(message: str | None) -> str:
+    """The words of Kubernetes' and Argo's in a message, each once."""
+    return ", ".join(dict.fromkeys(REASON.findall(message or ""))) or "an error"

@@ -1,0 +1,63 @@
+"""Where the results of runs on Kubeflow are, for commands that read them: the object store, or a mounted volume.
+
+store = open_results(config)
+store.text(f"{home_uri(config)}/blessed.json")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headrace.common.errors import RunError
+from headrace.components.deploy.push_record import PushRecord
+from headrace.configs.config import PipelineConfig
+from headrace.pipeline.kubeflow.pod.paths import SCHEMES, PodPaths
+from headrace.pipeline.kubeflow.store import Store, open_store
+from headrace.pipeline.kubeflow.store_settings import store_options
+
+
+def home_uri(config: PipelineConfig, root: str | None = None) -> str:
+    """The URI of the pipeline's folder, which holds the outputs of its runs. root: None for that of the config."""
+    return f"{(root or config.kubeflow.pipeline_root).rstrip('/')}/{config.pipeline.name}"
+
+
+def pushed_models(record: PushRecord, home: str, push: str) -> tuple[str, Mapping[str, str]]:
+    """Where `deploy.push` is, as a URI or the path on a volume, and by version the path of its model below the home.
+
+    record: `pushed.json`, in which the folder is that of a pod; home: as `home_uri` returns it.
+    """
+    if Path(push).is_absolute():
+        return push, record.models.get(push, {})
+    uri = f"{home}/{push}"
+    in_pod = str(PodPaths().local(uri))
+    return uri, next((models for folder, models in record.models.items() if folder.endswith(in_pod)), {})
+
+
+def open_results(config: PipelineConfig) -> Store:
+    """Where the results of runs and the record of sweeps are: the object store, or the volume that is mounted here.
+
+    Raises RunError if the volume is not.
+    """
+    volume = config.kubeflow.volume
+    if config.kubeflow.storage != "reference" or volume is None:
+        return open_store(store_options(config.kubeflow))
+    if not Path(volume.path).is_dir():
+        raise RunError(
+            f"kubeflow.volume.path: {volume.path} is not mounted here, and with `storage: reference` the results of"
+            f" runs are on that volume ({volume.claim}); mount it at that path, as the pods of runs do"
+        )
+    folder = SCHEMES[f"{config.kubeflow.pipeline_root.partition('://')[0]}://"].strip("/")
+    return _VolumeStore(volume.path, folder)
+
+
+class _VolumeStore(Store):
+    """The folder on a shared volume that stands for the object store. folder: that of the scheme, such as `minio`."""
+
+    def __init__(self, mount: str, folder: str) -> None:
+        super().__init__({}, mount)
+        self._scheme_folder = folder
+
+    def _at(self, uri: str) -> tuple[Any, str]:
+        return super()._at(f"{self._scheme_folder}://{uri.partition('://')[2]}")

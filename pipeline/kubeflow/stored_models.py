@@ -1,0 +1,158 @@
+"""The models of a pipeline on Kubeflow, from what its runs left in the object store, without ML Metadata.
+
+for model in stored_models(config, open_results(config), limit=20):
+    model.uri, model.run, model.versions, model.blessed
+
+A run's model is what its own Trainer wrote, and the verdict that of its own Evaluator and Canary: a later run that took
+the model from the cache and judged it again only counts if it blessed it, as `blessed.json` and the objects in
+`blessed/` list it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import re
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from headrace.common.errors import RunError
+from headrace.components.canary.verdict import FILE_NAME as VERDICT
+from headrace.components.canary.verdict import CanaryVerdict
+from headrace.components.deploy.push_record import PushRecord
+from headrace.components.deploy.registry import inside
+from headrace.components.evaluation.result import FILE_NAME as EVALUATION
+from headrace.components.evaluation.result import read_evaluation
+from headrace.components.trigger.decision import TrainingRecord
+from headrace.configs.config import PipelineConfig
+from headrace.pipeline.kubeflow.pod.records import TRAINED, fetch_blessings
+from headrace.pipeline.kubeflow.pod.state import GRAPH
+from headrace.pipeline.kubeflow.results_store import home_uri, pushed_models
+from headrace.pipeline.kubeflow.store import Store
+from headrace.pipeline.models.listing import Model, with_entry
+
+OUTPUT = re.compile(
+    rf"(?P<run>[^/]+)/(?P<task>trainer|evaluator|canary)/[^/]+/"
+    rf"(?:model/Format-Serving/{GRAPH}|evaluation/{EVALUATION}|blessing/{VERDICT})"
+)
+"""The objects that show a run's model and the verdicts on it."""
+SERVING = f"/Format-Serving/{GRAPH}"
+
+
+@dataclass(frozen=True)
+class StoredModel(Model):
+    """A model in the object store. `path` is relative to the pipeline's folder there; `run` is the id of the run; there
+    is no commit, as a pod has no repository. uri: of the Model artifact, or of the version if no run pushed it.
+    """
+
+    uri: str = ""
+
+
+def stored_models(config: PipelineConfig, store: Store, limit: int) -> list[StoredModel]:
+    """The newest models, newest first, and the one in service if it is not among them.
+
+    Raises RunError if `blessed.json` or `pushed.json` is damaged, OSError if the store fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+        home = _Home(config, store, Path(folder))
+        found = home.trained()
+        home.add_blessed(found)
+        home.add_versions(found)
+        order = sorted(found.values(), key=_age, reverse=True)
+        spans = home.spans(2 * limit)
+        chosen = (model for place, model in enumerate(order) if place < limit or model.in_service)
+        return [home.judged(replace(model, spans=spans.get(model.run or "", ()))) for model in chosen]
+
+
+def _age(model: StoredModel) -> tuple[float, int]:
+    time = model.trained or model.blessed_at
+    return (time.timestamp() if time else 0.0), max(model.versions, default=0)
+
+
+class _Home:
+    """The pipeline's folder in the store. tmp: an empty folder."""
+
+    def __init__(self, config: PipelineConfig, store: Store, tmp: Path) -> None:
+        self._config, self._store, self._tmp = config, store, tmp
+        self._uri = home_uri(config)
+        self._listing = store.listing(self._uri)
+
+    @cached_property
+    def _outputs(self) -> Mapping[str, Mapping[str, str]]:
+        """By task and run, the name of the newest object that matches OUTPUT."""
+        found: dict[str, dict[str, str]] = defaultdict(dict)
+        for name in sorted(self._listing, key=lambda name: self._listing[name].written):
+            if match := OUTPUT.fullmatch(name):
+                found[match["task"]][match["run"]] = name
+        return found
+
+    def trained(self) -> dict[str, StoredModel]:
+        """The models that Trainers wrote, by their paths in the folder."""
+        found = {}
+        for run, name in self._outputs["trainer"].items():
+            written = dt.datetime.fromtimestamp(self._listing[name].written, dt.UTC)
+            model = replace(self._model(name.removesuffix(SERVING), run), trained=written)
+            found[str(model.path)] = model
+        return found
+
+    def add_blessed(self, found: dict[str, StoredModel]) -> None:
+        """Add what the list of blessed models says; also of those whose files are gone."""
+        for entry in fetch_blessings(f"{self._uri}/blessed.json", self._tmp / "blessed.json", self._store).models:
+            path = inside(self._tmp, entry.uri)
+            model = found.get(path) or self._model(path, path.partition("/")[0])
+            found[path] = with_entry(replace(model, blessed=True), entry)
+
+    def add_versions(self, found: dict[str, StoredModel]) -> None:
+        """Add the versions below `deploy.push` to their models. An absolute folder is on a volume of the Pusher's."""
+        push, file = self._config.push_directory, self._tmp / "pushed.json"
+        if push is None or Path(push).is_absolute():
+            return
+        pattern = re.compile(rf"{re.escape(push)}/(\d+)/{GRAPH}")
+        versions = sorted(int(match[1]) for name in self._listing if (match := pattern.fullmatch(name)))
+        self._store.get(f"{self._uri}/pushed.json", file)
+        try:
+            _, pushes = pushed_models(PushRecord.read(file), self._uri, push)
+        except RunError as error:
+            raise RunError(str(error).replace(str(file), f"{self._uri}/pushed.json")) from None
+        for version in versions:
+            path = pushes.get(str(version))
+            model = self._model(f"{push}/{version}", None) if path is None else self._model(path, path.split("/")[0])
+            model = found.get(str(model.path), model)
+            numbers = (*model.versions, version)
+            found[str(model.path)] = replace(model, versions=numbers, in_service=version == versions[-1])
+
+    def spans(self, limit: int) -> dict[str, tuple[str, ...]]:
+        """The spans of the newest trainings by run, as far as the run's own StatisticsGen computed their statistics."""
+        found = {}
+        for name in sorted(name for name in self._listing if name.startswith(f"{TRAINED}/"))[-limit:]:
+            with contextlib.suppress(ValueError):  # damaged, which the next run reports, or no such record
+                data = TrainingRecord.parsed(self._store.text(f"{self._uri}/{name}")).judged
+                if data is not None and any(data.spans):
+                    found[data.statistics.partition("/")[0]] = data.spans
+        return found
+
+    def judged(self, model: StoredModel) -> StoredModel:
+        """The model with the verdict of its run."""
+        evaluation = self._fetched("evaluator", model.run)
+        if evaluation is None:
+            return model
+        result, canary = read_evaluation(evaluation), self._fetched("canary", model.run)
+        verdict = None if canary is None else CanaryVerdict.read(canary)
+        failed = verdict.reasons if verdict and not model.blessed else ()
+        return replace(
+            model, blessed=model.blessed or (result.blessed and not failed), canary=failed, metrics=result.metrics
+        )
+
+    def _model(self, path: str, run: str | None) -> StoredModel:
+        return StoredModel(Path(path), run=run, uri=f"{self._uri}/{path}")
+
+    def _fetched(self, task: str, run: str | None) -> Path | None:
+        """A folder with what a task of a run wrote."""
+        name = self._outputs[task].get(run or "")
+        if name is None or not self._store.get(f"{self._uri}/{name}", self._tmp / name):
+            return None
+        return (self._tmp / name).parent

@@ -1,0 +1,383 @@
+"""Sweeps over ended runs: Kubeflow's API as it answers, results in SeaweedFS, and receivers on loopback."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from api_server import ApiServer
+from command import headrace
+from compiled_trips import TRIPS, trips
+from faulty_backend import serving
+from receivers import HttpReceiver, http_receiver
+from s3_servers import S3Server
+
+from headrace.common.checksums import with_checksum
+from headrace.common.errors import RunError
+from headrace.components.canary.verdict import CanaryVerdict
+from headrace.components.evaluation.result import Evaluation, ThresholdCheck, write_evaluation
+from headrace.pipeline.kubeflow.compiler import compile as compile_module
+from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
+from headrace.pipeline.kubeflow.notifier import record as record_module
+from headrace.pipeline.kubeflow.notifier.record import BusyError, claimed
+from headrace.pipeline.kubeflow.notifier.sweep import sweep
+from headrace.pipeline.kubeflow.results_store import open_results
+from headrace.pipeline.kubeflow.server import runs
+from headrace.pipeline.kubeflow.server.session import Session
+from headrace.pipeline.kubeflow.server.submit import submit
+from headrace.pipeline.kubeflow.store import Store, open_store
+from headrace.pipeline.notify.deliver import Outside
+
+GOLDEN = Path(__file__).with_name("golden") / "plain.golden"
+ROOT = "s3://root/runs"
+HOME = f"{ROOT}/trips"
+VALUE = "Ada Lovelace, 1815"
+"""What stands in a row."""
+SECRET = "T0AB12CD/B0EF34GH/x9Yz8Wv7Ut6Sr5Qp4"
+CHECK = ThresholdCheck("auc", "min", 0.8, 0.71, None, passed=False)
+EVALUATION = Evaluation(
+    split="test",
+    example_count=40,
+    unlabelled=0,
+    metrics={"auc": 0.71},
+    baseline=None,
+    slices=(),
+    checks=(CHECK,),
+    blessed=False,
+    reasons=(str(CHECK),),
+    curves=None,
+)
+BLESSED = replace(EVALUATION, checks=(replace(CHECK, limit=0.7, passed=True),), blessed=True, reasons=())
+Details = list[dict[str, Any]]
+
+
+@dataclass
+class Kubeflow:
+    """A pipeline on a server, whose receivers are the config's. Objects are those that a launcher would leave."""
+
+    server: ApiServer
+    session: Session
+    store: Store
+    tmp: Path
+
+    def ended(self, state: str, tasks: Mapping[str, tuple[str, str]], nodes: Details | None = None) -> str:
+        """A run that ended so. tasks: the state of each, and Argo's message; all others succeeded."""
+        run_id = str(submit(self.session, again=True)[1].run.run_id)
+        self.report(run_id, state, tasks, nodes)
+        return run_id
+
+    def report(
+        self, run_id: str, state: str, tasks: Mapping[str, tuple[str, str]], nodes: Details | None = None
+    ) -> None:
+        self.server.time += dt.timedelta(minutes=5)
+        details = []
+        for number, name in enumerate(self.session.tasks(self.session.run(run_id))):
+            task, message = tasks.get(name, ("SUCCEEDED", ""))
+            start = self.server.time + dt.timedelta(seconds=number)
+            times = {"start_time": start.isoformat(), "end_time": (start + dt.timedelta(seconds=2)).isoformat()}
+            error = {"error": {"message": message}} if message else {}
+            details.append({"display_name": name, "state": task, **times, **error})
+        self.server.report(run_id, state, details, nodes or ())
+
+    def evaluated(self, run_id: str, evaluation: Evaluation, *refusals: str) -> None:
+        """What Evaluator and Canary leave. refusals: the canary's."""
+        write_evaluation(self.tmp, evaluation)
+        CanaryVerdict(reasons=refusals).write(self.tmp)
+        self.store.put(self.tmp / "evaluation.json", f"{HOME}/{run_id}/evaluator/17/evaluation/evaluation.json")
+        self.store.put(self.tmp / "verdict.json", f"{HOME}/{run_id}/canary/18/blessing/verdict.json")
+
+    def pushed(self, run_id: str, version: str) -> None:
+        self.store.write(f"{HOME}/{run_id}/pusher/19/pushed_model/saved_model.pb", "graph")
+        pushes = {
+            "/s3/root/runs/trips/serving/trips": {"1700000000": "old/trainer/1/model", version: f"{run_id}/trainer/9/m"}
+        }
+        self.store.write(f"{HOME}/pushed.json", with_checksum(json.dumps({"models": pushes})))
+
+    def sweep(self) -> list[str]:
+        outside = Outside({"PATH": "/usr/bin:/bin"}, lambda _: None)
+        return [str(one) for one in sweep(self.session, self.store, outside, self.server.time.timestamp)]
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with serving(ApiServer()) as alive:
+        assert isinstance(alive, ApiServer)
+        yield alive
+
+
+@pytest.fixture(autouse=True)
+def _compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = GOLDEN.read_text(encoding="utf-8")
+    monkeypatch.setattr(compile_module, "compile_pipeline", lambda _: text)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+
+
+@pytest.fixture
+def hook() -> Iterator[HttpReceiver]:
+    with http_receiver() as alive:
+        yield alive
+
+
+def kubeflow_of(server: ApiServer, store: Store, tmp: Path, *settings: str, **receivers: Any) -> Kubeflow:
+    own = [f"notify={json.dumps(receivers)}", f"kubeflow.pipeline_root={ROOT}", *settings]
+    session = Session.of(trips(f"kubeflow.server.endpoint={server.url}", *own))
+    session.server._sleep = lambda _: None
+    return Kubeflow(server, session, store, tmp)
+
+
+def types(hook: HttpReceiver, path: str = "/all") -> list[str]:
+    return [one.json["type"].rpartition(".")[2] for one in hook.requests if one.path == path]
+
+
+ALL = ["failed", "interrupted", "not_blessed", "pushed", "blessed", "drifted", "ended_early"]
+
+
+def test_each_end_is_told_once_with_what_became_of_the_run_and_without_a_value(
+    server: ApiServer, store: Store, tmp_path: Path, hook: HttpReceiver
+) -> None:
+    receivers = {
+        "all": {"kind": "webhook", "url": f"{hook.url}/all", "on": ALL},
+        "default": {"kind": "webhook", "url": f"{hook.url}/default"},
+    }
+    kubeflow = kubeflow_of(server, store, tmp_path, **receivers)
+    skipped = dict.fromkeys(("canary", "pusher", "record-blessing"), ("SKIPPED", ""))
+    failed = kubeflow.ended("FAILED", {"data-gate": ("FAILED", f"Error (exit code 1): 1 anomaly: {VALUE}"), **skipped})
+    refused = kubeflow.ended("SUCCEEDED", {})
+    kubeflow.evaluated(refused, EVALUATION, f"serving_default: cannot parse {VALUE}")
+    blessed = kubeflow.ended("SUCCEEDED", {})
+    kubeflow.evaluated(blessed, BLESSED)
+    kubeflow.pushed(blessed, "1790000000")
+    cancelled = kubeflow.ended("RUNNING", {})
+    runs.cancel(kubeflow.session.server, kubeflow.session.run(cancelled))
+    kubeflow.report(cancelled, "CANCELING", {})
+    kubeflow.report(cancelled, "FAILED", {})
+    early = kubeflow.ended("SUCCEEDED", dict.fromkeys(("example-gen", "trainer", "evaluator"), ("SKIPPED", "")))
+    going = kubeflow.ended("RUNNING", {})
+
+    lines = kubeflow.sweep()
+    assert types(hook) == ["failed", "not_blessed", "blessed", "interrupted", "ended_early"]
+    assert types(hook, "/default") == ["failed", "not_blessed"]
+    events = [one.json for one in hook.requests if one.path == "/all"]
+    assert [one["id"].split("/")[:2] for one in events] == [
+        ["trips", run_id] for run_id in (failed, refused, blessed, cancelled, early)
+    ]
+    gate, no, yes, *_ = (one["data"] for one in events)
+    name = gate["run"]
+    assert gate["failed"] == [
+        {"component": "DataGate", "error": "exit code 1", "log": f"headrace logs CONFIG DataGate {name}"}
+    ]
+    assert gate["page"] == f"{server.url}/#/runs/details/{failed}"
+    assert gate["component_seconds"]["ExampleGen"] == 2.0
+    assert no["limits"] == [{"metric": "auc", "value": 0.71, "rule": "at least 0.8", "passed": False}]
+    assert no["reasons"] == ["the canary did not pass; the report says why"]
+    assert (yes["events"], yes["pushed"]) == (["blessed", "pushed"], f"{HOME}/serving/trips/1790000000")
+    assert lines[0] == f"run       {name}  failed: told all, default"
+    assert lines[3].endswith("interrupted: told all")
+    assert {one["source"] for one in events} == {HOME}
+
+    assert kubeflow.sweep() == []
+    runs.retry(kubeflow.session.server, kubeflow.session.run(failed))
+    message = "OOMKilled (exit code 137)"
+    pod = {"id": "p", "type": "Pod", "name": "w(0).root(0).trainer(0).executor(0)", "message": message}
+    kubeflow.report(failed, "FAILED", {"trainer": ("FAILED", message)}, [pod])
+    kubeflow.report(going, "SUCCEEDED", {})
+    (again, last) = kubeflow.sweep()
+    assert (again, last.rpartition("  ")[2]) == (f"run       {name}  failed: told all, default", "ended: told nobody")
+    ids = [one.json["id"] for one in hook.requests if one.path == "/all"]
+    assert len(ids) == len({*ids}) == 6
+    reason = "its pod ran out of memory at its limit of 16Gi (OOMKilled, exit code 137)"
+    assert hook.requests[-1].json["data"]["failed"][0]["error"] == reason
+    assert kubeflow.sweep() == []
+    sent = b"".join(one.body for one in hook.requests).decode() + store.text(f"{HOME}/notified.json")
+    assert VALUE not in sent
+    assert store.files(f"{HOME}/notifying") == {}
+
+
+def test_two_sweeps_at_once_tell_once(server: ApiServer, store: Store, tmp_path: Path, hook: HttpReceiver) -> None:
+    kubeflow = kubeflow_of(server, store, tmp_path, ops={"kind": "webhook", "url": f"{hook.url}/all"})
+    ended = [kubeflow.ended("FAILED", {"trainer": ("FAILED", "Error (exit code 1)")}) for _ in range(3)]
+    start = threading.Barrier(3)
+
+    def one() -> list[str]:
+        other = Kubeflow(server, Session.of(kubeflow.session.config), open_store({}), tmp_path)
+        start.wait()
+        outside = Outside({}, time.sleep)
+        try:
+            return [str(one) for one in sweep(other.session, other.store, outside, server.time.timestamp)]
+        except BusyError as error:
+            return [] if "another sweep is in progress" in str(error) else ["?"]
+
+    with ThreadPoolExecutor(3) as threads:
+        told = [line for lines in threads.map(lambda _: one(), range(3)) for line in lines]
+    told += kubeflow.sweep()  # if each found another one each time, as may happen
+    assert len(told) == len(ended)
+    assert [one.json["id"].split("/")[1] for one in hook.requests] == ended
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_killed_between_sending_and_recording_tells_again_with_the_same_id(
+    server: ApiServer, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s3_server: S3Server
+) -> None:
+    program = f"cat >> {tmp_path}/events; [ -e {tmp_path}/killed ] || {{ touch {tmp_path}/killed; kill -9 $PPID; }}"
+    kubeflow = kubeflow_of(server, store, tmp_path, log={"kind": "command", "command": ["sh", "-c", program]})
+    kubeflow.ended("FAILED", {"trainer": ("FAILED", "Error (exit code 1)")})
+    config = yaml.safe_load(TRIPS.read_text(encoding="utf-8"))
+    config["data"].pop("schema")
+    config["features"].pop("kind")
+    config["notify"] = {"log": {"kind": "command", "command": ["sh", "-c", program]}}
+    config["kubeflow"] |= {"pipeline_root": ROOT, "server": {"endpoint": server.url}}
+    (tmp_path / "trips.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    killed = headrace(tmp_path, "notify", "trips.yaml", "--kubeflow", **s3_server.environment)
+    assert killed.code == -9
+    busy = headrace(tmp_path, "notify", "trips.yaml", "--kubeflow", **s3_server.environment)
+    assert (busy.code, busy.out) == (0, "")
+    assert "another sweep is in progress" in busy.err
+    monkeypatch.setattr(record_module, "LEASE", -1.0)  # as if it had been longer ago
+    assert len(kubeflow.sweep()) == 1
+    assert kubeflow.sweep() == []
+    sent = (tmp_path / "events").read_text(encoding="utf-8").replace("}{", "}\n{").splitlines()
+    assert len(sent) == 2
+    assert len({json.loads(event)["id"] for event in sent}) == 1
+    done = headrace(tmp_path, "notify", "trips.yaml", "--kubeflow", **s3_server.environment)
+    assert (done.code, done.out) == (0, "nothing to tell: no further run has ended\n")
+
+
+def test_a_receiver_that_is_not_reached_is_told_by_a_later_sweep_and_given_up_after_a_day(
+    server: ApiServer, store: Store, tmp_path: Path
+) -> None:
+    with http_receiver(refuse=[404, 200, 404, 404]) as flaky, http_receiver() as hook:
+        receivers = {name: {"kind": "webhook", "url": one.url} for name, one in (("flaky", flaky), ("ops", hook))}
+        kubeflow = kubeflow_of(server, store, tmp_path, **receivers)
+        kubeflow.ended("FAILED", {"trainer": ("FAILED", "Error (exit code 1)")})
+        (first,) = kubeflow.sweep()
+        assert first.endswith("failed: told ops")
+        server.pass_time(hours=5)
+        (second,) = kubeflow.sweep()
+        assert second.endswith("failed: told flaky")
+        assert kubeflow.sweep() == []
+        kubeflow.ended("FAILED", {"trainer": ("FAILED", "Error (exit code 1)")})
+        kubeflow.sweep()
+        assert len(kubeflow.sweep()) == 1
+        server.pass_time(hours=25)
+        kubeflow.sweep()
+        assert kubeflow.sweep() == []
+    assert [len(hook.requests), len(flaky.requests)] == [2, 5]
+    assert len({one.json["id"] for one in flaky.requests}) == 2
+    assert json.loads(store.text(f"{HOME}/notified.json"))["ends"] == {}
+
+
+def test_the_first_sweep_tells_of_the_last_day_and_metrics_are_those_of_the_newest_run(
+    server: ApiServer, store: Store, tmp_path: Path
+) -> None:
+    with http_receiver() as gateway, http_receiver() as hook:
+        receivers = {"ops": {"kind": "webhook", "url": hook.url}, "gw": {"kind": "pushgateway", "url": gateway.url}}
+        kubeflow = kubeflow_of(server, store, tmp_path, **receivers)
+        failure = {"trainer": ("FAILED", "Error (exit code 1)")}
+        kubeflow.ended("FAILED", failure)
+        server.pass_time(hours=30)
+        good = kubeflow.ended("SUCCEEDED", {})
+        kubeflow.evaluated(good, BLESSED)
+        succeeded = server.time.timestamp()
+        kubeflow.ended("FAILED", failure)
+        assert len(kubeflow.sweep()) == 2
+        kubeflow.ended("SUCCEEDED", dict.fromkeys(("evaluator", "pusher"), ("SKIPPED", "")))
+        assert len(kubeflow.sweep()) == 1
+    assert len(hook.requests) == 1
+    of_failure, of_success = (one.body.decode() for one in gateway.requests)
+    assert 'headrace_run_success{pipeline="trips"} 0.0' in of_failure
+    assert f'headrace_last_success_timestamp_seconds{{pipeline="trips"}} {succeeded!r}' in of_failure
+    assert 'headrace_run_success{pipeline="trips"} 1.0' in of_success
+
+
+def test_results_from_the_cache_are_found_by_what_later_tasks_were_given(
+    server: ApiServer, store: Store, tmp_path: Path, hook: HttpReceiver
+) -> None:
+    receiver = {"kind": "webhook", "url": f"{hook.url}/all", "on": ALL}
+    kubeflow = kubeflow_of(server, store, tmp_path, ops=receiver)
+    kubeflow.evaluated("an-earlier-run", BLESSED)
+    given = {"artifacts": {"blessing": {"artifacts": [{"uri": f"{HOME}/an-earlier-run/evaluator/17/blessing"}]}}}
+    command = ["launch", "--executor_input", json.dumps({"inputs": given})]
+    patch = {"name": "pod-spec-patch", "value": json.dumps({"containers": [{"command": command}]})}
+    driver = {"id": "n", "displayName": "record-blessing-driver", "outputs": {"parameters": [patch]}}
+    kubeflow.ended("SUCCEEDED", {"evaluator": ("CACHED", ""), "pusher": ("CACHED", "")}, [driver])
+    kubeflow.sweep()
+    (event,) = (one.json["data"] for one in hook.requests)
+    assert (event["events"], event["metrics"], event["pushed"]) == (["blessed"], {"auc": 0.71}, None)
+
+
+def test_drift_is_told_without_the_columns_values(
+    server: ApiServer, store: Store, tmp_path: Path, hook: HttpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("schedule={cron: '0 5 * * *', retrain: drift}", "kubeflow.parameters=[window]")
+    text = compile_pipeline(trips(*settings), {})
+    monkeypatch.setattr(compile_module, "compile_pipeline", lambda _: text)
+    receiver = {"kind": "webhook", "url": f"{hook.url}/all", "on": ["drifted"]}
+    kubeflow = kubeflow_of(server, store, tmp_path, *settings, ops=receiver)
+    drifted, same = kubeflow.ended("SUCCEEDED", {}), kubeflow.ended("SUCCEEDED", {"trainer": ("SKIPPED", "")})
+    store.write(f"{HOME}/{drifted}/drift/7/record", f"yes\nnew data: 9; 9 drifted: kind ({VALUE})")
+    store.write(f"{HOME}/{same}/drift/8/record", "no\nnew data: 10; 10 did not drift")
+    kubeflow.sweep()
+    (event,) = (one.json for one in hook.requests)
+    assert event["id"].split("/")[1::2] == [drifted, "drifted"]
+    assert VALUE not in json.dumps(event)
+
+
+def test_results_on_a_volume_are_read_there_and_sweeps_are_recorded_there(
+    server: ApiServer, tmp_path: Path, hook: HttpReceiver
+) -> None:
+    volume = tmp_path / "volume"
+    settings = ["kubeflow.storage=reference", f"kubeflow.volume={{claim: artifacts, path: {volume}}}"]
+    receiver = {"kind": "webhook", "url": f"{hook.url}/all"}
+    of_volume = kubeflow_of(server, Store({}), tmp_path, *settings, ops=receiver)
+    with pytest.raises(RunError, match="is not mounted here"):
+        open_results(of_volume.session.config)
+    volume.mkdir()
+    kubeflow = replace(of_volume, store=open_results(of_volume.session.config))
+    kubeflow.evaluated(kubeflow.ended("SUCCEEDED", {}), EVALUATION)
+    kubeflow.sweep()
+    assert types(hook) == ["not_blessed"]
+    assert (volume / "s3" / "root" / "runs" / "trips" / "notified.json").is_file()
+
+
+def test_a_run_that_is_retried_during_the_sweep_is_told_at_its_next_end(
+    server: ApiServer, store: Store, tmp_path: Path, hook: HttpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeflow = kubeflow_of(server, store, tmp_path, ops={"kind": "webhook", "url": f"{hook.url}/all"})
+    failure = {"trainer": ("FAILED", "Error (exit code 1)")}
+    run_id = kubeflow.ended("FAILED", failure)
+    listed = Session.ended_since
+
+    def retried(session: Session, since: float) -> list[Any]:
+        found = listed(session, since)
+        runs.retry(session.server, found[0])
+        return found
+
+    monkeypatch.setattr(Session, "ended_since", retried)
+    assert kubeflow.sweep() == []
+    monkeypatch.setattr(Session, "ended_since", listed)
+    kubeflow.report(run_id, "FAILED", failure)
+    assert len(kubeflow.sweep()) == len(hook.requests) == 1
+
+
+def test_a_damaged_record_is_named_with_the_way_out(server: ApiServer, store: Store, tmp_path: Path) -> None:
+    kubeflow = kubeflow_of(server, store, tmp_path, ops={"kind": "webhook", "url": "http://127.0.0.1:9"})
+    store.write(f"{HOME}/notified.json", "{")
+    with pytest.raises(RunError, match=rf"{HOME}/notified\.json: .* is damaged[^\n]*\n.*Remove the object"):
+        kubeflow.sweep()
+
+
+def test_claim_of_a_sweep_that_was_taken_for_killed_ends_it(store: Store) -> None:
+    with claimed(store, f"{HOME}/notifying") as claim:
+        claim.renew()
+        store.remove(f"{HOME}/notifying/{claim.name}")
+        with pytest.raises(BusyError, match="took its place"):
+            claim.renew()
