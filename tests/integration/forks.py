@@ -22,6 +22,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import runpy
 import select
 import selectors
@@ -46,6 +47,12 @@ ALL = "HEADRACE_TEST_FORK_ALL"
 """Environment variable: fork also what a forked program starts in its own session. A signal to that session would miss
 it, so this is for programs that run undisturbed.
 """
+LIBRARIES = (
+    "tensorflow_model_analysis", "tfx.v1", "google_crc32c", "isal.igzip", "jinja2", "kfp.compiler", "kfp.kubernetes",
+    "pyarrow.csv", "pyarrow.parquet", "pydantic.dataclasses", "rich.console", "rich.live", "rich.table", "setuptools",
+    "zlib_ng.gzip_ng",
+)  # fmt: skip
+"""What commands and components import. The first two, which import most of the rest, come first."""
 LONGEST = 1 << 17
 """Bytes of a request, which is a single packet."""
 
@@ -267,15 +274,14 @@ def main(descriptor: int, *, only_libraries: bool) -> None:
 
     prepare()
     gc.disable()
-    needed = ["tensorflow_model_analysis", "tfx.v1"]
+    for name in LIBRARIES:
+        importlib.import_module(name)
     if only_libraries:
         for name in [name for name in sys.modules if name.partition(".")[0] == "headrace"]:
             del sys.modules[name]
     else:
-        needed += ["headrace.pipeline.build", "headrace.trainer.run"]
-    for name in needed:
-        importlib.import_module(name)
-
+        for module in pkgutil.walk_packages(importlib.import_module("headrace").__path__, "headrace."):
+            importlib.import_module(module.name)
     gc.freeze()
     gc.enable()
     listener = socket.socket(fileno=descriptor)

@@ -30,7 +30,7 @@ train: {epochs: 4, batch_size: 32}
 evaluate:
   thresholds: {auc: {min: 0.1, not_worse_than_baseline_by: 0.5}}
   better_than_constant: false
-deploy: {keep: 2}
+deploy: {keep: 2, canary: null}
 """
 
 

@@ -43,6 +43,7 @@ def nights(new_folder: Callable[[str], Path]) -> Nights:
         r"splits: ": "window: 3\n  splits: ",
         r"epochs: 10": "epochs: 5",
         r"\n  thresholds:\n.*": "",
+        r"deploy: \{": "deploy: {canary: null, ",
     }.items():
         text, count = re.subn(old, new, text)
         assert count == 1, old

@@ -22,6 +22,7 @@ CONFIG: dict[str, Any] = {
     "data": {"source": {"kind": "csv", "path": "parcels.csv"}, "columns": "all"},
     "label": {"key": "late", "kind": "binary"},
     "features": {"distance": {"column": "numeric"}},
+    "deploy": {"canary": None},
     "notify": {
         "chat": {"kind": "slack", "url_env": "CHAT_URL"},
         "log": {"kind": "command", "command": ["tee", "-a", "events.jsonl"], "on": ["failed", "killed", "interrupted"]},

@@ -11,7 +11,7 @@ from command import Finished, headrace, versions
 
 from headrace.components.profile.result import ProfileDiagnosis
 
-SMALL = ["--set", "train.epochs=3", "--set", "evaluate.thresholds={}"]
+SMALL = ["--set", "train.epochs=3", "--set", "evaluate.thresholds={}", "--set", "deploy.canary=null"]
 STARVED = ["--set", "train.input.cache=none", "--set", "train.input.threads=1"]
 
 

@@ -58,9 +58,9 @@ def test_a_users_own_trainer_stands_beside_ours(wheel: zipfile.ZipFile, tmp_path
     wheel.extractall(tmp_path / "site")
     (tmp_path / "trainer").mkdir()
     (tmp_path / "trainer" / "__init__.py").write_text("MINE = True\n")
-    program = "import sys; sys.path[:0] = ['site', '.']; import trainer, headrace.trainer.job as job;"
-    program += "print(trainer.MINE, job.__file__)"
+    program = "import sys; sys.path[:0] = ['site', '.']; import trainer, headrace.trainer.sections as sections;"
+    program += "print(trainer.MINE, sections.__file__)"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     mine, ours = done.stdout.split()
     assert mine == "True"
-    assert (tmp_path / ours).samefile(tmp_path / "site" / "headrace" / "trainer" / "job.py")
+    assert (tmp_path / ours).samefile(tmp_path / "site" / "headrace" / "trainer" / "sections.py")

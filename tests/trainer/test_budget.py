@@ -1,18 +1,17 @@
 """Epochs, batch size and patience that are `auto`: chosen from the number of examples, once, and recorded."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from trainings import train_alone
 
 from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.budget import Budget, choose_batch_size, choose_epochs, choose_patience
 from headrace.trainer.callbacks.epoch_log import Epoch
 from headrace.trainer.fitting import still_falling
 from headrace.trainer.job import Job, job_digest
-from headrace.trainer.run import run_fn
 
 Prepare = Callable[[str], Any]
 
@@ -51,8 +50,7 @@ def test_a_run_records_its_numbers_and_the_job_keeps_its_digest(prepared: Prepar
     job = Job.of(fn_args)
     assert (job.sections.train.epochs, job.sections.train.batch_size, job.sections.train.patience) == (100, 32, 12)
     assert job_digest(job) == job_digest(Job.of(fn_args))
-    run_fn(fn_args)
-    record = json.loads((tmp_path / "run" / "training.json").read_text())
+    record = train_alone(fn_args)
     assert record["chosen"]["batch_size"] == "32: auto, for 2,000 examples"
     assert record["chosen"]["epochs"] == "100: auto, for 2,000 examples"
     assert record["stopped_early"] is True

@@ -18,9 +18,9 @@ import pytest
 from command import PATIENCE
 from test_distributed import TRAIN, cluster, compare
 from test_training_errors import changed, put
+from trainings import train_alone
 
 from headrace.trainer.job import Job
-from headrace.trainer.run import run_fn
 from headrace.trainer.service.local import LocalService
 from headrace.trainer.service.ports import free_ports
 
@@ -107,7 +107,7 @@ def trained(prepared: Prepare, running: LocalService, tmp_path_factory: pytest.T
 def alone(prepared: Prepare, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training on one device that nobody disturbs."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    run_fn(prepared("binary").fn_args(folder, strategy="cpu", **SETTINGS))
+    train_alone(prepared("binary").fn_args(folder, strategy="cpu", **SETTINGS))
     return folder
 
 

@@ -148,15 +148,16 @@ def test_killing_the_trainer_ends_the_process_of_its_training(
         )
     )
     (tmp_path / "job.json").write_text(job.to_json())
-    program = (
+    program = tmp_path / "launched.py"
+    program.write_text(
         "import sys; from pathlib import Path; from headrace.trainer.job import Job;"
         "from headrace.trainer.launch import launch;"
         " launch(Job.from_json(Path(sys.argv[1]).read_text()))"
     )
     log = tmp_path / "log"
-    with log.open("w") as stream:
-        trainer = subprocess.Popen(
-            [sys.executable, "-c", program, str(tmp_path / "job.json")], cwd=PROJECT, stdout=stream, stderr=stream
+    with log.open("w") as stream:  # its child is one that it starts itself, with all imports
+        trainer = forks.Forked(
+            [sys.executable, str(program), str(tmp_path / "job.json")], cwd=PROJECT, stdout=stream, stderr=stream
         )
     try:
         assert wait_until(lambda: "epoch 2/" in log.read_text()), log.read_text()
@@ -180,7 +181,7 @@ def test_clipping_ragged_features_loss_scaling_empty_parts_weights_own_steps_and
         {"weighted": True, "ensemble": True, "together": 4},
     ]
     program = str(Path(__file__).with_name("distributed_program.py"))
-    command = [sys.executable, program, "mirrored", "5", json.dumps(settings)]
+    command = [sys.executable, program, "mirrored", "3", json.dumps(settings)]
     done = forks.run(command)
     assert done.returncode == 0, done.stderr
     clipped, half, whole, own, weighted, weighted_own, ensemble = json.loads(done.stdout.splitlines()[-1])

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 from pydantic import TypeAdapter
+from trainings import train_alone
 
 from headrace.common.errors import TrainingError
 from headrace.configs.schema.optimizer import LearningRateSchedule
@@ -235,6 +236,5 @@ def test_training_without_a_step_of_the_optimizer_fails(prepared: Callable[[str]
 
 
 def test_batches_whose_gradients_are_never_applied_are_reported(prepared: Callable[[str], Any], tmp_path: Path) -> None:
-    run_fn(prepared("binary").fn_args(tmp_path, epochs=1, gradient_accumulation=5))
-    record = json.loads((tmp_path / "run" / "training.json").read_text())
+    record = train_alone(prepared("binary").fn_args(tmp_path, epochs=1, gradient_accumulation=5))
     assert record["remarks"] == ["gradient_accumulation 5: the last 2 of 32 batches made no optimizer step"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from trainings import train_alone
 
 from headrace.components.profile.component import diagnose
 from headrace.configs.config import PipelineConfig
@@ -83,12 +84,12 @@ class Killed(Checkpoint):
 def killed(prepared: Callable[[str], Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoints of a training that was killed behind step 40 of 96, and had profiled steps 5 to 8."""
     folder = tmp_path_factory.mktemp("killed")
-    arguments = resumable(prepared, folder, [5, 8])
-    arguments.custom_config["checkpoints"] = str(folder / "checkpoints")
+    given = resumable(prepared, folder, [5, 8])
+    given.custom_config["checkpoints"] = str(folder / "checkpoints")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headrace.trainer.fitting.Checkpoint", Killed)
         with pytest.raises(KilledError):
-            run_fn(arguments)
+            run_fn(given)
     return folder / "checkpoints"
 
 
@@ -109,9 +110,9 @@ def test_training_that_continues_has_a_profile_of_steps_that_were_made(  # noqa:
     prepared: Callable[[str], Any], tmp_path: Path, killed: Path, asked: list[int], profiled: list[int], note: str
 ) -> None:
     shutil.copytree(killed, tmp_path / "checkpoints")
-    arguments = resumable(prepared, tmp_path, asked)
-    arguments.custom_config["checkpoints"] = str(tmp_path / "checkpoints")
-    run_fn(arguments)
+    given = resumable(prepared, tmp_path, asked)
+    given.custom_config["checkpoints"] = str(tmp_path / "checkpoints")
+    train_alone(given)
     facts = ProfileFacts.read(tmp_path / "run")
     assert [one.step for one in facts.executions] == profiled
     assert facts.note == note
@@ -143,8 +144,12 @@ def test_small_data_without_a_cache_is_profiled_once_the_first_epoch_has_shown_i
 
 def trained(prepared: Callable[[str], Any], folder: Path, **train: Any) -> Path:
     """A training of the tests' data; its model_run."""
-    run_fn(prepared("binary").fn_args(folder, batch_size=64, early_stopping=None, **train))
+    train_alone(arguments(prepared, folder, **train))
     return folder / "run"
+
+
+def arguments(prepared: Callable[[str], Any], folder: Path, **train: Any) -> Any:
+    return prepared("binary").fn_args(folder, batch_size=64, early_stopping=None, **train)
 
 
 @pytest.mark.slow
@@ -187,7 +192,8 @@ def test_a_training_over_several_devices_is_profiled_too(
     prepared: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_VIRTUAL_CPUS", "2")
-    run = trained(prepared, tmp_path, epochs=2, strategy="mirrored", profile={"batches": [50, 60]})
+    run_fn(arguments(prepared, tmp_path, epochs=2, strategy="mirrored", profile={"batches": [50, 60]}))
+    run = tmp_path / "run"
     assert [(one.step, one.steps) for one in ProfileFacts.read(run).executions] == [(EPOCH + 1, EPOCH)]
     verdict = diagnose(run)
     assert verdict.xprof_input is not None

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from trainings import train_alone
 
 from headrace.common.errors import TrainingError
 from headrace.trainer.input.inputs import open_inputs
@@ -18,9 +19,14 @@ from headrace.trainer.run import run_fn
 Prepare = Callable[[str], Any]
 
 
-def trained(prepared: Any, folder: Path, model: dict[str, Any] | None = None, **train: Any) -> dict[str, Any]:
-    """training.json of a run into the folder."""
-    run_fn(prepared.fn_args(folder, model, **train))
+def trained(prepared: Any, folder: Path, model: dict[str, Any] | None = None, **settings: Any) -> dict[str, Any]:
+    """training.json of a training into the folder, without an export."""
+    return train_alone(prepared.fn_args(folder, model, **settings))
+
+
+def exported(prepared: Any, folder: Path, **train: Any) -> dict[str, Any]:
+    """training.json of a whole run into the folder."""
+    run_fn(prepared.fn_args(folder, **train))
     return json.loads((folder / "run" / "training.json").read_text())
 
 
@@ -186,7 +192,7 @@ def test_batch_larger_than_the_split_of_an_endless_training_has_examples_several
 
 def test_loss_that_is_not_a_number_stops_with_epoch_and_steps(prepared: Prepare, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"the loss became (nan|inf) in steps 1 to 32 of epoch \d") as caught:
-        trained(prepared("regression"), tmp_path, optimizer="sgd", learning_rate=1e12)
+        exported(prepared("regression"), tmp_path, optimizer="sgd", learning_rate=1e12)
     assert "Lower `train.learning_rate`" in str(caught.value)
     assert not (tmp_path / "Format-Serving").exists()
 
@@ -217,7 +223,7 @@ def test_weights_beside_the_saved_model_start_another_training_where_this_one_en
     prepared: Prepare, tmp_path: Path
 ) -> None:
     data = prepared("binary")
-    trained(data, tmp_path, epochs=2)
+    exported(data, tmp_path, epochs=2)
     model = build_model(data.sections(), data.output)
     model.load_weights(tmp_path / "Format-Serving" / "assets.extra" / "model.weights.h5")
     for one, two in zip(model.get_weights(), best_model(data, tmp_path).get_weights(), strict=True):

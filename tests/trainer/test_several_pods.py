@@ -23,6 +23,7 @@ import pytest
 import yaml
 from command import PATIENCE, ROOT
 from test_distributed import compare
+from trainings import train_alone
 
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load
@@ -30,7 +31,6 @@ from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.compiler.tasks import ComponentTask, component_tasks
 from headrace.pipeline.kubeflow.document import task_specs
 from headrace.pipeline.kubeflow.pod.invocation import Invocation
-from headrace.trainer.run import run_fn
 
 pytestmark = pytest.mark.slow
 
@@ -216,7 +216,7 @@ def kubeflow(prepared: Prepare, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def alone(prepared: Prepare, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training on one device that nobody disturbs."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    run_fn(prepared("binary").fn_args(folder, strategy="cpu", **TRAIN, **STEPS))
+    train_alone(prepared("binary").fn_args(folder, strategy="cpu", **TRAIN, **STEPS))
     return folder
 
 

@@ -11,10 +11,10 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trainings import train_alone
 
 from headrace.common.errors import TrainingError
 from headrace.configs.schema.train import TrainConfig
-from headrace.trainer.run import run_fn
 from headrace.trainer.table_updates import LARGE_TABLE, TableUpdates, whole_tables_because
 
 Make = Callable[[], keras.optimizers.Optimizer]
@@ -148,7 +148,6 @@ def test_whole_tables_are_updated_where_rows_would_not_do(
 
 @pytest.mark.parametrize("precision", ["float32", "mixed_float16"])
 def test_a_model_learns_by_rows_and_its_record_names_the_tables(prepared: Any, tmp_path: Path, precision: str) -> None:
-    run_fn(prepared("binary").fn_args(tmp_path, embedding_updates="rows", precision=precision))
-    record = json.loads((tmp_path / "run" / "training.json").read_text())
+    record = train_alone(prepared("binary").fn_args(tmp_path, embedding_updates="rows", precision=precision))
     assert "/table (" in record["chosen"]["embedding_updates"]
     assert max(epoch["metrics"]["val_auc"] for epoch in record["epochs"]) > 0.9

@@ -14,6 +14,7 @@ import forks
 import pytest
 import tensorflow as tf
 from keras_tuner.errors import FatalError
+from trainings import train_alone
 from tuner_program import do
 
 from headrace.common.errors import TrainingError, TrainingStoppedError
@@ -225,8 +226,7 @@ def test_trainer_takes_the_best_values_and_records_where_they_came_from(prepared
     fn_args = data.fn_args(tmp_path, epochs=1, profile={"batches": [1, 2]})
     fn_args.hyperparameters = {"values": {}, "headrace": {"values": best["values"], "search": made.to_plain()}}
     assert Job.of(fn_args).sections.model.hidden == (5,)
-    run.run_fn(fn_args)
-    record = json.loads((tmp_path / "run" / "training.json").read_text())
+    record = train_alone(fn_args)
     words = "train.learning_rate: 0.02, model.hidden: [5] (trial 1 of 1, random: val_loss 0.25000)"
     assert record["chosen"]["tuned"] == words
     facts = ProfileFacts.read(tmp_path / "run")

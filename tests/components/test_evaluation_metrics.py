@@ -1,37 +1,17 @@
-"""Metrics against independent NumPy computations, and the slices of a batch."""
-
-from collections.abc import Iterable
-from typing import Any
+"""Metrics against independent NumPy computations."""
 
 import keras
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
-import scipy.special
-import scipy.stats
 import sklearn.metrics
+from evaluation_totals import Array, totals_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
-from tensorflow_model_analysis.evaluators import jackknife
-from tensorflow_model_analysis.evaluators.confidence_intervals_util import SampleMetrics
-from tensorflow_model_analysis.metrics.metric_types import MetricKey
 
-from headrace.components.evaluation.intervals import change_intervals, folds_of, intervals, metrics_without
 from headrace.components.evaluation.metrics import LABEL_METRICS
-from headrace.components.evaluation.metrics.accumulator import FOLDS, RunningTotal, Totals
+from headrace.components.evaluation.metrics.accumulator import FOLDS, RunningTotal
 from headrace.components.evaluation.metrics.classification import MOST_CLASSES, BinaryMetrics
-from headrace.components.evaluation.slices import SliceKey, assign_slices, name_missing
-
-Array = NDArray[np.float64]
-
-
-def _whole(kind: str, labels: Array, predictions: Array, parts: int = 1) -> Totals:
-    groups = [np.zeros(len(part), np.int64) for part in np.array_split(labels, parts)]
-    pieces = zip(np.array_split(labels, parts), np.array_split(predictions, parts), groups, strict=True)
-    first, *others = (LABEL_METRICS[kind].accumulate(y, p, g, 1, np.ones(len(y)))[0] for y, p, g in pieces)
-    return first.merge(others).total()
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(-40, 40), st.integers(0, 1), st.integers(0, 3))), min_size=1))
@@ -67,7 +47,7 @@ def test_binary_metrics_equal_an_independent_computation(rate: float) -> None:
     random = np.random.default_rng(3)
     labels = (random.random(5000) < rate).astype(float)
     p = 1 / (1 + np.exp(-(random.normal(size=5000) + labels + np.log(rate / (1 - rate)))))
-    found = LABEL_METRICS["binary"].metrics(_whole("binary", labels, p[:, None], parts=7))
+    found = LABEL_METRICS["binary"].metrics(totals_of("binary", labels, p[:, None], parts=7))
     above = p > 0.5
     assert found["auc"] == pytest.approx(_exact_auc(labels, p), abs=5e-6)
     assert found["binary_accuracy"] == pytest.approx(np.mean(above == labels))
@@ -91,7 +71,7 @@ def test_rare_classes_with_tiny_probabilities_are_ranked_as_finely_as_others() -
     random = np.random.default_rng(0)
     labels = (random.random(20000) < 0.3).astype(float)
     p = 1e-6 * np.exp(random.normal(size=20000) + labels)
-    found = LABEL_METRICS["binary"].metrics(_whole("binary", labels, p[:, None]))
+    found = LABEL_METRICS["binary"].metrics(totals_of("binary", labels, p[:, None]))
     assert found["auc"] == pytest.approx(_exact_auc(labels, p), abs=5e-6)
 
 
@@ -99,7 +79,7 @@ def test_the_roc_curve_encloses_the_area_and_the_calibration_covers_every_exampl
     random = np.random.default_rng(5)
     labels = (random.random(4000) < 0.4).astype(float)
     p = np.clip(0.4 * random.random(4000) + 0.5 * labels, 0, 1)
-    accumulator = _whole("binary", labels, p[:, None])
+    accumulator = totals_of("binary", labels, p[:, None])
     curves = LABEL_METRICS["binary"].curves(accumulator)
     assert curves is not None
     x, y = np.array(curves.roc).T
@@ -121,7 +101,7 @@ def test_multiclass_metrics_equal_an_independent_computation() -> None:
     labels = random.integers(0, 4, 1000).astype(float)
     scores = np.exp(random.normal(size=(1000, 4)))
     p = scores / scores.sum(axis=1, keepdims=True)
-    found = LABEL_METRICS["multiclass"].metrics(_whole("multiclass", labels, p, parts=3))
+    found = LABEL_METRICS["multiclass"].metrics(totals_of("multiclass", labels, p, parts=3))
     one_hot = np.eye(4)[labels.astype(int)]
     assert found["accuracy"] == pytest.approx(np.mean(p.argmax(axis=1) == labels))
     assert found["crossentropy"] == pytest.approx(-np.mean(np.sum(one_hot * np.log(p), axis=1)))
@@ -131,7 +111,7 @@ def test_regression_metrics_equal_an_independent_computation() -> None:
     random = np.random.default_rng(2)
     labels = 100 + random.normal(size=1000)
     p = labels + 0.5 * random.normal(size=1000)
-    found = LABEL_METRICS["regression"].metrics(_whole("regression", labels, p[:, None], parts=4))
+    found = LABEL_METRICS["regression"].metrics(totals_of("regression", labels, p[:, None], parts=4))
     assert found["mean_squared_error"] == pytest.approx(np.mean((labels - p) ** 2))
     assert found["mean_absolute_error"] == pytest.approx(np.mean(np.abs(labels - p)))
     assert found["squared_correlation"] == pytest.approx(np.corrcoef(labels, p)[0, 1] ** 2)
@@ -211,7 +191,7 @@ def test_metrics_by_class_equal_scikit_learn_without_a_fold_too() -> None:
 
 def test_classes_are_too_many_for_a_table_only_above_a_limit() -> None:
     for number, shown in ((MOST_CLASSES, True), (MOST_CLASSES + 1, False)):
-        totals = _whole("multiclass", np.arange(float(number)), np.eye(number))
+        totals = totals_of("multiclass", np.arange(float(number)), np.eye(number))
         assert (LABEL_METRICS["multiclass"].confusion(totals) is not None) is shown
 
 
@@ -219,12 +199,12 @@ def test_quantiles_of_errors_are_those_of_numpy_to_a_hundredth() -> None:
     random = np.random.default_rng(13)
     labels = 50 + random.normal(size=4000)
     p = labels + random.lognormal(size=4000) * random.choice([-1, 2], 4000)
-    curves = LABEL_METRICS["regression"].curves(_whole("regression", labels, p[:, None], parts=3))
+    curves = LABEL_METRICS["regression"].curves(totals_of("regression", labels, p[:, None], parts=3))
     assert curves is not None
     shares, errors = np.array(curves.errors).T
     expected = np.quantile(p - labels, shares, method="inverted_cdf")
     np.testing.assert_allclose(errors, expected, rtol=0.02)
-    exact = LABEL_METRICS["regression"].curves(_whole("regression", labels, labels[:, None]))
+    exact = LABEL_METRICS["regression"].curves(totals_of("regression", labels, labels[:, None]))
     assert exact is not None
     assert {error for _, error in exact.errors} == {0.0}
 
@@ -238,139 +218,20 @@ def test_a_constant_prediction_is_measured_as_a_model_that_makes_it() -> None:
     random = np.random.default_rng(6)
     labels = (random.random(700) < 0.3).astype(float)
     p = random.random((700, 1))
-    found = LABEL_METRICS["binary"].constant(_whole("binary", labels, p, parts=3))
-    model = LABEL_METRICS["binary"].metrics(_whole("binary", labels, np.full((700, 1), labels.mean())))
+    found = LABEL_METRICS["binary"].constant(totals_of("binary", labels, p, parts=3))
+    model = LABEL_METRICS["binary"].metrics(totals_of("binary", labels, np.full((700, 1), labels.mean())))
     assert {"auc", "auc_precision_recall", "binary_accuracy", "binary_crossentropy"} == found.keys()
     assert found == pytest.approx({name: model[name] for name in found}, abs=1e-4)
 
     classes = random.choice(4, 900, p=[0.1, 0.2, 0.65, 0.05]).astype(float)
-    found = LABEL_METRICS["multiclass"].constant(_whole("multiclass", classes, random.random((900, 4)), parts=5))
+    found = LABEL_METRICS["multiclass"].constant(totals_of("multiclass", classes, random.random((900, 4)), parts=5))
     assert found == pytest.approx({"accuracy": np.mean(classes == 2), "crossentropy": _log_loss_of_shares(classes)})
 
     numbers = random.gamma(2.0, 3.0, 500)
-    found = LABEL_METRICS["regression"].constant(_whole("regression", numbers, random.random((500, 1)), parts=4))
+    found = LABEL_METRICS["regression"].constant(totals_of("regression", numbers, random.random((500, 1)), parts=4))
     variance = np.mean((numbers - numbers.mean()) ** 2)
     expected = {"mean_squared_error": variance, "root_mean_squared_error": np.sqrt(variance), "r_squared": 0}
     assert found == pytest.approx(expected)
-
-
-def _split(kind: str, random: np.random.Generator, number: int) -> tuple[Any, Any]:
-    """Labels and predictions of a test split."""
-    if kind == "binary":
-        labels = (random.random(number) < 0.4).astype(float)
-        return labels, 1 / (1 + np.exp(-random.normal(labels, 1)))[:, None]
-    if kind == "multiclass":
-        labels = random.integers(0, 3, number).astype(float)
-        return labels, scipy.special.softmax(
-            2 * np.eye(3)[labels.astype(int)] + random.normal(size=(number, 3)), axis=1
-        )
-    labels = random.normal(size=number)
-    return labels, (labels + random.normal(size=number))[:, None]
-
-
-@pytest.mark.parametrize(("kind", "metrics"), [
-    ("binary", ("auc", "binary_crossentropy", "precision", "f1")),
-    ("multiclass", ("accuracy", "crossentropy", "macro_f1")),
-    ("regression", ("root_mean_squared_error", "r_squared", "squared_correlation")),
-])  # fmt: skip
-def test_intervals_hold_the_metric_of_all_data_nineteen_times_in_twenty(kind: str, metrics: tuple[str, ...]) -> None:
-    random, found = np.random.default_rng(8), LABEL_METRICS[kind]
-    truth = found.metrics(_whole(kind, *_split(kind, random, 200_000)))
-    inside = dict.fromkeys(metrics, 0)
-    for split in range(200):
-        labels, p = _split(kind, random, 400)
-        folds = folds_of(0, 400, split)
-        (accumulator,) = found.accumulate(labels, p, np.zeros(400, np.int64), 1, np.ones(400), folds)
-        values = found.metrics(accumulator.total())
-        each = intervals(values, metrics_without(found, accumulator))
-        for name in metrics:
-            low, high = each[name]
-            assert low < values[name] < high
-            inside[name] += low <= truth[name] <= high
-    assert all(0.9 <= number / 200 <= 0.995 for number in inside.values()), inside
-
-
-def test_intervals_are_those_of_tfma() -> None:
-    random = np.random.default_rng(9)
-    values = {"auc": 0.8, "binary_crossentropy": 0.4}
-    without = [{name: value + random.normal(scale=0.003) for name, value in values.items()} for _ in range(FOLDS)]
-    found = intervals(values, without)
-    for name, value in values.items():
-        key = MetricKey(name)
-        samples = jackknife._JackknifeSampleCombineFn(FOLDS)
-        samples.setup()
-        state = samples.create_accumulator()
-        for sample, metrics in ((-1, values), *enumerate(without)):
-            state = samples.add_input(state, SampleMetrics({key: metrics[name]}, sample))
-        stock = samples.extract_output(state)[key]
-        width = scipy.stats.t.ppf(0.975, stock.sample_degrees_of_freedom) * stock.sample_standard_deviation
-        assert found[name] == pytest.approx((value - width, value + width), abs=1e-4)
-
-
-def test_metrics_over_few_examples_or_without_any_spread_have_no_interval() -> None:
-    found = LABEL_METRICS["binary"]
-    for number, spread in ((39, True), (400, False)):
-        labels: Any = np.arange(number) % 2.0
-        p: Any = np.where(np.arange(number) % 3 == 0, 0.5, labels) if spread else labels
-        folds, zeros = folds_of(0, number, 1), np.zeros(number, np.int64)
-        (accumulator,) = found.accumulate(labels, p[:, None], zeros, 1, np.ones(number), folds)
-        each = intervals(found.metrics(accumulator.total()), metrics_without(found, accumulator))
-        assert "binary_accuracy" not in each
-
-
-def test_the_difference_of_two_models_is_known_better_than_either() -> None:
-    random, found = np.random.default_rng(10), LABEL_METRICS["binary"]
-    labels, p = _split("binary", random, 2000)
-    other: Any = np.clip(p + random.normal(scale=0.01, size=p.shape), 0.001, 0.999)
-    folds, zeros = folds_of(0, 2000, 3), np.zeros(2000, np.int64)
-    given = ((labels, each, zeros, 1, np.ones(2000), folds) for each in (p, other))
-    ours, theirs = (found.accumulate(*each)[0] for each in given)
-    values, baseline = found.metrics(ours.total()), found.metrics(theirs.total())
-    without = metrics_without(found, ours)
-    (low, high) = change_intervals(values, baseline, without, metrics_without(found, theirs))["auc"]
-    alone = intervals(values, without)["auc"]
-    assert low < values["auc"] - baseline["auc"] < high
-    assert high - low < (alone[1] - alone[0]) / 5
-    assert change_intervals(values, values, without, without)["auc"] == (0.0, 0.0)
-
-
-@given(st.integers(0, 1000), st.integers(1, 400), st.integers(0, 2**32 - 1))
-@settings(deadline=None)
-def test_the_folds_of_examples_do_not_depend_on_batches(start: int, number: int, key: int) -> None:
-    whole = folds_of(0, start + number, key)
-    np.testing.assert_array_equal(folds_of(start, number, key), whole[start:])
-    assert whole.min() >= 0
-    assert whole.max() < FOLDS
-
-
-def test_folds_are_of_equal_size_and_differ_from_file_to_file() -> None:
-    counts = np.bincount(folds_of(0, 200_000, 5), minlength=FOLDS)
-    assert scipy.stats.chisquare(counts).pvalue > 0.001
-    assert np.mean(folds_of(0, 10_000, 5) == folds_of(0, 10_000, 6)) == pytest.approx(1 / FOLDS, abs=0.01)
-
-
-@pytest.mark.parametrize("kind", ["binary", "multiclass", "regression"])
-def test_the_margin_is_that_of_repeated_test_splits(kind: str) -> None:
-    random = np.random.default_rng(7)
-    metric = {"binary": "auc", "multiclass": "accuracy", "regression": "mean_squared_error"}[kind]
-    values, widths = [], []
-    for _ in range(300):
-        if kind == "binary":
-            labels = (random.random(150) < 0.4).astype(float)
-            p = 1 / (1 + np.exp(-random.normal(labels, 1)))[:, None]
-        elif kind == "multiclass":
-            labels = random.integers(0, 3, 150).astype(float)
-            p = np.eye(3)[labels.astype(int)] + random.normal(scale=0.7, size=(150, 3))
-        else:
-            labels = random.normal(size=150)
-            p = (labels + random.normal(size=150))[:, None]
-        margin = LABEL_METRICS[kind].margin(_whole(kind, labels, p))
-        assert margin is not None
-        assert margin.metric == metric
-        values.append(margin.value)
-        widths.append(margin.width)
-    inside = np.mean(np.abs(np.array(values) - np.mean(values)) <= np.array(widths))
-    assert 0.9 < inside < 0.99
 
 
 @pytest.mark.parametrize("parts", [1, 7, 1000])
@@ -378,18 +239,20 @@ def test_the_correlation_keeps_a_spread_that_is_small_beside_the_mean(parts: int
     random = np.random.default_rng(4)
     near = random.normal(size=1000).round(3)
     labels, p = 1e9 + near, 1e9 + (near + random.normal(size=1000)).round(3)
-    found = LABEL_METRICS["regression"].metrics(_whole("regression", labels, p[:, None], parts))
+    found = LABEL_METRICS["regression"].metrics(totals_of("regression", labels, p[:, None], parts))
     assert found["squared_correlation"] == pytest.approx(np.corrcoef(labels - 1e9, p - 1e9)[0, 1] ** 2, rel=1e-5)
 
 
 def test_constant_labels_far_from_zero_have_no_correlation() -> None:
-    found = LABEL_METRICS["regression"].metrics(_whole("regression", np.full(8, 1e9), np.arange(8.0)[:, None], parts=3))
+    found = LABEL_METRICS["regression"].metrics(
+        totals_of("regression", np.full(8, 1e9), np.arange(8.0)[:, None], parts=3)
+    )
     assert np.isnan(found["squared_correlation"])
 
 
 def test_a_probability_of_exactly_one_half_counts_as_negative_as_in_keras() -> None:
     labels, p = np.array([0.0, 1.0, 1.0, 0.0, 0.0]), np.array([0.5, 0.5, 0.75, 0.25, np.nextafter(0.5, 1)])
-    found = LABEL_METRICS["binary"].metrics(_whole("binary", labels, p[:, None]))
+    found = LABEL_METRICS["binary"].metrics(totals_of("binary", labels, p[:, None]))
     assert found["binary_accuracy"] == 3 / 5
     assert found["precision"] == 1 / 2
     assert found["recall"] == 1 / 2
@@ -400,16 +263,16 @@ def test_a_probability_of_exactly_one_half_counts_as_negative_as_in_keras() -> N
     }
     for name, metric in stock.items():
         metric.update_state(labels[:4], p[:4])
-        alone = LABEL_METRICS["binary"].metrics(_whole("binary", labels[:4], p[:4, None]))
+        alone = LABEL_METRICS["binary"].metrics(totals_of("binary", labels[:4], p[:4, None]))
         assert alone[name] == pytest.approx(float(metric.result())), name
 
 
 def test_a_certain_and_wrong_probability_has_the_greatest_loss_and_not_none() -> None:
     labels, p = np.array([0.0, 1.0]), np.array([[1.0], [0.0]])
-    loss = LABEL_METRICS["binary"].metrics(_whole("binary", labels, p))["binary_crossentropy"]
+    loss = LABEL_METRICS["binary"].metrics(totals_of("binary", labels, p))["binary_crossentropy"]
     assert loss == pytest.approx(-np.log(1e-7), rel=1e-6)
     both = np.array([[1.0, 0.0], [0.0, 1.0]])
-    assert LABEL_METRICS["multiclass"].metrics(_whole("multiclass", 1 - np.arange(2.0), both))["crossentropy"] == (
+    assert LABEL_METRICS["multiclass"].metrics(totals_of("multiclass", 1 - np.arange(2.0), both))["crossentropy"] == (
         pytest.approx(-np.log(1e-7), rel=1e-6)
     )
 
@@ -418,12 +281,12 @@ def test_a_certain_and_wrong_probability_has_the_greatest_loss_and_not_none() ->
 def test_predictions_that_are_not_numbers_give_no_metric_a_value(kind: str) -> None:
     labels = np.array([0.0, 1.0, 1.0])
     predictions = np.array([[0.2, 0.8], [np.nan, np.nan], [0.6, 0.4]])
-    found = LABEL_METRICS[kind].metrics(_whole(kind, labels, predictions))
+    found = LABEL_METRICS[kind].metrics(totals_of(kind, labels, predictions))
     assert all(np.isnan(value) for value in found.values())
 
 
 def test_metrics_that_divide_by_nothing_have_no_value() -> None:
-    found = LABEL_METRICS["binary"].metrics(_whole("binary", np.zeros(3), np.full((3, 1), 0.1)))
+    found = LABEL_METRICS["binary"].metrics(totals_of("binary", np.zeros(3), np.full((3, 1), 0.1)))
     assert {name for name, value in found.items() if np.isnan(value)} == {
         "auc",
         "auc_precision_recall",
@@ -434,7 +297,7 @@ def test_metrics_that_divide_by_nothing_have_no_value() -> None:
         "f1",
         "matthews_correlation",
     }
-    constant = LABEL_METRICS["regression"].metrics(_whole("regression", np.arange(3.0), np.full((3, 1), 2.0)))
+    constant = LABEL_METRICS["regression"].metrics(totals_of("regression", np.arange(3.0), np.full((3, 1), 2.0)))
     assert np.isnan(constant["squared_correlation"])
 
 
@@ -442,98 +305,6 @@ def test_metrics_that_divide_by_nothing_have_no_value() -> None:
 @settings(deadline=None)
 def test_how_the_examples_are_batched_makes_no_difference(examples: list[tuple[bool, float]], parts: int) -> None:
     labels, p = np.array(examples, dtype=float).T
-    whole = LABEL_METRICS["binary"].metrics(_whole("binary", labels, p[:, None]))
-    split = LABEL_METRICS["binary"].metrics(_whole("binary", labels, p[:, None], min(parts, len(labels))))
+    whole = LABEL_METRICS["binary"].metrics(totals_of("binary", labels, p[:, None]))
+    split = LABEL_METRICS["binary"].metrics(totals_of("binary", labels, p[:, None], min(parts, len(labels))))
     assert split == pytest.approx(whole, nan_ok=True)
-
-
-Row = tuple[int | None, str | None, float | None]
-
-
-def _batch(rows: Iterable[Row]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    types = (pa.list_(pa.int64()), pa.list_(pa.binary()), pa.list_(pa.float32()))
-    arrays = [
-        pa.array(
-            [[] if value is None else [value.encode() if isinstance(value, str) else value] for value in column], kind
-        )
-        for column, kind in zip(columns, types, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=["hour", "company", "fare"])
-
-
-ROWS = st.lists(
-    st.tuples(
-        st.none() | st.integers(-2, 2),
-        st.none() | st.sampled_from(["a", "é", ""]),
-        st.none() | st.sampled_from([0.5, 2.0]),
-    ),
-    min_size=1,
-    max_size=30,
-)
-
-
-@settings(deadline=None)
-@given(
-    ROWS, st.sampled_from([(), ("hour",), ("company",), ("fare",), ("hour", "company"), ("fare", "company", "hour")])
-)
-def test_each_row_is_in_the_slice_of_its_values(rows: list[Row], columns: tuple[str, ...]) -> None:
-    found = assign_slices(_batch(rows), columns)
-    for row, group in zip(rows, found.groups, strict=True):
-        values = dict(zip(("hour", "company", "fare"), row, strict=True))
-        expected = tuple((column, None if values[column] == "" else values[column]) for column in sorted(columns))
-        assert found.keys[group] == expected
-    assert len(set(found.keys)) == len(found.keys)
-
-
-@settings(deadline=None)
-@given(ROWS, st.sampled_from([("hour",), ("company",), ("fare",), ("hour", "company"), ("fare", "company", "hour")]))
-def test_the_rows_of_the_slices_are_those_of_pandas_groupby_with_missing_values(
-    rows: list[Row], columns: tuple[str, ...]
-) -> None:
-    found = assign_slices(_batch(rows), columns)
-    frame = pd.DataFrame(rows, columns=["hour", "company", "fare"], dtype=object)
-    expected = frame.replace("", None).fillna("missing").groupby(sorted(columns), dropna=False).size().to_dict()
-    counts = np.bincount(found.groups, minlength=len(found.keys)).tolist()
-    assert sum(counts) == len(rows)
-    assert {
-        tuple("missing" if value is None else value for _, value in key): count
-        for key, count in zip(found.keys, counts, strict=True)
-    } == {key if isinstance(key, tuple) else (key,): count for key, count in expected.items()}
-
-
-def test_the_rows_of_a_column_that_is_absent_or_without_values_are_one_slice() -> None:
-    batch = pa.RecordBatch.from_pydict({"x": pa.nulls(3), "y": pa.array([[1.0], None, [float("nan")]])})
-    for name in ("x", "z"):
-        assert assign_slices(batch, [name]).groups.tolist() == [0, 0, 0]
-        assert assign_slices(batch, [name]).keys == [((name, None),)]
-    found = assign_slices(batch, ["y"])
-    assert [found.keys[group] for group in found.groups] == [(("y", 1.0),), (("y", None),), (("y", None),)]
-
-
-@pytest.mark.parametrize(
-    ("column", "kind", "expected"),
-    [
-        ([[b""], [], [b"a"], None, [b"", b"a"]], pa.binary(), [None, None, "a", None, None]),
-        ([[-(2**63)], [0], []], pa.int64(), [None, 0, None]),
-        ([[0.0], [-0.0], [float("nan")], [1.5]], pa.float32(), [0.0, 0.0, None, 1.5]),
-        ([[b"\xff"], [b"\xfe"], [b"\\xff"], [b"\xff"]], pa.binary(), ["\\xff", "\\xfe", "\\xff", "\\xff"]),
-    ],
-)
-def test_slices_have_the_features_meaning_of_missing_and_each_key_once(
-    column: list[list[Any] | None], kind: pa.DataType, expected: list[Any]
-) -> None:
-    batch = pa.RecordBatch.from_arrays([pa.array(column, pa.list_(kind))], names=["x"])
-    found = assign_slices(batch, ["x"])
-    assert [found.keys[group] for group in found.groups] == [(("x", value),) for value in expected]
-    assert len(set(found.keys)) == len(found.keys)
-
-
-def test_a_missing_value_differs_from_a_text_that_says_so() -> None:
-    keys: list[SliceKey] = [(), (("a", "(missing)"),), (("a", None),), (("b", None),)]
-    assert list(name_missing(keys).values()) == [
-        (),
-        (("a", "(missing)"),),
-        (("a", "((missing))"),),
-        (("b", "(missing)"),),
-    ]

@@ -1,0 +1,137 @@
+"""Intervals and margins of metrics, and the folds that they are computed of."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+from evaluation_totals import totals_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tensorflow_model_analysis.evaluators import jackknife
+from tensorflow_model_analysis.evaluators.confidence_intervals_util import SampleMetrics
+from tensorflow_model_analysis.metrics.metric_types import MetricKey
+
+from headrace.components.evaluation.intervals import change_intervals, folds_of, intervals, metrics_without
+from headrace.components.evaluation.metrics import LABEL_METRICS
+from headrace.components.evaluation.metrics.accumulator import FOLDS
+
+
+def _split(kind: str, random: np.random.Generator, number: int) -> tuple[Any, Any]:
+    """Labels and predictions of a test split."""
+    if kind == "binary":
+        labels = (random.random(number) < 0.4).astype(float)
+        return labels, 1 / (1 + np.exp(-random.normal(labels, 1)))[:, None]
+    if kind == "multiclass":
+        labels = random.integers(0, 3, number).astype(float)
+        return labels, scipy.special.softmax(
+            2 * np.eye(3)[labels.astype(int)] + random.normal(size=(number, 3)), axis=1
+        )
+    labels = random.normal(size=number)
+    return labels, (labels + random.normal(size=number))[:, None]
+
+
+@pytest.mark.parametrize(("kind", "metrics"), [
+    ("binary", ("auc", "binary_crossentropy", "precision", "f1")),
+    ("multiclass", ("accuracy", "crossentropy", "macro_f1")),
+    ("regression", ("root_mean_squared_error", "r_squared", "squared_correlation")),
+])  # fmt: skip
+def test_intervals_hold_the_metric_of_all_data_nineteen_times_in_twenty(kind: str, metrics: tuple[str, ...]) -> None:
+    random, found = np.random.default_rng(8), LABEL_METRICS[kind]
+    truth = found.metrics(totals_of(kind, *_split(kind, random, 200_000)))
+    inside = dict.fromkeys(metrics, 0)
+    for split in range(200):
+        labels, p = _split(kind, random, 400)
+        folds = folds_of(0, 400, split)
+        (accumulator,) = found.accumulate(labels, p, np.zeros(400, np.int64), 1, np.ones(400), folds)
+        values = found.metrics(accumulator.total())
+        each = intervals(values, metrics_without(found, accumulator))
+        for name in metrics:
+            low, high = each[name]
+            assert low < values[name] < high
+            inside[name] += low <= truth[name] <= high
+    assert all(0.9 <= number / 200 <= 0.995 for number in inside.values()), inside
+
+
+def test_intervals_are_those_of_tfma() -> None:
+    random = np.random.default_rng(9)
+    values = {"auc": 0.8, "binary_crossentropy": 0.4}
+    without = [{name: value + random.normal(scale=0.003) for name, value in values.items()} for _ in range(FOLDS)]
+    found = intervals(values, without)
+    for name, value in values.items():
+        key = MetricKey(name)
+        samples = jackknife._JackknifeSampleCombineFn(FOLDS)
+        samples.setup()
+        state = samples.create_accumulator()
+        for sample, metrics in ((-1, values), *enumerate(without)):
+            state = samples.add_input(state, SampleMetrics({key: metrics[name]}, sample))
+        stock = samples.extract_output(state)[key]
+        width = scipy.stats.t.ppf(0.975, stock.sample_degrees_of_freedom) * stock.sample_standard_deviation
+        assert found[name] == pytest.approx((value - width, value + width), abs=1e-4)
+
+
+def test_metrics_over_few_examples_or_without_any_spread_have_no_interval() -> None:
+    found = LABEL_METRICS["binary"]
+    for number, spread in ((39, True), (400, False)):
+        labels: Any = np.arange(number) % 2.0
+        p: Any = np.where(np.arange(number) % 3 == 0, 0.5, labels) if spread else labels
+        folds, zeros = folds_of(0, number, 1), np.zeros(number, np.int64)
+        (accumulator,) = found.accumulate(labels, p[:, None], zeros, 1, np.ones(number), folds)
+        each = intervals(found.metrics(accumulator.total()), metrics_without(found, accumulator))
+        assert "binary_accuracy" not in each
+
+
+def test_the_difference_of_two_models_is_known_better_than_either() -> None:
+    random, found = np.random.default_rng(10), LABEL_METRICS["binary"]
+    labels, p = _split("binary", random, 2000)
+    other: Any = np.clip(p + random.normal(scale=0.01, size=p.shape), 0.001, 0.999)
+    folds, zeros = folds_of(0, 2000, 3), np.zeros(2000, np.int64)
+    given = ((labels, each, zeros, 1, np.ones(2000), folds) for each in (p, other))
+    ours, theirs = (found.accumulate(*each)[0] for each in given)
+    values, baseline = found.metrics(ours.total()), found.metrics(theirs.total())
+    without = metrics_without(found, ours)
+    (low, high) = change_intervals(values, baseline, without, metrics_without(found, theirs))["auc"]
+    alone = intervals(values, without)["auc"]
+    assert low < values["auc"] - baseline["auc"] < high
+    assert high - low < (alone[1] - alone[0]) / 5
+    assert change_intervals(values, values, without, without)["auc"] == (0.0, 0.0)
+
+
+@given(st.integers(0, 1000), st.integers(1, 400), st.integers(0, 2**32 - 1))
+@settings(deadline=None)
+def test_the_folds_of_examples_do_not_depend_on_batches(start: int, number: int, key: int) -> None:
+    whole = folds_of(0, start + number, key)
+    np.testing.assert_array_equal(folds_of(start, number, key), whole[start:])
+    assert whole.min() >= 0
+    assert whole.max() < FOLDS
+
+
+def test_folds_are_of_equal_size_and_differ_from_file_to_file() -> None:
+    counts = np.bincount(folds_of(0, 200_000, 5), minlength=FOLDS)
+    assert scipy.stats.chisquare(counts).pvalue > 0.001
+    assert np.mean(folds_of(0, 10_000, 5) == folds_of(0, 10_000, 6)) == pytest.approx(1 / FOLDS, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "regression"])
+def test_the_margin_is_that_of_repeated_test_splits(kind: str) -> None:
+    random = np.random.default_rng(7)
+    metric = {"binary": "auc", "multiclass": "accuracy", "regression": "mean_squared_error"}[kind]
+    values, widths = [], []
+    for _ in range(300):
+        if kind == "binary":
+            labels = (random.random(150) < 0.4).astype(float)
+            p = 1 / (1 + np.exp(-random.normal(labels, 1)))[:, None]
+        elif kind == "multiclass":
+            labels = random.integers(0, 3, 150).astype(float)
+            p = np.eye(3)[labels.astype(int)] + random.normal(scale=0.7, size=(150, 3))
+        else:
+            labels = random.normal(size=150)
+            p = (labels + random.normal(size=150))[:, None]
+        margin = LABEL_METRICS[kind].margin(totals_of(kind, labels, p))
+        assert margin is not None
+        assert margin.metric == metric
+        values.append(margin.value)
+        widths.append(margin.width)
+    inside = np.mean(np.abs(np.array(values) - np.mean(values)) <= np.array(widths))
+    assert 0.9 < inside < 0.99
