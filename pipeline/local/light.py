@@ -15,6 +15,7 @@ import json
 import logging
 import resource
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -30,6 +31,7 @@ from headrace.components.schema import read_schema
 from headrace.pipeline.code.digest import stack_versions
 from headrace.pipeline.local.wire import StoredArtifact
 
+_LOGGING = threading.Lock()
 IS_NULL = "__is_null__"
 """TFX's custom property of value artifacts."""
 
@@ -132,14 +134,17 @@ def _output(node: Mapping[str, Any], key: str, uri: Path) -> LightArtifact:
 
 @contextlib.contextmanager
 def _logging_to(log: Path) -> Iterator[None]:
-    """Write Headrace's log messages, from INFO up, to a file and nowhere else."""
-    logger, handler = logging.getLogger("headrace"), logging.FileHandler(log, encoding="utf-8")
-    handlers, level, propagates = logger.handlers[:], logger.level, logger.propagate
-    logger.handlers[:], logger.propagate = [handler], False
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        handler.close()
-        logger.handlers[:], logger.propagate = handlers, propagates
-        logger.setLevel(level)
+    """Write Headrace's log messages, from INFO up, to a file and nowhere else. One component at a time does so: a
+    program may run several pipelines in threads.
+    """
+    with _LOGGING:
+        logger, handler = logging.getLogger("headrace"), logging.FileHandler(log, encoding="utf-8")
+        handlers, level, propagates = logger.handlers[:], logger.level, logger.propagate
+        logger.handlers[:], logger.propagate = [handler], False
+        logger.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            handler.close()
+            logger.handlers[:], logger.propagate = handlers, propagates
+            logger.setLevel(level)
