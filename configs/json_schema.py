@@ -7,17 +7,26 @@ describe_allowed(schema_at(("train", "epochs")).schema)      # "integer, at leas
 
 from __future__ import annotations
 
+import ast
 import copy
+import inspect
+import itertools
+import textwrap
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic.json_schema import GenerateJsonSchema
 
 from headrace.common.names import join_names, join_or
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.features import FEATURE_COLUMNS, FUNCTION
 from headrace.configs.schema.models import CUSTOM_KIND
-from headrace.configs.schema.section import KeyPath
+from headrace.configs.schema.section import KeyPath, Section
 from headrace.configs.schema.selection import AUTO, COLUMN_TYPES, PATTERN
+
+if TYPE_CHECKING:
+    from pydantic_core.core_schema import ModelSchema
 
 Schema = dict[str, Any]
 
@@ -25,12 +34,45 @@ Schema = dict[str, Any]
 @cache
 def json_schema() -> Schema:
     """The schema (draft 2020-12), with the documentation of every setting and without redundant titles."""
-    schema: Schema = _tidy(PipelineConfig.model_json_schema(by_alias=True))
+    schema: Schema = _tidy(PipelineConfig.model_json_schema(by_alias=True, schema_generator=_Documented))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Headrace pipeline config",
         **schema,
     }
+
+
+class _Documented(GenerateJsonSchema):
+    """Describes each setting by the text under its field."""
+
+    def model_schema(self, schema: ModelSchema) -> Schema:
+        made, model = super().model_schema(schema), schema["cls"]
+        for name, text in _texts(model).items():
+            field = model.model_fields.get(name)
+            if field is None or field.description is not None:
+                continue
+            setting: Schema = made["properties"][field.alias or name]
+            if self.resolve_ref_schema(setting).get("description") != text:  # a section may say the same of itself
+                setting.setdefault("description", text)
+        return made
+
+
+def _texts(model: type) -> dict[str, str]:
+    """Name to the text under it, for the fields of a section and of its bases."""
+    texts: dict[str, str] = {}
+    for each in reversed(model.__mro__):
+        if not issubclass(each, Section):
+            continue
+        try:
+            (declared,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        except (OSError, SyntaxError):  # there is no source, as of a class made in a console
+            continue
+        for field, below in itertools.pairwise(declared.body if isinstance(declared, ast.ClassDef) else ()):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                texts.pop(field.target.id, None)
+                if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                    texts[field.target.id] = inspect.cleandoc(str(below.value.value))
+    return texts
 
 
 def editor_schema() -> Schema:

@@ -55,6 +55,11 @@ class Folders:
         return self.home / "trained.json"
 
     @property
+    def plan(self) -> Path:
+        """The plan of the last run, for the next one."""
+        return self.home / "plan.json"
+
+    @property
     def scratch(self) -> Path:
         return self.home / "tmp"
 

@@ -57,7 +57,7 @@ class Run:
         """Read the run in the folder `<root>/<name>/runs/<id>`. Raises RunError if there is none, or it is damaged."""
         try:
             found = RunFolder.read(Path(path))
-            TypeAdapter(RunRecord).validate_python(asdict(found.record))
+            _record_form().validate_python(asdict(found.record))
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             why = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise RunError(f"there is no readable run in {path}: {why}") from error
@@ -270,6 +270,11 @@ class Run:
         return (
             f'<iframe srcdoc="{page}" sandbox="allow-scripts" style="width: 100%; height: 720px; border: 0"></iframe>'
         )
+
+
+@functools.cache
+def _record_form() -> TypeAdapter[RunRecord]:
+    return TypeAdapter(RunRecord)
 
 
 def _example_table(split: Path) -> pa.Table:

@@ -24,11 +24,11 @@ class RefusedSettingError(Exception):
 
 
 class Section(BaseModel):
-    """A frozen group of settings. Unknown keys are rejected, and the text under each field is its documentation."""
+    """A frozen group of settings. Unknown keys are rejected, and the text under each field is its documentation, which
+    configs/json_schema.py reads: to have pydantic read it would take a tenth of a second of every command.
+    """
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     if not TYPE_CHECKING:  # or mypy would accept any attribute
 

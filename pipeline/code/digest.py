@@ -8,6 +8,7 @@ importing anything. Installed packages count by their version instead.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import platform
 import site
 import sys
@@ -73,6 +74,13 @@ def requested_modules() -> dict[str, tuple[str, ...]]:
 def stack_versions() -> dict[str, str]:
     """The installed versions of the libraries that decide what components compute."""
     return {"python": platform.python_version(), **{name: installed_version(name) for name in STACK}}
+
+
+def read_again() -> None:
+    """Forget the code and the versions read so far: a notebook outlives edits and installations."""
+    for known in (_follow, stack_versions, _release):
+        known.cache_clear()
+    importlib.invalidate_caches()
 
 
 def closure(*modules: str) -> dict[str, Path]:

@@ -21,7 +21,8 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-VARIABLE = "XDG_CACHE_HOME"
+from headrace.common.folders import cache_folder
+
 MAX_ENTRIES = 5_000
 """Cached files. Beyond this, entries that the last process did not need are dropped."""
 LOADERS = frozenset({"import_module", "__import__", "resolve_name", "run_module"})
@@ -79,7 +80,7 @@ def _version() -> str:
 
 def _file() -> Path:
     """Raises RuntimeError if the user has no home folder."""
-    return Path(os.environ.get(VARIABLE) or Path.home() / ".cache") / "headrace" / "sources.json"
+    return cache_folder() / "sources.json"
 
 
 def _load() -> dict[str, ParsedCode]:

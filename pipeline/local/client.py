@@ -43,6 +43,7 @@ class ForkServer:
         ours, theirs = socket.socketpair()
         self._connection = JsonConnection(ours)
         self._log, self._processes_file = log, processes_file
+        self.plan_key: str | None = None  # of the nodes, once they are known (known_plan.py)
         refusal = f"{processes_file} is held by another run"
         with log.open("ab") as stream, hold(processes_file, refusal) as lock:
             inherited = [theirs.fileno(), lock.fileno()]
@@ -101,6 +102,7 @@ class ForkServer:
             log = f"\n  log: {self._log}" if own or not message["expected"] else ""
             raise RunError(message["error"] + (f"\n{OWN_CODE}{own}" if own else "") + log)
         nodes: list[dict[str, Any]] = message["nodes"]
+        self.plan_key = message["key"]
         return nodes
 
     def run(self, **request: Any) -> None:

@@ -7,6 +7,7 @@ group of its own. When the command at the other end is gone, for whatever reason
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -63,7 +64,8 @@ class Server:
         self._children: dict[int, str] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(connection, selectors.EVENT_READ)
-        connection.send(event="ready", nodes=[_describe(node) for node in self._nodes.values()])
+        nodes = [_describe(node) for node in self._nodes.values()]
+        connection.send(event="ready", nodes=nodes, key=_plan_key(self._config, request["path"]))
 
     def serve(self) -> None:
         """Start children on request and report those that ended; kill all when the command is gone."""
@@ -190,9 +192,20 @@ def _describe(node: Any) -> dict[str, Any]:
         "decides": node.decides,
         "inputs": node.inputs,
         "outputs": {key: _is_value(type_) for key, type_ in node.outputs.items()},
+        "types": {key: _type(type_) for key, type_ in node.outputs.items()},
         "upstream": node.upstream,
         "splits": _splits(node.exec_properties.get("example_splits")),
     }
+
+
+def _plan_key(config: Any, searched: list[str]) -> str | None:
+    """The key of the plan just made, whose code was read before: an edit in between gives another key."""
+    from headrace.pipeline.code.digest import requested_modules
+    from headrace.pipeline.local.known_plan import covers, plan_key
+
+    key = plan_key(config, searched)
+    requested = {module for modules in requested_modules().values() for module in modules}
+    return key if key is not None and covers(config, requested) else None
 
 
 def _splits(text: Any) -> list[str] | None:
@@ -201,6 +214,12 @@ def _splits(text: Any) -> list[str] | None:
         splits = json.loads(text)
         return splits if isinstance(splits, list) else None
     return None
+
+
+def _type(type_: Any) -> str:
+    """ML Metadata's type of an artifact."""
+    serialized: bytes = type_().artifact_type.SerializeToString(deterministic=True)
+    return base64.b64encode(serialized).decode()
 
 
 def _is_value(type_: type) -> bool:

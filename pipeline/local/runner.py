@@ -3,7 +3,8 @@
 record, run_dir = run(config, config_file, display)
 
 What happens around the components: the folder is locked, leftovers of killed runs are removed, a run without a reason
-to train ends before TensorFlow is imported, and the fork server and the scheduler run the rest.
+to train ends before TensorFlow is imported, and the scheduler and the fork server, which an unchanged run does not
+start, run the rest.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from headrace.components.trigger.decision import NO, TrainingRecord, decide
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.editing import to_yaml
 from headrace.pipeline.code.commit import commit_of
+from headrace.pipeline.code.digest import read_again
 from headrace.pipeline.folders import Folders, locked, processes_file
 from headrace.pipeline.interrupts import interrupted_once
-from headrace.pipeline.local.client import ForkServer
+from headrace.pipeline.local.lazy_server import LazyServer
 from headrace.pipeline.local.metadata import Metadata
 from headrace.pipeline.local.scheduler import Scheduler, remove_outputs
 from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
@@ -54,6 +56,7 @@ def run(  # noqa: PLR0913 - two of them are what a caller may change, one tells 
     cannot be built.
     """
     folders = Folders.of(config)
+    read_again()
     with _named_errors(folders), locked(folders.home):
         run_id, run_dir = _new_run(folders)
         (run_dir / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
@@ -68,7 +71,8 @@ def run(  # noqa: PLR0913 - two of them are what a caller may change, one tells 
         if ended is not None:
             return _end_early(record, run_dir, display, ended), run_dir
         log = run_dir / "logs" / "start.log"
-        with ForkServer(config, log, processes_file(folders.home)) as server, interrupted_once():
+        processes = processes_file(folders.home)
+        with LazyServer(config, folders.plan, log, processes, start=not reuse) as server, interrupted_once():
             scheduler = Scheduler(
                 folders, run_dir, record, display, metadata, server, reuse=reuse, obey_retrain=obey_retrain
             )

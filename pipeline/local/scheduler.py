@@ -25,7 +25,7 @@ from headrace.components.trigger.decision import GO, NO, WHY
 from headrace.pipeline.cache_key import KeyInput, KeyParts, cache_key
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.interrupts import uninterrupted
-from headrace.pipeline.local.client import ForkServer
+from headrace.pipeline.local.lazy_server import LazyServer
 from headrace.pipeline.local.metadata import Metadata
 from headrace.pipeline.local.wire import FULL_DISK, StoredArtifact, total_rows
 from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
@@ -59,7 +59,7 @@ class Scheduler:
         record: RunRecord,
         display: Display,
         metadata: Metadata,
-        server: ForkServer,
+        server: LazyServer,
         *,
         reuse: bool,
         obey_retrain: bool,
@@ -143,6 +143,8 @@ class Scheduler:
             self._metadata.reuse(execution_id, key, inputs, {name: [item] for name, item in found.items()})
             self._finish(node, Status.CACHED, found)
             return
+        self._server.ready_for(node.id)
+        node.started = time.time()  # the server may have had to start first
         node.damaged += _damaged_in_service(spec["parameters"], node.damaged)
         node.status = Status.RUNNING
         node.log = str(self._run_dir / "logs" / f"{node.id}.log")

@@ -18,12 +18,14 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from headrace.common import yaml_text
 from headrace.common.durable import write_text
 from headrace.components.deploy.push_record import PushRecord
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.models.origin import CARD, Origin, origins
+from headrace.pipeline.report.compiled import CompiledTemplates
 from headrace.pipeline.report.evaluation import FEW_EXAMPLES, EvaluationSection, evaluation_section
 from headrace.pipeline.report.formatting import FILTERS, figure, value_in_words, visible
 from headrace.pipeline.report.page import environment, highlight_keys, style
@@ -87,7 +89,7 @@ def render_card(origin: Origin, made: PublicFolder) -> dict[str, str]:
 def _published(config_text: str) -> str:
     """The config without the sections that say nothing about the model, but name people and machines."""
     try:
-        tree = yaml.safe_load(config_text)
+        tree = yaml_text.parse(config_text)
     except yaml.YAMLError:
         return config_text
     if not isinstance(tree, dict) or not any(tree.get(name) for name in _PRIVATE):
@@ -175,6 +177,7 @@ def _markdown() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_escaped,
+        bytecode_cache=CompiledTemplates("markdown"),
     )
     made.filters.update(FILTERS, code_block=_code_block)
     return made

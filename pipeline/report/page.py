@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from headrace.pipeline.report.compiled import CompiledTemplates
 from headrace.pipeline.report.data import read_anomalies, read_data
 from headrace.pipeline.report.evaluation import evaluation_section
 from headrace.pipeline.report.features import describe_features
@@ -69,6 +70,7 @@ def environment(*more: Path, finalize: Callable[[Any], Any] | None = None) -> En
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=shown,
+        bytecode_cache=CompiledTemplates("finalized" if finalize else "page"),
     )
     made.filters.update(FILTERS)
     made.globals["prefix"] = ""  # of ids: a shared page shows the same section of several runs

@@ -11,6 +11,7 @@ from typing import Self
 import yaml
 from pydantic import ValidationError
 
+from headrace.common import yaml_text
 from headrace.common.errors import RunError
 from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.evaluation.result import Evaluation, read_evaluation
@@ -42,7 +43,7 @@ class RunFolder:
     def config(self) -> PipelineConfig | None:
         """The config, or None if there is none or another version of Headrace wrote it."""
         try:
-            return PipelineConfig.model_validate_json(json.dumps(yaml.safe_load(self.config_text)))
+            return PipelineConfig.model_validate_json(json.dumps(yaml_text.parse(self.config_text)))
         except (ValidationError, yaml.YAMLError, TypeError):
             return None
 

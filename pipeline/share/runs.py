@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from headrace.common import yaml_text
 from headrace.common.credentials import redact
 from headrace.pipeline.report.evaluation import EvaluationSection, evaluation_section, group_slices
 from headrace.pipeline.report.training import TrainingHistory, read_search, read_training
@@ -33,7 +34,7 @@ class PublicFolder(RunFolder):
         """The config as YAML: the file's own text if there is nothing to hide."""
         text = RunFolder(self.path, self.record).config_text
         try:
-            tree = yaml.safe_load(text)
+            tree = yaml_text.parse(text)
         except yaml.YAMLError:
             return redact(text)
         clean = stripped(tree)
@@ -96,7 +97,7 @@ class SharedRun:
         if config is not None:
             return flattened(config.model_dump(mode="json"))
         try:
-            tree = yaml.safe_load(self.folder.config_text)
+            tree = yaml_text.parse(self.folder.config_text)
         except yaml.YAMLError:
             return {}
         return flattened(tree) if isinstance(tree, dict) else {}

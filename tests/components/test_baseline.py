@@ -17,8 +17,9 @@ from tfx.types import standard_artifacts
 
 from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
-from headrace.components.deploy.baseline import Baseline, RecordBlessing, choose_baseline
+from headrace.components.deploy.baseline import Baseline, RecordBlessing
 from headrace.components.deploy.blessing import record_blessing
+from headrace.components.deploy.choices import choose_baseline
 from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.registry import DAMAGED, WHY, MadeFor, NewestEntry, Registry
 

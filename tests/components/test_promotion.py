@@ -13,7 +13,7 @@ from made_up_nights import in_service, night
 from tfx.types import standard_artifacts
 
 from headrace.common.errors import RunError
-from headrace.components.deploy.baseline import choose_base_model, choose_baseline
+from headrace.components.deploy.choices import choose_base_model, choose_baseline
 from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.registry import AUTOMATIC, AWAITING, MANUAL, MadeFor, Registry
 from headrace.configs.config import PipelineConfig

@@ -12,7 +12,7 @@ from dying import deaths, full_disks
 from made_up_nights import in_service, listed, night
 
 from headrace.common.errors import RunError
-from headrace.components.deploy.baseline import choose_base_model, choose_baseline
+from headrace.components.deploy.choices import choose_base_model, choose_baseline
 from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.registry import WITHDRAWN, MadeFor, Registry
 from headrace.configs.config import PipelineConfig

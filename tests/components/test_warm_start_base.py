@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.components.deploy.baseline import choose_base_model
+from headrace.components.deploy.choices import choose_base_model
 from headrace.components.deploy.registry import Entry, MadeFor, Registry
 from headrace.trainer.weights.sidecar import Origin
 

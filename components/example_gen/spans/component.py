@@ -4,8 +4,7 @@ from tfx.dsl.component.experimental.annotations import OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
-from headrace.components.example_gen.spans.find import find_spans
-from headrace.configs.schema.data import DataConfig
+from headrace.components.example_gen.spans.find import write_spans
 
 
 @component
@@ -21,4 +20,4 @@ def Spans(  # noqa: N802
         spans: the manifest as JSON.
         code: a digest of the code that finds spans, including the user's own function if one supplies the data.
     """
-    spans.value = find_spans(DataConfig.model_validate_json(data)).to_json()
+    write_spans(data, spans)

@@ -1,0 +1,76 @@
+"""The plan of the last run, `plan.json`: the descriptions of its components, as the fork server made them.
+
+key = plan_key(config, search_path())
+nodes = read_plan(folders.plan, key)       # None if anything has changed since that decides what the plan is
+write_plan(folders.plan, key, nodes)
+
+Making the plan needs TFX, whose import takes seconds. A plan depends on nothing but the config, the code, the versions
+of the libraries, the files that the config names and the current folder; it is used again as long as all of them are
+the same. What components read on each run, such as data and the lists of models, is no part of a plan.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from headrace.common.checksums import ChecksumError, with_checksum, without_checksum
+from headrace.common.digests import digest_text
+from headrace.common.durable import write_text
+from headrace.common.errors import RunError
+from headrace.configs.config import PipelineConfig
+from headrace.configs.schema.components import DECLARATIONS
+from headrace.pipeline.code.digest import PACKAGES, PROJECT, closure, sources_digest, stack_versions
+from headrace.pipeline.training_digest import feature_files, file_digests, model_files, modules
+
+FORK_SERVER = "headrace.pipeline.local.fork_server"
+"""The module that makes plans. Those that build the components are named in their declarations."""
+
+
+def plan_key(config: PipelineConfig, searched: Sequence[str]) -> str | None:
+    """A digest of everything that decides the plan. None if that cannot be known, or if the command must not run what
+    the plan's light components call: code of the user's, which a notebook would import only once.
+
+    searched: the folders that are searched for modules.
+    """
+    own_source = config.data.source.functions() or not config.data.source.implementation.startswith(f"{PROJECT}.")
+    if config.pipeline.extend is not None or own_source:
+        return None
+    files = [config.data.schema_file, *feature_files(config), *model_files(config)]
+    try:
+        code, digests = sources_digest(*_modules(config)), file_digests(files)
+    except (RunError, OSError):
+        return None
+    settings = config.model_dump_json(by_alias=True)
+    versions = json.dumps(stack_versions(), sort_keys=True)
+    return digest_text(settings, str(Path.cwd()), json.dumps(searched), code, digests, versions)
+
+
+def covers(config: PipelineConfig, requested: Iterable[str]) -> bool:
+    """Whether the key of a config depends on the code of all these modules, as it does unless a rule is missing."""
+    known = closure(*_modules(config))
+    return all(module in known or module.partition(".")[0] in PACKAGES for module in requested)
+
+
+def read_plan(file: Path, key: str | None) -> list[dict[str, Any]] | None:
+    """The plan with this key; None if the file has another one, or is damaged."""
+    if key is None:
+        return None
+    try:
+        stored = json.loads(without_checksum(file.read_bytes()))
+        nodes: list[dict[str, Any]] = stored["nodes"]
+        return nodes if stored["key"] == key else None
+    except (OSError, ChecksumError, ValueError, TypeError, KeyError):
+        return None
+
+
+def write_plan(file: Path, key: str, nodes: Sequence[dict[str, Any]]) -> None:
+    """Replace the stored plan."""
+    write_text(file, with_checksum(json.dumps({"key": key, "nodes": nodes})))
+
+
+def _modules(config: PipelineConfig) -> list[str]:
+    builders = {declared.make.rpartition(".")[0] for declared in DECLARATIONS.values()}
+    return sorted({FORK_SERVER, *builders, *modules(config)})

@@ -1,0 +1,103 @@
+"""The fork server, started only for a run that needs it: an unchanged run ends before TensorFlow would be imported."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from headrace.common.errors import RunError
+from headrace.configs.config import PipelineConfig
+from headrace.pipeline.code.modules import search_path
+from headrace.pipeline.local.client import ForkServer
+from headrace.pipeline.local.known_plan import plan_key, read_plan, write_plan
+from headrace.pipeline.local.light import LIGHT, remove_written, run_light
+
+logger = logging.getLogger(__name__)
+
+
+class LazyServer:
+    """Has the methods of `ForkServer`, and starts one when a component has to run that needs it.
+
+    As long as the plan of the last run still holds, and only components of LIGHT have to run, none is started.
+
+    with LazyServer(config, plan_file, log, processes_file, start=fresh) as server: ...
+
+    plan_file: where the plan is kept; start: whether to start the fork server in any case.
+    """
+
+    def __init__(
+        self, config: PipelineConfig, plan_file: Path, log: Path, processes_file: Path, *, start: bool = False
+    ) -> None:
+        self._config, self._plan_file, self._log, self._processes_file = config, plan_file, log, processes_file
+        self._key = plan_key(config, search_path())
+        plan = None if start else read_plan(plan_file, self._key)
+        self._nodes = {node["id"]: node for node in plan or ()}
+        self._requests: list[dict[str, Any]] = []  # of components that are to run here
+        self._server = ForkServer(config, log, processes_file) if plan is None else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._server is not None:
+            self._server.__exit__()
+
+    def kill(self) -> None:
+        """Kill the server, if there is one, and everything that it started."""
+        if self._server is not None:
+            self._server.kill()
+
+    def stop(self, running: int, seconds: float) -> None:
+        """Ask the `running` components to end, and wait at most `seconds`."""
+        if self._server is not None:
+            self._server.stop(running, seconds)
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """The nodes in topological order. Raises RunError if the pipeline cannot be built."""
+        if self._server is not None:
+            self._nodes = self._planned(self._server)
+        return [*self._nodes.values()]
+
+    def ready_for(self, node: str) -> None:
+        """Wait until a component can start at once. Raises RunError if the fork server cannot be started."""
+        if self._server is None and self._nodes[node]["kind"] not in LIGHT:
+            self._start()
+
+    def run(self, **request: Any) -> None:
+        """Start one component (see `headrace.pipeline.local.fork_server`)."""
+        if self._server is None:
+            self._requests.append(request)
+        else:
+            self._server.run(**request)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Wait for messages. Raises RunError if the server has died."""
+        if self._requests:
+            request = self._requests.pop(0)
+            node = self._nodes[request["node"]]
+            try:
+                return iter([run_light(node, request)])
+            except Exception:  # the fork server's child reports it, if it happens there too
+                logger.debug("%s did not run in the command", node["id"], exc_info=True)
+                remove_written(node, request)
+                self._start().run(**request)
+        return self._start().events()
+
+    def _start(self) -> ForkServer:
+        """The fork server, which is started if it has not been."""
+        if self._server is None:
+            self._server = ForkServer(self._config, self._log, self._processes_file)
+            if self._planned(self._server) != self._nodes:
+                raise RunError("the pipeline's code, or a file that its config names, has just changed; run it again")
+        return self._server
+
+    def _planned(self, server: ForkServer) -> dict[str, dict[str, Any]]:
+        """The nodes of a server that has just been started, which are kept for the next run."""
+        nodes = server.nodes()
+        if self._key is not None and server.plan_key == self._key:
+            with contextlib.suppress(OSError):
+                write_plan(self._plan_file, self._key, nodes)
+        return {node["id"]: node for node in nodes}

@@ -1,0 +1,150 @@
+"""Run the components that look at the world on every run in the command itself, without TensorFlow or TFX.
+
+message = run_light(node, request)
+
+Spans, Baseline, WarmStart, RecordBlessing and ImportSchemaGen take milliseconds, and their code needs no TFX: their
+components are thin layers over the functions that are called here, with artifacts that have the methods of TFX's.
+Whatever goes wrong here is left to the fork server, which runs the component again and reports what is wrong.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import logging
+import resource
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ml_metadata.proto import metadata_store_pb2 as mlmd
+
+from headrace.common.durable import write_text
+from headrace.components.contents import check_whole, seal
+from headrace.components.deploy.choices import find_base_model, find_baseline, list_blessed
+from headrace.components.example_gen.spans.find import write_spans
+from headrace.components.schema import read_schema
+from headrace.pipeline.code.digest import stack_versions
+from headrace.pipeline.local.wire import StoredArtifact
+
+_LOGGING = threading.Lock()
+IS_NULL = "__is_null__"
+"""TFX's custom property of value artifacts."""
+
+
+def import_schema(schema: LightArtifact, schema_file: str) -> None:
+    """What TFX's ImportSchemaGen does."""
+    read_schema(schema_file)
+    shutil.copyfile(schema_file, Path(schema.uri) / "schema.pbtxt")
+
+
+LIGHT: Mapping[str, Callable[..., None]] = {
+    "headrace.components.example_gen.spans.component.Spans": write_spans,
+    "headrace.components.deploy.baseline.Baseline": find_baseline,
+    "headrace.components.deploy.baseline.WarmStart": find_base_model,
+    "headrace.components.deploy.baseline.RecordBlessing": list_blessed,
+    "tfx.components.schema_gen.import_schema_gen.component.ImportSchemaGen": import_schema,
+}
+"""Kind of component, as ML Metadata has it, to what it does."""
+
+
+class LightArtifact:
+    """An artifact with those methods of TFX's `Artifact` and `ValueArtifact` that the functions of LIGHT use."""
+
+    def __init__(self, stored: StoredArtifact) -> None:
+        self.stored = stored
+        self._properties = stored.artifact.custom_properties
+
+    @property
+    def uri(self) -> str:
+        return self.stored.artifact.uri
+
+    @uri.setter
+    def uri(self, uri: str) -> None:
+        self.stored.artifact.uri = uri
+
+    def _set_value(self, value: str) -> None:
+        self.set_int_custom_property(IS_NULL, 0)
+        Path(self.uri).write_bytes(value.encode())
+
+    value = property(fset=_set_value)
+
+    def has_custom_property(self, key: str) -> bool:
+        return key in self._properties
+
+    def get_int_custom_property(self, key: str) -> int:
+        return self._properties[key].int_value if key in self._properties else 0
+
+    def get_string_custom_property(self, key: str) -> str:
+        return self._properties[key].string_value if key in self._properties else ""
+
+    def set_int_custom_property(self, key: str, value: int) -> None:
+        self._properties[key].int_value = value
+
+    def set_string_custom_property(self, key: str, value: str) -> None:
+        self._properties[key].string_value = value
+
+
+def run_light(node: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a component as a child of the fork server does: write its log and its result. Returns the message about its
+    end. Raises whatever goes wrong, and leaves what was written to the caller.
+
+    node: its description in the plan, of a kind in LIGHT; request: what the scheduler asks of the fork server.
+    """
+    began = time.process_time()
+    with _logging_to(Path(request["log"])):
+        made = _execute(node, request)
+    stored = {key: artifact.stored.to_json() for key, artifact in made.items()}
+    write_text(Path(request["result"]), json.dumps({"outputs": stored, "beam": ""}))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10  # Linux counts in KiB
+    return {"event": "ended", "node": node["id"], "code": 0, "peak": peak, "cpu": time.process_time() - began}
+
+
+def remove_written(node: Mapping[str, Any], request: Mapping[str, Any]) -> None:
+    """Remove what a component wrote here, before another process runs it."""
+    Path(request["log"]).unlink(missing_ok=True)
+    for key, uri in request["outputs"].items():
+        shutil.rmtree(Path(uri).parent if node["outputs"][key] else uri, ignore_errors=True)
+
+
+def _execute(node: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, LightArtifact]:
+    """What `headrace.pipeline.execute` does for these components."""
+    inputs = {key: LightArtifact(StoredArtifact.from_json(parts)) for key, (parts,) in request["inputs"].items()}
+    for artifact in inputs.values():
+        check_whole(artifact)
+    outputs = {key: _output(node, key, Path(uri)) for key, uri in request["outputs"].items()}
+    LIGHT[node["kind"]](**inputs, **outputs, **node["parameters"])
+    for key, artifact in outputs.items():
+        if artifact.uri == request["outputs"][key]:  # otherwise it is an existing model, sealed when it was made
+            seal(artifact)
+    return outputs
+
+
+def _output(node: Mapping[str, Any], key: str, uri: Path) -> LightArtifact:
+    (uri.parent if node["outputs"][key] else uri).mkdir(parents=True)
+    type_ = mlmd.ArtifactType.FromString(base64.b64decode(node["types"][key]))
+    artifact = LightArtifact(StoredArtifact(mlmd.Artifact(uri=str(uri)), type_))
+    artifact.set_string_custom_property("tfx_version", stack_versions()["tfx"])
+    return artifact
+
+
+@contextlib.contextmanager
+def _logging_to(log: Path) -> Iterator[None]:
+    """Write Headrace's log messages, from INFO up, to a file and nowhere else. One component at a time does so: a
+    program may run several pipelines in threads.
+    """
+    with _LOGGING:
+        logger, handler = logging.getLogger("headrace"), logging.FileHandler(log, encoding="utf-8")
+        handlers, level, propagates = logger.handlers[:], logger.level, logger.propagate
+        logger.handlers[:], logger.propagate = [handler], False
+        logger.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            handler.close()
+            logger.handlers[:], logger.propagate = handlers, propagates
+            logger.setLevel(level)
