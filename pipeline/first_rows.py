@@ -53,9 +53,21 @@ def check_rows(
     """What a run would reject, as far as the first rows of the newest span show it, and what it would accept although
     it is probably a mistake.
     """
+    rejected, notes = list[Violation](), list[Violation]()
+    for split in dict.fromkeys(spans[-1].splits) or [""]:
+        own, more = _check_split(config, spans, columns, split)
+        rejected += [(where, f"in the data of {split}: {what}" if split else what) for where, what in own]
+        notes += more if split in {"", "train"} else []
+    return rejected, notes
+
+
+def _check_split(
+    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str], split: str
+) -> tuple[list[Violation], list[Violation]]:
+    """The same for one split that has its own data; "" for undivided data."""
     numbers = _number_columns(config)
     try:
-        found = _first_rows(config, spans, columns, numbers)
+        found = _first_rows(config, spans, columns, numbers, split)
     except DataError as error:
         return [(source_setting(config.data.source), str(error))], []
     if found is None:
@@ -124,7 +136,7 @@ def _number_columns(config: PipelineConfig) -> dict[str, KeyPath]:
 
 
 def _first_rows(
-    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str], numbers: Mapping[str, KeyPath]
+    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str], numbers: Mapping[str, KeyPath], split: str
 ) -> FirstRows | None:
     from headrace.components.example_gen.head import read_head
     from headrace.components.example_gen.sources import ReadOptions, open_source
@@ -132,13 +144,15 @@ def _first_rows(
     wanted = config.read_columns
     chosen = None if wanted is None else tuple(name for name in wanted if name in columns)
     reading = ReadOptions(chosen, skip_bad=config.data.on_bad_record == "skip")
-    source = open_source(config.data.source, spans[-1].paths, reading)
-    return read_head(config.data, source, numbers, alone=len(spans) == 1)
+    given, span = config.data.source, spans[-1]
+    if split:
+        given, span = given.of_split(split), span.of_split(split)
+    return read_head(config.data, open_source(given, span.paths, reading), numbers, alone=len(spans) == 1 and not split)
 
 
 def _whole(found: FirstRows, spans: Sequence[Span]) -> bool:
     """Whether the first rows are all rows that a run would read."""
-    return found.head.whole and len(spans) == 1
+    return found.head.whole and len(spans) == 1 and not spans[-1].splits
 
 
 def _not_numbers(config: PipelineConfig, found: FirstRows, numbers: Mapping[str, KeyPath]) -> Iterator[Violation]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.common.errors import DataError
+from headrace.common.names import join_names
 from headrace.components.example_gen.checks import check_columns, check_fraction, check_splits
 from headrace.components.example_gen.shards.shard_names import with_span
 from headrace.components.example_gen.skips import Skipped
@@ -94,7 +95,9 @@ def ingest(  # noqa: PLR0913
         store = store or SpanStore()
         files = [file for span in manifest.spans for file in span.files]
         changes = list(store.changed(files))
-        spans = SpanIngester(data, manifest.checksums, store if named else SpanStore(), make_map, work, required)
+        kept = store if named else SpanStore()
+        only = split_of_spans(data, manifest)
+        spans = SpanIngester(data, manifest.checksums, kept, make_map, work, required, only)
         scanned, kinds = _scan(spans, manifest)
         keys, written = _write(spans, scanned, kinds)
         rows = sum((Counter(shards.rows) for shards in written), Counter[str]())
@@ -162,6 +165,26 @@ def _roundings(written: Sequence[SpanShards]) -> dict[str, ColumnRounding]:
     for shards in written:
         found |= {name: found.get(name, ColumnRounding()) + own for name, own in shards.roundings.items()}
     return found
+
+
+def split_of_spans(data: DataConfig, manifest: SpanManifest) -> dict[int, str]:
+    """The split of each span, by its number, according to `data.split_spans`; empty if rows of spans are divided.
+
+    Raises DataError if there is no span to train on.
+    """
+    if not data.split_spans:
+        return {}
+    held_out = [split for split, count in data.split_spans.items() for _ in range(count)]
+    numbers = [span.number for span in manifest.spans]
+    if len(numbers) <= len(held_out):
+        found = f"{len(numbers)} span{'s'[: len(numbers) != 1]}"
+        raise DataError(
+            f"`data.split_spans` takes the newest {len(held_out)} for {join_names(data.split_spans)}, and there are"
+            f" {found}, so none is left to train on",
+            hint="Wait for more data, or widen `data.window`",
+        )
+    splits = ["train"] * (len(numbers) - len(held_out)) + held_out
+    return dict(zip(numbers, splits, strict=True))
 
 
 def _gaps(manifest: SpanManifest) -> Iterator[str]:

@@ -54,6 +54,7 @@ def grouped(pieces: Sequence[Piece], sizes: Sequence[int], length: int) -> list[
 
 def files_of_part(part: object) -> str | None:
     """The file that a part is read from, or "first to last" if there are several; None if it has no files."""
+    part = getattr(part, "part", part)  # of a split
     pieces = part if isinstance(part, tuple) else getattr(part, "pieces", (part,))
     paths = list(dict.fromkeys(str(piece.path) for piece in pieces if hasattr(piece, "path")))
     return f"{paths[0]} to {paths[-1]}" if len(paths) > 1 else next(iter(paths), None)

@@ -98,6 +98,7 @@ class SpanIngester:
         make_map: makes the parallel map whose results go to a folder.
         work: an existing folder for intermediate files.
         required: the column without a value in which a row is dropped; "" for none.
+        only: the split of spans, by their number, whose rows all belong to one.
         read: the names of the spans that had to be read.
         cache_room: bytes of raw data whose columns may still be cached between scanning and writing.
     """
@@ -108,6 +109,7 @@ class SpanIngester:
     make_map: Callable[[Path], ParallelMap]
     work: Path
     required: str = ""
+    only: Mapping[int, str] = field(default_factory=dict)
     read: list[str] = field(default_factory=list)
     cache_room: int = MAX_BYTES
 
@@ -121,12 +123,14 @@ class SpanIngester:
         """The key of a span's shards."""
         own = {name: kinds[name] for name in scanned.kinds}
         settings = self.data.model_dump(mode="json", exclude=READ_SETTINGS | CHECK_SETTINGS)
-        return digest_of(scanned.key, own, settings, *([self.required] if self.required else []))
+        only = self.only.get(scanned.span.number, "")
+        return digest_of(scanned.key, own, settings, *filter(None, (self.required, only)))
 
     def open(self, span: Span) -> OpenedSpan:
         """Find the columns of a span."""
         columns = self.data.columns if isinstance(self.data.columns, tuple) else None
-        source = open_source(self.data.source, span.paths, ReadOptions(columns, self.data.on_bad_record == "skip"))
+        options = ReadOptions(columns, self.data.on_bad_record == "skip")
+        source = open_source(self.data.source, span.paths, options, span.splits)
         key = self.key(span)
         names = self.store.columns(key)
         if names is None:
@@ -176,9 +180,11 @@ class SpanIngester:
         read = partial(_read, source=source, kinds=kinds, cache=cache)
         compression = Compression(data.compression, data.compression_level)
         size = _estimate(read, parts, kinds, scanned.result, compression)
-        plan = plan_shards(data.splits, size, data.shards, data.readers)
+        only = self.only.get(scanned.span.number, "")
+        plan = plan_shards(_shares(data, scanned.result, only), size, data.shards, data.readers)
         by_column = self._time_split(parts, read, parallel_map) or SplitColumn.of(data)
-        layout = ShardLayout(data.splits, plan.shards, data.split_key, data.shuffle_seed, plan.partitions, by_column)
+        buckets = {split: data.hashed_splits.get(split, 0) for split in data.splits}
+        layout = ShardLayout(buckets, plan.shards, data.split_key, data.shuffle_seed, plan.partitions, by_column, only)
         spent = scanned.cache.paths if scanned.cache else ()
         skip_bad = data.on_bad_record == "skip"
         writer = ShardWriter(layout, compression, work, work / "joined", skip_bad, self.required)
@@ -218,6 +224,16 @@ def _count_times(numbered: tuple[int, object], read: ReadPart, column: str, requ
     number, part = numbered
     rows = (with_value(batch, required) for batch in read(number, part))
     return count_times(rows, column, files_of_part(part))
+
+
+def _shares(data: DataConfig, scan: ScanResult, only: str) -> Mapping[str, float]:
+    """How much of the rows each split gets."""
+    own: Mapping[str, int] = {only: 1} if only else scan.splits
+    if not own:
+        return data.splits
+    hashed = data.hashed_splits
+    bucket = own.get("train", 0) / sum(hashed.values())
+    return {split: bucket * hashed[split] if split in hashed else own.get(split, 0) for split in data.splits}
 
 
 def _sizes(sizes: Mapping[Shard, int], layout: ShardLayout) -> str:

@@ -128,7 +128,7 @@ class ShardWriter:
         number, part = numbered
         owner = list(self.layout.all_partitions())
         roundings = RoundingAccumulator(skip_bad=self.skip_bad, file=files_of_part(part))
-        partitioner = Partitioner(self.layout, number, files_of_part(part))
+        partitioner = Partitioner(self.layout, number, files_of_part(part), getattr(part, "split", ""))
         totals, dropped = np.zeros(len(owner), np.int64), 0
         with PartitionSpill(self._scattered_path(number), len(owner)) as spill:
             for rows_read in read(number, part):
