@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.components.example_gen.head import FirstRows
+    from headrace.components.example_gen.shards.stratified_split import StratifiedSplit
     from headrace.components.example_gen.shards.time_split import TimeSplit
     from headrace.components.example_gen.sources import Source
     from headrace.components.example_gen.spans.manifest import Span
@@ -72,7 +73,11 @@ def _check_split(
         return [(source_setting(config.data.source), str(error))], []
     if found is None:
         return [], []
-    return [*_rejected(config, spans, found, numbers)], [*_slices(config, found.rows)]
+    notes = [*_slices(config, found.rows)]
+    rejected = [*_rejected(config, spans, found, numbers)]
+    if not rejected and config.stratified in found.rows.column_names and _whole(found, spans):
+        notes += [(("data", "stratify"), line) for line in _thin(config, found.rows)]
+    return rejected, notes
 
 
 def _rejected(
@@ -88,6 +93,8 @@ def _rejected(
     if config.label.weight in found.rows.column_names:
         yield from weight_violations(config.label, found.rows)
     yield from _splits(config, found.rows, whole=_whole(found, spans))
+    if config.stratified in found.rows.column_names:
+        yield from _stratified(config, found.rows)
 
 
 def _slices(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
@@ -200,6 +207,8 @@ def _splits(config: PipelineConfig, rows: pa.Table, *, whole: bool) -> Iterator[
     """
     by_value = config.data.split_column or config.data.split_by
     decides = by_value or config.data.split_key
+    if config.data.own_splits or config.stratified:
+        return
     if (decides is None and rows.num_rows > MANY_ROWS) or not (whole or by_value):
         return
     from headrace.components.example_gen.checks import check_splits
@@ -224,6 +233,31 @@ def _splits(config: PipelineConfig, rows: pa.Table, *, whole: bool) -> Iterator[
         check_splits(data, count if whole else data.splits, rows.num_rows - count.total())
     except DataError as error:
         yield ("data", "splits"), str(error)
+
+
+def _stratified(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
+    """Values that are not classes."""
+    try:
+        _stratified_split(config, rows)
+    except DataError as error:
+        yield ("data", "stratify"), str(error)
+
+
+def _thin(config: PipelineConfig, rows: pa.Table) -> Iterator[str]:
+    """Classes with too few rows for every split."""
+    from headrace.components.example_gen.checks import thin_classes
+
+    yield from thin_classes(str(config.stratified), _stratified_split(config, rows).rows, [*config.data.hashed_splits])
+
+
+def _stratified_split(config: PipelineConfig, rows: pa.Table) -> StratifiedSplit:
+    from headrace.components.example_gen.shards.stratified_split import StratifiedSplit, hashes_by_class
+    from headrace.components.example_gen.shards.write import with_value
+
+    data, column = config.data, str(config.stratified)
+    required = config.label.key if config.label.missing == "drop" else ""
+    hashes = hashes_by_class((with_value(batch, required) for batch in rows.to_batches()), column, data.shuffle_seed)
+    return StratifiedSplit.of(column, data.shuffle_seed, [hashes], data.hashed_splits)
 
 
 def _time_split(data: DataConfig, batches: Sequence[pa.RecordBatch]) -> TimeSplit | None:

@@ -163,6 +163,8 @@ def _single_names(config: PipelineConfig) -> NamedColumns:
         yield ("data", "split_by"), config.data.split_by, ()
     if config.data.split_column is not None:
         yield ("data", "split_column"), config.data.split_column, ()
+    if isinstance(config.data.stratify, str):
+        yield ("data", "stratify"), config.data.stratify, ()
     for name in config.data.types:
         yield ("data", "types", name), name, ()
     if isinstance(config.data.columns, tuple):

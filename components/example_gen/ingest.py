@@ -9,7 +9,7 @@ import errno
 import logging
 import os
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from headrace.common.errors import DataError
 from headrace.common.names import join_names
-from headrace.components.example_gen.checks import check_columns, check_fraction, check_splits
+from headrace.components.example_gen.checks import check_columns, check_fraction, check_splits, thin_classes
 from headrace.components.example_gen.shards.shard_names import with_span
 from headrace.components.example_gen.skips import Skipped
 from headrace.components.example_gen.sources import ParallelMap
@@ -45,7 +45,7 @@ class IngestResult:
         spans: the key of each span in the store; empty for data without spans.
         skipped: the records that were skipped.
         read: one line about which spans were read in this run; "" for data without spans.
-        gaps: lines about data that is missing, or found under several names.
+        gaps: lines about data that is missing or found under several names, and about classes that a split lacks.
         changes: lines about files that changed since they were last read.
         rounded: lines about columns that lose digits.
         dropped: the number of rows that were dropped because they have no label.
@@ -114,7 +114,7 @@ def ingest(  # noqa: PLR0913
             spans=keys if named else {},
             skipped=skipped,
             read=f"read now: {', '.join(spans.read) or 'none, all were stored'}" if named else "",
-            gaps=list(_gaps(manifest)),
+            gaps=[*_gaps(manifest), *_thin_classes(data, written, rows)],
             changes=changes,
             rounded=list(rounding_notes(_roundings(written))),
             dropped=dropped,
@@ -185,6 +185,17 @@ def split_of_spans(data: DataConfig, manifest: SpanManifest) -> dict[int, str]:
         )
     splits = ["train"] * (len(numbers) - len(held_out)) + held_out
     return dict(zip(numbers, splits, strict=True))
+
+
+def _thin_classes(data: DataConfig, written: Sequence[SpanShards], rows: Mapping[str, int]) -> Iterator[str]:
+    """Lines about classes of which a split that the hash decides has no rows in any span."""
+    if not isinstance(data.stratify, str):
+        return
+    classes: dict[str, Counter[str]] = defaultdict(Counter)
+    for shards in written:
+        for value, own in shards.classes.items():
+            classes[value].update(own)
+    yield from thin_classes(data.stratify, classes, [split for split in data.hashed_splits if rows[split]])
 
 
 def _gaps(manifest: SpanManifest) -> Iterator[str]:

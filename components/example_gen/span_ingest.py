@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from headrace.components.example_gen.checks import check_key, check_rows, check_written
 from headrace.components.example_gen.column_cache import MAX_BYTES, ColumnCache
-from headrace.components.example_gen.parts import files_of_part
+from headrace.components.example_gen.parts import files_of_part, split_of_part
 from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.shards.layout import (
     MIN_SHARD_BYTES,
@@ -26,6 +27,7 @@ from headrace.components.example_gen.shards.layout import (
     SplitColumn,
     plan_shards,
 )
+from headrace.components.example_gen.shards.stratified_split import StratifiedSplit, hashes_by_class
 from headrace.components.example_gen.shards.time_split import TimeSplit, count_times
 from headrace.components.example_gen.shards.write import ReadPart, ShardWriter, with_value
 from headrace.components.example_gen.sources import (
@@ -182,7 +184,8 @@ class SpanIngester:
         size = _estimate(read, parts, kinds, scanned.result, compression)
         only = self.only.get(scanned.span.number, "")
         plan = plan_shards(_shares(data, scanned.result, only), size, data.shards, data.readers)
-        by_column = self._time_split(parts, read, parallel_map) or SplitColumn.of(data)
+        stratified = None if only else self._stratified(scanned.span, parts, read, parallel_map)
+        by_column = stratified or self._time_split(parts, read, parallel_map) or SplitColumn.of(data)
         buckets = {split: data.hashed_splits.get(split, 0) for split in data.splits}
         layout = ShardLayout(buckets, plan.shards, data.split_key, data.shuffle_seed, plan.partitions, by_column, only)
         spent = scanned.cache.paths if scanned.cache else ()
@@ -191,7 +194,13 @@ class SpanIngester:
         result, sizes = writer.write(parts, read, parallel_map, spent)
         described = f"{plan.reason}; wrote {_sizes(sizes, layout)}"
         return SpanShards(
-            work / "joined", dict(result.rows), described, result.roundings, result.skipped, result.dropped
+            work / "joined",
+            dict(result.rows),
+            described,
+            result.roundings,
+            result.skipped,
+            result.dropped,
+            stratified.rows if stratified else {},
         )
 
     def _time_split(self, parts: Sequence[object], read: ReadPart, parallel_map: ParallelMap) -> TimeSplit | None:
@@ -200,6 +209,21 @@ class SpanIngester:
             return None
         count = partial(_count_times, read=read, column=self.data.split_by, required=self.required)
         return TimeSplit.of(self.data.split_by, parallel_map("Times", count, list(enumerate(parts))), self.data.splits)
+
+    def _stratified(
+        self, span: Span, parts: Sequence[object], read: ReadPart, parallel_map: ParallelMap
+    ) -> StratifiedSplit | None:
+        """What divides the rows of each class, which takes one more pass over them; None without `data.stratify`."""
+        data, column = self.data, self.data.stratify
+        if not isinstance(column, str):
+            return None
+        seed = data.shuffle_seed
+        read_hashes = partial(_hashes_by_class, read=read, column=column, seed=seed, required=self.required)
+        hashed = [(number, part) for number, part in enumerate(parts) if split_of_part(part) in {"", "train"}]
+        buckets = {split: data.hashed_splits.get(split, 0) for split in data.splits}
+        hashes = parallel_map("Classes", read_hashes, hashed)
+        number = span.number if span.name else None
+        return StratifiedSplit.of(column, seed, hashes, buckets, number)
 
     def _map(self, span: Span, purpose: str) -> ParallelMap:
         return self.make_map(self._folder(span, purpose))
@@ -234,6 +258,14 @@ def _shares(data: DataConfig, scan: ScanResult, only: str) -> Mapping[str, float
     hashed = data.hashed_splits
     bucket = own.get("train", 0) / sum(hashed.values())
     return {split: bucket * hashed[split] if split in hashed else own.get(split, 0) for split in data.splits}
+
+
+def _hashes_by_class(
+    numbered: tuple[int, object], read: ReadPart, column: str, seed: int, required: str
+) -> Mapping[str, Any]:
+    number, part = numbered
+    rows = (with_value(batch, required) for batch in read(number, part))
+    return hashes_by_class(rows, column, seed, files_of_part(part))
 
 
 def _sizes(sizes: Mapping[Shard, int], layout: ShardLayout) -> str:

@@ -11,6 +11,7 @@ from headrace.configs.config import PipelineSection
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, placeholder_error, placeholders
 from headrace.configs.schema.deploy import DeployConfig
+from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import FileSource
 
@@ -73,6 +74,19 @@ def rows_are_split_in_one_way(data: DataConfig) -> Iterator[Violation]:
             yield ("data", name), f"{decided}; remove one of both"
     if data.source.split_names and data.split_spans:
         yield ("data", "split_spans"), f"{decided}; remove one of both"
+
+
+def stratified_rows_are_split_by_hash(data: DataConfig, label: LabelConfig) -> Iterator[Violation]:
+    where: KeyPath = ("data", "stratify")
+    if data.stratify is False:
+        return
+    for name in ("split_column", "split_by", "split_key"):
+        if (column := getattr(data, name)) is not None:
+            yield where, f'"{column}" (data.{name}) already decides the split of each row; remove one of both'
+    if len(data.hashed_splits) == 1:
+        yield where, "each split has its own rows, so there is nothing to divide; remove it"
+    if data.stratify is True and label.kind not in {"binary", "multiclass"}:
+        yield where, f"a {label.kind} label has no classes; name a column that has some, or remove it"
 
 
 def split_spans_leave_some_to_train(data: DataConfig) -> Iterator[Violation]:
@@ -241,6 +255,7 @@ RULES: tuple[Rule, ...] = (
     split_names_are_valid,
     splits_with_own_data_are_known,
     rows_are_split_in_one_way,
+    stratified_rows_are_split_by_hash,
     split_spans_leave_some_to_train,
     one_column_decides_the_split,
     rows_of_spans_keep_their_split,

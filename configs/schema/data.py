@@ -41,8 +41,8 @@ class DataConfig(Section):
     a string if it allows more than 18 digits. `string` keeps all digits."""
     columns: Literal["all", "used"] | Annotated[tuple[Name, ...], Field(min_length=1)] = "all"
     """The columns to read: `all`; `used`, those named by the label (with its weight), the features, the slices,
-    `split_key`, `split_by` and `split_column`; or a list. Rows that differ only in columns that are not read get the
-    same split."""
+    `split_key`, `split_by`, `split_column` and `stratify`; or a list. Rows that differ only in columns that are not
+    read get the same split."""
     window: PositiveInt | Literal["all"] = 1
     """How many spans to train on, counted back from the newest by number (a date counts as a day). Requires a path with
     `{SPAN}` or a date. Each span is read once and then stored."""
@@ -75,6 +75,9 @@ class DataConfig(Section):
     split_spans: dict[str, PositiveInt] = {}
     """How many of the newest spans of a run each of these splits gets, the last one the newest: `{eval: 1, test: 1}`
     tests on the newest span, and trains on all but the newest two. Empty: the rows of each span are split."""
+    stratify: bool | Name = False
+    """true: give each split the same share of every class of the label, as closely as their rows allow; or the name of
+    another column whose classes count. Rows of a class are split by hash. Takes one more pass over the data."""
     split_column: Name | None = None
     """A column that names the split of each row, for data that is divided already. Every row needs the name of one of
     `splits`, or a value that `split_values` lists. The numbers in `splits` then only estimate how many rows each gets,

@@ -64,8 +64,9 @@ def example_gen(config: PipelineConfig, built: Components, folders: Folders) -> 
 
 
 def _read(config: PipelineConfig) -> DataConfig:
-    """The section `data:` with the names of the columns to read."""
-    return config.data.model_copy(update={"columns": config.read_columns or "all"})
+    """The section `data:` with the names of the columns to read, and of the one whose classes are stratified."""
+    names = {"columns": config.read_columns or "all", "stratify": config.stratified or False}
+    return config.data.model_copy(update=names)
 
 
 def statistics_gen(_config: PipelineConfig, built: Components, folders: Folders) -> BaseNode:

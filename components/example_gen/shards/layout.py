@@ -6,7 +6,6 @@ rounds to partitions: pieces of a shard that fit into memory, each of which is s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 from headrace.common.errors import DataError
 from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.shards.row_hash import row_hash
+from headrace.components.example_gen.shards.stratified_split import StratifiedSplit, spelled
 from headrace.components.example_gen.shards.time_split import TimeSplit
 from headrace.components.example_gen.tfexample.framing import framed_examples
 from headrace.configs.schema.data import DataConfig
@@ -137,7 +137,7 @@ class SplitColumn:
         file: where the rows come from, for messages.
         """
         coded = batch.column(self.name).dictionary_encode(null_encoding="encode")
-        values = [_spelled(value) for value in coded.dictionary.to_pylist()]
+        values = [spelled(value) for value in coded.dictionary.to_pylist()]
         numbers = np.array([self.splits.get(value or "", -1) for value in values], np.int64)
         found = numbers[coded.indices.to_numpy()] if len(batch) else np.zeros(0, np.int64)
         if (found < 0).any():
@@ -151,15 +151,6 @@ class SplitColumn:
         return found
 
 
-def _spelled(value: object) -> str | None:
-    """A value as text: a whole number without a fraction, which a column with missing values may give it."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, float):
-        return None if math.isnan(value) else str(int(value) if value.is_integer() else value)
-    return None if value is None else str(value)
-
-
 @dataclass(frozen=True)
 class ShardLayout:
     """How rows are distributed. The partitions of all splits are numbered consecutively, split by split.
@@ -170,8 +161,8 @@ class ShardLayout:
         split_key: the column whose value decides the split; None: the whole row does.
         seed: of the hash and the shuffles.
         partitions: the partitions in each shard of a split; 1 for splits that are not named.
-        split_column: the column that names the split of each row, or by whose order rows are split; None: the hash
-            decides.
+        split_column: the column that names the split of each row, or by whose order or classes rows are split; None:
+            the hash decides.
         only: the split of all rows; "" if they are divided.
     """
 
@@ -180,7 +171,7 @@ class ShardLayout:
     split_key: str | None
     seed: int
     partitions: Mapping[str, int] = field(default_factory=dict)
-    split_column: SplitColumn | TimeSplit | None = None
+    split_column: SplitColumn | TimeSplit | StratifiedSplit | None = None
     only: str = ""
 
     def split_numbers(self, batch: pa.RecordBatch, file: str | None = None, split: str = "") -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.common.errors import DataError
+from headrace.components.example_gen.parts import PartOfSplit
 from headrace.components.example_gen.sources.base import (
     ParallelMap,
     ReadOptions,
@@ -22,14 +23,6 @@ from headrace.components.example_gen.sources.base import (
     Task,
 )
 from headrace.components.example_gen.types import Kind
-
-
-@dataclass(frozen=True)
-class PartOfSplit:
-    """A part of the data of a split."""
-
-    split: str
-    part: Any
 
 
 @dataclass(frozen=True)

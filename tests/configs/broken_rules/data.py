@@ -61,6 +61,17 @@ BROKEN: Broken = {
             "1: data.split_spans: each split has its own files",
         ),
     ],
+    "stratified_rows_are_split_by_hash": [
+        (f"data: {{{SOURCE}, stratify: sex, split_key: user}}", '1: data.stratify: "user" (data.split_key)'),
+        (
+            "data: {source: {kind: csv, path: {train: a, eval: b}}, stratify: true}",
+            "1: data.stratify: each split has its own rows",
+        ),
+        (
+            f"data: {{{SOURCE}, stratify: true}}\nlabel: {{key: y, kind: regression}}",
+            "1: data.stratify: a regression label has no classes",
+        ),
+    ],
     "split_spans_leave_some_to_train": [
         (
             f"data: {{{SOURCE}, split_spans: {{test: 1}}}}",
