@@ -30,6 +30,7 @@ from headrace.components.deploy.registry import (
     inside,
 )
 from headrace.components.schema import column_types, read_schema
+from headrace.components.split_spans import TRAINED_ON, RoleOfSpans
 from headrace.trainer.weights.sidecar import Origin, work_digest
 
 logger = logging.getLogger(__name__)
@@ -74,15 +75,18 @@ def WarmStart(  # noqa: N802, PLR0913, PLR0917
     label: Parameter[str],
     registry: Parameter[str],
     push_record: Parameter[str],
+    examples: InputArtifact[standard_artifacts.Examples] = None,
 ) -> None:
     """Point `base` at the model whose weights training starts from, or at an empty folder if there is none.
 
     training: the Trainer's `custom_config` as JSON; label: LabelConfig as JSON; registry: path of `blessed.json`;
-    push_record: path of `pushed.json`.
+    push_record: path of `pushed.json`; examples: those of the run, if it holds out spans, from which the model must not
+    have learned.
     """
     data = MadeFor(label=label, columns=columns_of(schema.uri))
     work = work_digest(json.loads(training), transform_graph.uri)
-    found = choose_base_model(Registry.read(Path(registry)), work, data, Path(push_record))
+    roles = RoleOfSpans.of(examples)
+    found = choose_base_model(Registry.read(Path(registry)), work, data, Path(push_record), roles)
     if found is None:
         Path(base.uri).mkdir(parents=True, exist_ok=True)
     else:
@@ -103,6 +107,7 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
     push_record: Parameter[str],
     approval: Parameter[str] = AUTOMATIC,
     canary: InputArtifact[standard_artifacts.InfraBlessing] = None,
+    examples: InputArtifact[standard_artifacts.Examples] = None,
 ) -> None:
     """Add `model` to the registry if it is blessed and passed its canary, and output the newest model in it.
 
@@ -121,13 +126,14 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
         push_record: path of `pushed.json`.
         approval: AUTOMATIC or MANUAL.
         canary: the Canary's verdict; None if there is no canary.
+        examples: those that it was made from, if some spans were held out; None otherwise.
     """
     path, passed = Path(registry), canary is None or is_infra_validated(canary)
     blessed = is_model_blessed(blessing) and passed
     if blessed:
         read = set(json.loads(columns))
         types = {column: type_ for column, type_ in columns_of(schema.uri).items() if column in read}
-        made_for = MadeFor(label=label, columns=types)
+        made_for = MadeFor(label=label, columns=types, trained_on=RoleOfSpans.of(examples).trained_on)
         manual = approval == MANUAL
         record_blessing(path, model.uri, datetime.now(UTC), made_for, contents_of(model), awaits_approval=manual)
     listed = Registry.read(path)
@@ -188,17 +194,27 @@ def choose_baseline(
     return ChosenBaseline(None, why_not, damaged)
 
 
-def choose_base_model(registry: Registry, work: str, data: MadeFor, push_record: Path | None = None) -> str | None:
+def choose_base_model(
+    registry: Registry,
+    work: str,
+    data: MadeFor,
+    push_record: Path | None = None,
+    roles: RoleOfSpans = RoleOfSpans(),  # noqa: B008 - immutable
+) -> str | None:
     """The URI of the latest blessed model that still exists, is undamaged, and was made for such data.
 
     If the same piece of work made that model, the model that it started from: an unchanged run then finds the same base
-    as the first time, and its Trainer is reused. push_record: path of `pushed.json`.
+    as the first time, and its Trainer is reused. push_record: path of `pushed.json`; roles: the spans that the run
+    holds out, from which the model must not have learned.
     """
     for entry in reversed(registry.models):
         if entry.withdrawn_at or entry.awaiting_approval:
             continue
         if flaw := why_unusable(entry.uri, entry, data, push_record):
             logger.info(flaw.reason)
+            continue
+        if entry.made_for and (why := roles.why_not_base(entry.made_for.trained_on)):
+            logger.info(f"training does not start from the blessed model {entry.uri}: {why}")
             continue
         origin = Origin.read(Path(entry.uri) / "Format-Serving")
         if origin is None or origin.work != work:
@@ -219,5 +235,7 @@ def _point(output: standard_artifacts.Model, found: Entry | None) -> None:
         Path(output.uri).mkdir(parents=True, exist_ok=True)
         return
     output.uri = found.uri
+    if found.made_for and found.made_for.trained_on:
+        output.set_string_custom_property(TRAINED_ON, json.dumps(found.made_for.trained_on))
     if found.contents:
         output.set_string_custom_property(CONTENTS, found.contents)

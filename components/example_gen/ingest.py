@@ -49,6 +49,7 @@ class IngestResult:
         changes: lines about files that changed since they were last read.
         rounded: lines about columns that lose digits.
         dropped: the number of rows that were dropped because they have no label.
+        roles: the spans of each split, their numbers by their names, with `data.split_spans`.
     """
 
     rows: Mapping[str, int]
@@ -61,6 +62,7 @@ class IngestResult:
     changes: Sequence[str] = ()
     rounded: Sequence[str] = ()
     dropped: int = 0
+    roles: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def log(self) -> str:
@@ -97,6 +99,7 @@ def ingest(  # noqa: PLR0913
         changes = list(store.changed(files))
         kept = store if named else SpanStore()
         only = split_of_spans(data, manifest)
+        roles = _roles(manifest, only)
         spans = SpanIngester(data, manifest.checksums, kept, make_map, work, required, only)
         scanned, kinds = _scan(spans, manifest)
         keys, written = _write(spans, scanned, kinds)
@@ -110,7 +113,7 @@ def ingest(  # noqa: PLR0913
         result = IngestResult(
             rows={split: rows[split] for split in data.splits},
             kinds=kinds,
-            plan=_plan(manifest, written),
+            plan="; ".join([_plan(manifest, written), *_held_out(roles)]),
             spans=keys if named else {},
             skipped=skipped,
             read=f"read now: {', '.join(spans.read) or 'none, all were stored'}" if named else "",
@@ -118,6 +121,7 @@ def ingest(  # noqa: PLR0913
             changes=changes,
             rounded=list(rounding_notes(_roundings(written))),
             dropped=dropped,
+            roles=roles,
         )
         logger.info(result.log)
         return result
@@ -185,6 +189,18 @@ def split_of_spans(data: DataConfig, manifest: SpanManifest) -> dict[int, str]:
         )
     splits = ["train"] * (len(numbers) - len(held_out)) + held_out
     return dict(zip(numbers, splits, strict=True))
+
+
+def _roles(manifest: SpanManifest, only: Mapping[int, str]) -> dict[str, dict[str, int]]:
+    """The spans of each split, their numbers by their names."""
+    roles: dict[str, dict[str, int]] = {}
+    for span in manifest.spans if only else ():
+        roles.setdefault(only[span.number], {})[span.name] = span.number
+    return roles
+
+
+def _held_out(roles: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    return (f"{split} is {join_names(own)}" for split, own in roles.items() if split != "train")
 
 
 def _thin_classes(data: DataConfig, written: Sequence[SpanShards], rows: Mapping[str, int]) -> Iterator[str]:

@@ -62,6 +62,7 @@ def record_blessing(config: PipelineConfig, built: Components, folders: Folders)
         model=built.trainer.outputs["model"],
         blessing=built.evaluator.outputs["blessing"],
         canary=_canary(built),
+        examples=built.example_gen.outputs["examples"] if config.data.split_spans else None,
         schema=built.schema_gen.outputs["schema"],
         label=config.label.identity,
         columns=json.dumps(config.feature_columns),

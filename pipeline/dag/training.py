@@ -65,6 +65,7 @@ def warm_start(config: PipelineConfig, built: Components, folders: Folders) -> B
         label=config.label.identity,
         registry=str(folders.registry),
         push_record=str(folders.push_record),
+        examples=built.example_gen.outputs["examples"] if config.data.split_spans else None,
     )
 
 
