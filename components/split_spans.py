@@ -1,6 +1,6 @@
-"""Which spans a run trains on and which it holds out, with `data.split_spans`: what ExampleGen says of its examples.
+"""Which spans a run trains on and which it holds out, with `data.split_spans`.
 
-RoleOfSpans.of(examples).held_out          # {"2026-11-29": 20786, "2026-11-30": 20787}
+RoleOfSpans.in_run({"eval": 1, "test": 1}, manifest).held_out      # {"2026-11-29": 20786, "2026-11-30": 20787}
 """
 
 from __future__ import annotations
@@ -9,6 +9,10 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from headrace.common.errors import DataError
+from headrace.common.names import join_names
+from headrace.components.example_gen.spans.manifest import SpanManifest
 
 SPLIT_SPANS = "split_spans"
 """The property of Examples with the spans of each split, as JSON: their numbers by their names."""
@@ -23,11 +27,40 @@ class RoleOfSpans:
     splits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @classmethod
+    def in_run(cls, split_spans: Mapping[str, int], manifest: SpanManifest) -> RoleOfSpans:
+        """What `data.split_spans` makes of the spans of a run. Raises DataError if there is none to train on."""
+        if not split_spans:
+            return cls()
+        held_out = [split for split, count in split_spans.items() for _ in range(count)]
+        spans = manifest.spans
+        if len(spans) <= len(held_out):
+            found = f"{len(spans)} span{'s'[: len(spans) != 1]}"
+            raise DataError(
+                f"`data.split_spans` takes the newest {len(held_out)} for {join_names(split_spans)}, and there are"
+                f" {found}, so none is left to train on",
+                hint="Wait for more data, or widen `data.window`",
+            )
+        roles: dict[str, dict[str, int]] = {}
+        for span, split in zip(spans, ["train"] * (len(spans) - len(held_out)) + held_out, strict=True):
+            roles.setdefault(split, {})[span.name] = span.number
+        return cls(roles)
+
+    @classmethod
+    def of_component(cls, split_spans: str, spans: Any) -> RoleOfSpans:
+        """The same, given the setting as JSON and the artifact with the manifest; nothing for "" and None."""
+        return cls.in_run(json.loads(split_spans or "{}"), SpanManifest.from_json(spans.value)) if spans else cls()
+
+    @classmethod
     def of(cls, examples: Any) -> RoleOfSpans:
-        """What an Examples artifact says; nothing for None."""
-        if examples is None or not examples.has_custom_property(SPLIT_SPANS):
+        """What an Examples artifact says of itself."""
+        if not examples.has_custom_property(SPLIT_SPANS):
             return cls()
         return cls(json.loads(examples.get_string_custom_property(SPLIT_SPANS)))
+
+    @property
+    def split_of(self) -> dict[int, str]:
+        """The split of each span, by its number."""
+        return {number: split for split, own in self.splits.items() for number in own.values()}
 
     @property
     def trained_on(self) -> tuple[int, ...]:

@@ -75,17 +75,18 @@ def WarmStart(  # noqa: N802, PLR0913, PLR0917
     label: Parameter[str],
     registry: Parameter[str],
     push_record: Parameter[str],
-    examples: InputArtifact[standard_artifacts.Examples] = None,
+    split_spans: Parameter[str] = "",
+    spans: InputArtifact[standard_artifacts.String] = None,
 ) -> None:
     """Point `base` at the model whose weights training starts from, or at an empty folder if there is none.
 
     training: the Trainer's `custom_config` as JSON; label: LabelConfig as JSON; registry: path of `blessed.json`;
-    push_record: path of `pushed.json`; examples: those of the run, if it holds out spans, from which the model must not
-    have learned.
+    push_record: path of `pushed.json`; split_spans: the setting as JSON; spans: the manifest, if the run holds out
+    spans, from which the model must not have learned.
     """
     data = MadeFor(label=label, columns=columns_of(schema.uri))
     work = work_digest(json.loads(training), transform_graph.uri)
-    roles = RoleOfSpans.of(examples)
+    roles = RoleOfSpans.of_component(split_spans, spans)
     found = choose_base_model(Registry.read(Path(registry)), work, data, Path(push_record), roles)
     if found is None:
         Path(base.uri).mkdir(parents=True, exist_ok=True)
@@ -107,7 +108,8 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
     push_record: Parameter[str],
     approval: Parameter[str] = AUTOMATIC,
     canary: InputArtifact[standard_artifacts.InfraBlessing] = None,
-    examples: InputArtifact[standard_artifacts.Examples] = None,
+    split_spans: Parameter[str] = "",
+    spans: InputArtifact[standard_artifacts.String] = None,
 ) -> None:
     """Add `model` to the registry if it is blessed and passed its canary, and output the newest model in it.
 
@@ -126,14 +128,16 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
         push_record: path of `pushed.json`.
         approval: AUTOMATIC or MANUAL.
         canary: the Canary's verdict; None if there is no canary.
-        examples: those that it was made from, if some spans were held out; None otherwise.
+        split_spans: the setting as JSON; "" for none.
+        spans: the manifest of the run's spans, if it holds out some.
     """
     path, passed = Path(registry), canary is None or is_infra_validated(canary)
     blessed = is_model_blessed(blessing) and passed
     if blessed:
         read = set(json.loads(columns))
         types = {column: type_ for column, type_ in columns_of(schema.uri).items() if column in read}
-        made_for = MadeFor(label=label, columns=types, trained_on=RoleOfSpans.of(examples).trained_on)
+        trained_on = RoleOfSpans.of_component(split_spans, spans).trained_on
+        made_for = MadeFor(label=label, columns=types, trained_on=trained_on)
         manual = approval == MANUAL
         record_blessing(path, model.uri, datetime.now(UTC), made_for, contents_of(model), awaits_approval=manual)
     listed = Registry.read(path)

@@ -26,6 +26,7 @@ from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.spans.store import COLUMNS, SCAN, SHARDS, SpanShards, SpanStore, link
 from headrace.components.example_gen.tfexample.rounding import ColumnRounding, rounding_notes
 from headrace.components.example_gen.types import Kind, declared_types, widest
+from headrace.components.split_spans import RoleOfSpans
 from headrace.configs.schema.data import DataConfig
 
 logger = logging.getLogger(__name__)
@@ -98,9 +99,8 @@ def ingest(  # noqa: PLR0913
         files = [file for span in manifest.spans for file in span.files]
         changes = list(store.changed(files))
         kept = store if named else SpanStore()
-        only = split_of_spans(data, manifest)
-        roles = _roles(manifest, only)
-        spans = SpanIngester(data, manifest.checksums, kept, make_map, work, required, only)
+        roles = RoleOfSpans.in_run(data.split_spans, manifest)
+        spans = SpanIngester(data, manifest.checksums, kept, make_map, work, required, roles.split_of)
         scanned, kinds = _scan(spans, manifest)
         keys, written = _write(spans, scanned, kinds)
         rows = sum((Counter(shards.rows) for shards in written), Counter[str]())
@@ -113,7 +113,7 @@ def ingest(  # noqa: PLR0913
         result = IngestResult(
             rows={split: rows[split] for split in data.splits},
             kinds=kinds,
-            plan="; ".join([_plan(manifest, written), *_held_out(roles)]),
+            plan="; ".join([_plan(manifest, written), *_held_out(roles.splits)]),
             spans=keys if named else {},
             skipped=skipped,
             read=f"read now: {', '.join(spans.read) or 'none, all were stored'}" if named else "",
@@ -121,7 +121,7 @@ def ingest(  # noqa: PLR0913
             changes=changes,
             rounded=list(rounding_notes(_roundings(written))),
             dropped=dropped,
-            roles=roles,
+            roles=roles.splits,
         )
         logger.info(result.log)
         return result
@@ -169,34 +169,6 @@ def _roundings(written: Sequence[SpanShards]) -> dict[str, ColumnRounding]:
     for shards in written:
         found |= {name: found.get(name, ColumnRounding()) + own for name, own in shards.roundings.items()}
     return found
-
-
-def split_of_spans(data: DataConfig, manifest: SpanManifest) -> dict[int, str]:
-    """The split of each span, by its number, according to `data.split_spans`; empty if rows of spans are divided.
-
-    Raises DataError if there is no span to train on.
-    """
-    if not data.split_spans:
-        return {}
-    held_out = [split for split, count in data.split_spans.items() for _ in range(count)]
-    numbers = [span.number for span in manifest.spans]
-    if len(numbers) <= len(held_out):
-        found = f"{len(numbers)} span{'s'[: len(numbers) != 1]}"
-        raise DataError(
-            f"`data.split_spans` takes the newest {len(held_out)} for {join_names(data.split_spans)}, and there are"
-            f" {found}, so none is left to train on",
-            hint="Wait for more data, or widen `data.window`",
-        )
-    splits = ["train"] * (len(numbers) - len(held_out)) + held_out
-    return dict(zip(numbers, splits, strict=True))
-
-
-def _roles(manifest: SpanManifest, only: Mapping[int, str]) -> dict[str, dict[str, int]]:
-    """The spans of each split, their numbers by their names."""
-    roles: dict[str, dict[str, int]] = {}
-    for span in manifest.spans if only else ():
-        roles.setdefault(only[span.number], {})[span.name] = span.number
-    return roles
 
 
 def _held_out(roles: Mapping[str, Mapping[str, int]]) -> Iterator[str]:

@@ -69,6 +69,13 @@ def _read(config: PipelineConfig) -> DataConfig:
     return config.data.model_copy(update=names)
 
 
+def held_out_spans(config: PipelineConfig, built: Components) -> dict[str, Any]:
+    """What a component needs to know which spans are held out; nothing if the rows of each span are split."""
+    if not config.data.split_spans:
+        return {}
+    return {"split_spans": json.dumps(config.data.split_spans), "spans": built.spans.outputs["spans"]}
+
+
 def statistics_gen(_config: PipelineConfig, built: Components, folders: Folders) -> BaseNode:
     return StatisticsGen(
         examples=built.example_gen.outputs["examples"],
