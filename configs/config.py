@@ -130,12 +130,16 @@ class PipelineConfig(Section):
         if self.data.columns != "used":
             return None if self.data.columns == "all" else self.data.columns
         named = [[entry] if isinstance(entry, str) else entry for entry in self.evaluate.slices]
-        split_by = [
-            name for name in (self.data.split_key, self.data.split_by, self.data.split_column) if name is not None
-        ]
+        data = self.data
+        split_by = [name for name in (data.split_key, data.split_by, data.split_column, self.stratified) if name]
         slices = [column for entry in named for column in entry]
         named_by_label = [self.label.key, *([self.label.weight] if self.label.weight else [])]
         return tuple(sorted({*named_by_label, *self.feature_columns, *slices, *split_by, *self.data.types}))
+
+    @property
+    def stratified(self) -> str | None:
+        """The column of whose classes each split gets its share, or None."""
+        return self.label.key if self.data.stratify is True else self.data.stratify or None
 
     @property
     def single_columns(self) -> dict[str, str]:

@@ -33,7 +33,9 @@ def label_violations(label: LabelConfig, column: pa.ChunkedArray, *, whole: bool
     missing = sum(_is_missing(value) for value in column.to_pylist())
     if missing and label.missing == "refuse":
         what = f"the label is missing in {missing:,} of the first {len(column):,} rows"
-        yield ("label", "key"), f"{what}; fill it in, or set `label.missing: drop` to leave these rows out"
+        drop = "set `label.missing: drop` to leave these rows out"
+        hint = f"fill it in, or {drop}" if values else f"rows without one are for `headrace predict`; or {drop}"
+        yield ("label", "key"), f"{what}; {hint}"
     if whole and len(values) == 1:
         yield ("label", "key"), f"every label is {_spelled(values[0])}, so there is nothing to learn"
     elif label.kind == "next_word":

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.components.example_gen.head import FirstRows
+    from headrace.components.example_gen.shards.stratified_split import StratifiedSplit
     from headrace.components.example_gen.shards.time_split import TimeSplit
     from headrace.components.example_gen.sources import Source
     from headrace.components.example_gen.spans.manifest import Span
@@ -53,14 +54,30 @@ def check_rows(
     """What a run would reject, as far as the first rows of the newest span show it, and what it would accept although
     it is probably a mistake.
     """
+    rejected, notes = list[Violation](), list[Violation]()
+    for split in dict.fromkeys(spans[-1].splits) or [""]:
+        own, more = _check_split(config, spans, columns, split)
+        rejected += [(where, f"in the data of {split}: {what}" if split else what) for where, what in own]
+        notes += more if split in {"", "train"} else []
+    return rejected, notes
+
+
+def _check_split(
+    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str], split: str
+) -> tuple[list[Violation], list[Violation]]:
+    """The same for one split that has its own data; "" for undivided data."""
     numbers = _number_columns(config)
     try:
-        found = _first_rows(config, spans, columns, numbers)
+        found = _first_rows(config, spans, columns, numbers, split)
     except DataError as error:
         return [(source_setting(config.data.source), str(error))], []
     if found is None:
         return [], []
-    return [*_rejected(config, spans, found, numbers)], [*_slices(config, found.rows)]
+    notes = [*_slices(config, found.rows)]
+    rejected = [*_rejected(config, spans, found, numbers)]
+    if not rejected and config.stratified in found.rows.column_names and _whole(found, spans):
+        notes += [(("data", "stratify"), line) for line in _thin(config, found.rows)]
+    return rejected, notes
 
 
 def _rejected(
@@ -76,6 +93,8 @@ def _rejected(
     if config.label.weight in found.rows.column_names:
         yield from weight_violations(config.label, found.rows)
     yield from _splits(config, found.rows, whole=_whole(found, spans))
+    if config.stratified in found.rows.column_names:
+        yield from _stratified(config, found.rows)
 
 
 def _slices(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
@@ -124,7 +143,7 @@ def _number_columns(config: PipelineConfig) -> dict[str, KeyPath]:
 
 
 def _first_rows(
-    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str], numbers: Mapping[str, KeyPath]
+    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str], numbers: Mapping[str, KeyPath], split: str
 ) -> FirstRows | None:
     from headrace.components.example_gen.head import read_head
     from headrace.components.example_gen.sources import ReadOptions, open_source
@@ -132,13 +151,15 @@ def _first_rows(
     wanted = config.read_columns
     chosen = None if wanted is None else tuple(name for name in wanted if name in columns)
     reading = ReadOptions(chosen, skip_bad=config.data.on_bad_record == "skip")
-    source = open_source(config.data.source, spans[-1].paths, reading)
-    return read_head(config.data, source, numbers, alone=len(spans) == 1)
+    given, span = config.data.source, spans[-1]
+    if split:
+        given, span = given.of_split(split), span.of_split(split)
+    return read_head(config.data, open_source(given, span.paths, reading), numbers, alone=len(spans) == 1 and not split)
 
 
 def _whole(found: FirstRows, spans: Sequence[Span]) -> bool:
     """Whether the first rows are all rows that a run would read."""
-    return found.head.whole and len(spans) == 1
+    return found.head.whole and len(spans) == 1 and not spans[-1].splits
 
 
 def _not_numbers(config: PipelineConfig, found: FirstRows, numbers: Mapping[str, KeyPath]) -> Iterator[Violation]:
@@ -186,6 +207,8 @@ def _splits(config: PipelineConfig, rows: pa.Table, *, whole: bool) -> Iterator[
     """
     by_value = config.data.split_column or config.data.split_by
     decides = by_value or config.data.split_key
+    if config.data.own_splits or config.stratified:
+        return
     if (decides is None and rows.num_rows > MANY_ROWS) or not (whole or by_value):
         return
     from headrace.components.example_gen.checks import check_splits
@@ -210,6 +233,31 @@ def _splits(config: PipelineConfig, rows: pa.Table, *, whole: bool) -> Iterator[
         check_splits(data, count if whole else data.splits, rows.num_rows - count.total())
     except DataError as error:
         yield ("data", "splits"), str(error)
+
+
+def _stratified(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
+    """Values that are not classes."""
+    try:
+        _stratified_split(config, rows)
+    except DataError as error:
+        yield ("data", "stratify"), str(error)
+
+
+def _thin(config: PipelineConfig, rows: pa.Table) -> Iterator[str]:
+    """Classes with too few rows for every split."""
+    from headrace.components.example_gen.checks import thin_classes
+
+    yield from thin_classes(str(config.stratified), _stratified_split(config, rows).rows, [*config.data.hashed_splits])
+
+
+def _stratified_split(config: PipelineConfig, rows: pa.Table) -> StratifiedSplit:
+    from headrace.components.example_gen.shards.stratified_split import StratifiedSplit, hashes_by_class
+    from headrace.components.example_gen.shards.write import with_value
+
+    data, column = config.data, str(config.stratified)
+    required = config.label.key if config.label.missing == "drop" else ""
+    hashes = hashes_by_class((with_value(batch, required) for batch in rows.to_batches()), column, data.shuffle_seed)
+    return StratifiedSplit.of(column, data.shuffle_seed, [hashes], data.hashed_splits)
 
 
 def _time_split(data: DataConfig, batches: Sequence[pa.RecordBatch]) -> TimeSplit | None:

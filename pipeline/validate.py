@@ -49,11 +49,12 @@ def data_violations(config: PipelineConfig) -> tuple[list[Violation], list[Viola
     accept, although it is probably a mistake.
     """
     from headrace.components.example_gen.sources import open_source
+    from headrace.components.example_gen.sources.by_split import SourceBySplit
 
     try:
         spans = _spans(config.data)
-        source = open_source(config.data.source, spans[-1].paths)
-        columns = source.columns()
+        source = open_source(config.data.source, spans[-1].paths, splits=spans[-1].splits)
+        columns = source.columns(config.read_columns) if isinstance(source, SourceBySplit) else source.columns()
         lists = [*list_violations(config, source)]
     except DataError as error:
         return [(source_setting(config.data.source), str(error))], []
@@ -162,6 +163,8 @@ def _single_names(config: PipelineConfig) -> NamedColumns:
         yield ("data", "split_by"), config.data.split_by, ()
     if config.data.split_column is not None:
         yield ("data", "split_column"), config.data.split_column, ()
+    if isinstance(config.data.stratify, str):
+        yield ("data", "stratify"), config.data.stratify, ()
     for name in config.data.types:
         yield ("data", "types", name), name, ()
     if isinstance(config.data.columns, tuple):

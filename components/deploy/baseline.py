@@ -36,13 +36,16 @@ def WarmStart(  # noqa: N802, PLR0913, PLR0917
     label: Parameter[str],
     registry: Parameter[str],
     push_record: Parameter[str],
+    split_spans: Parameter[str] = "",
+    spans: InputArtifact[standard_artifacts.String] = None,
 ) -> None:
     """Point `base` at the model whose weights training starts from, or at an empty folder if there is none.
 
     training: the Trainer's `custom_config` as JSON; label: LabelConfig as JSON; registry: path of `blessed.json`;
-    push_record: path of `pushed.json`.
+    push_record: path of `pushed.json`; split_spans: the setting as JSON; spans: the manifest, if the run holds out
+    spans, from which the model must not have learned.
     """
-    find_base_model(transform_graph, schema, base, training, label, registry, push_record)
+    find_base_model(transform_graph, schema, base, training, label, registry, push_record, split_spans, spans)
 
 
 @component
@@ -58,6 +61,8 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
     push_record: Parameter[str],
     approval: Parameter[str] = AUTOMATIC,
     canary: InputArtifact[standard_artifacts.InfraBlessing] = None,
+    split_spans: Parameter[str] = "",
+    spans: InputArtifact[standard_artifacts.String] = None,
 ) -> None:
     """Add `model` to the registry if it is blessed and passed its canary, and output the newest model in it.
 
@@ -76,5 +81,21 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
         push_record: path of `pushed.json`.
         approval: AUTOMATIC or MANUAL.
         canary: the Canary's verdict; None if there is no canary.
+        split_spans: the setting as JSON; "" for none.
+        spans: the manifest of the run's spans, if it holds out some.
     """
-    list_blessed(model, blessing, schema, entry, newest, label, columns, registry, push_record, approval, canary)
+    list_blessed(
+        model,
+        blessing,
+        schema,
+        entry,
+        newest,
+        label,
+        columns,
+        registry,
+        push_record,
+        approval,
+        canary,
+        split_spans,
+        spans,
+    )

@@ -28,6 +28,7 @@ from headrace.components.deploy.registry import (
     inside,
 )
 from headrace.components.schema import column_types, read_schema
+from headrace.components.split_spans import TRAINED_ON, RoleOfSpans
 from headrace.trainer.weights.sidecar import Origin, work_digest
 
 logger = logging.getLogger(__name__)
@@ -65,11 +66,14 @@ def find_base_model(  # noqa: PLR0913, PLR0917
     label: str,
     registry: str,
     push_record: str,
+    split_spans: str = "",
+    spans: Artifact | None = None,
 ) -> None:
     """What the component WarmStart does; its arguments are documented there."""
     data = MadeFor(label=label, columns=columns_of(schema.uri))
     work = work_digest(json.loads(training), transform_graph.uri)
-    found = choose_base_model(Registry.read(Path(registry)), work, data, Path(push_record))
+    roles = RoleOfSpans.of_component(split_spans, spans)
+    found = choose_base_model(Registry.read(Path(registry)), work, data, Path(push_record), roles)
     if found is None:
         Path(base.uri).mkdir(parents=True, exist_ok=True)
     else:
@@ -89,6 +93,8 @@ def list_blessed(  # noqa: PLR0913, PLR0917
     push_record: str,
     approval: str = AUTOMATIC,
     canary: Artifact | None = None,
+    split_spans: str = "",
+    spans: Artifact | None = None,
 ) -> None:
     """What the component RecordBlessing does; its arguments are documented there."""
     path, passed = Path(registry), canary is None or _blesses(canary)
@@ -96,7 +102,8 @@ def list_blessed(  # noqa: PLR0913, PLR0917
     if blessed:
         read = set(json.loads(columns))
         types = {column: type_ for column, type_ in columns_of(schema.uri).items() if column in read}
-        made_for = MadeFor(label=label, columns=types)
+        trained_on = RoleOfSpans.of_component(split_spans, spans).trained_on
+        made_for = MadeFor(label=label, columns=types, trained_on=trained_on)
         manual = approval == MANUAL
         record_blessing(path, model.uri, datetime.now(UTC), made_for, contents_of(model), awaits_approval=manual)
     listed = Registry.read(path)
@@ -162,17 +169,27 @@ def choose_baseline(
     return ChosenBaseline(None, why_not, damaged)
 
 
-def choose_base_model(registry: Registry, work: str, data: MadeFor, push_record: Path | None = None) -> str | None:
+def choose_base_model(
+    registry: Registry,
+    work: str,
+    data: MadeFor,
+    push_record: Path | None = None,
+    roles: RoleOfSpans = RoleOfSpans(),  # noqa: B008 - immutable
+) -> str | None:
     """The URI of the latest blessed model that still exists, is undamaged, and was made for such data.
 
     If the same piece of work made that model, the model that it started from: an unchanged run then finds the same base
-    as the first time, and its Trainer is reused. push_record: path of `pushed.json`.
+    as the first time, and its Trainer is reused. push_record: path of `pushed.json`; roles: the spans that the run
+    holds out, from which the model must not have learned.
     """
     for entry in reversed(registry.models):
         if entry.withdrawn_at or entry.awaiting_approval:
             continue
         if flaw := why_unusable(entry.uri, entry, data, push_record):
             logger.info(flaw.reason)
+            continue
+        if entry.made_for and (why := roles.why_not_base(entry.made_for.trained_on)):
+            logger.info(f"training does not start from the blessed model {entry.uri}: {why}")
             continue
         origin = Origin.read(Path(entry.uri) / "Format-Serving")
         if origin is None or origin.work != work:
@@ -193,5 +210,7 @@ def _point(output: Artifact, found: Entry | None) -> None:
         Path(output.uri).mkdir(parents=True, exist_ok=True)
         return
     output.uri = found.uri
+    if found.made_for and found.made_for.trained_on:
+        output.set_string_custom_property(TRAINED_ON, json.dumps(found.made_for.trained_on))
     if found.contents:
         output.set_string_custom_property(CONTENTS, found.contents)

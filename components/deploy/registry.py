@@ -56,13 +56,15 @@ MEND_LIST = (
 class MadeFor(BaseModel):
     """What two models must share to be judged on the same examples.
 
-    label: LabelConfig as JSON; columns: the type of each data column.
+    label: LabelConfig as JSON; columns: the type of each data column; trained_on: the numbers of the spans that it
+    learned from, if `data.split_spans` held out others, which need not be the same.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     label: str
     columns: dict[str, str]
+    trained_on: tuple[int, ...] = ()
 
     def fits(self, data: MadeFor) -> bool:
         """Whether a model made for this can read that data and predicts its label."""

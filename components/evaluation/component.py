@@ -34,6 +34,7 @@ from headrace.components.evaluation.slices import SliceAssignment, assign_slices
 from headrace.components.evaluation.verdict import KeyedAccumulator, ModelSlice, Requirements
 from headrace.components.evaluation.weights import example_weights
 from headrace.components.file_groups import FileGroup, MergeInOrder, file_groups
+from headrace.components.split_spans import TRAINED_ON, RoleOfSpans
 from headrace.components.transform.shards import read_records
 from headrace.configs.schema.evaluate import EvaluateConfig, SliceThreshold
 from headrace.configs.schema.label import LabelConfig
@@ -69,6 +70,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
             given, has_baseline="baseline" in models, rubber_stamp=True
         )
         (split,) = json.loads(exec_properties["example_splits"])
+        required = required._replace(remarks=_remarks(input_dict["examples"], split, models.get("baseline")))
         directory = Path(artifact_utils.get_single_uri(output_dict["evaluation"]))
         directory.mkdir(parents=True, exist_ok=True)
         self._evaluate(input_dict["examples"], split, config, models, directory, required)
@@ -252,6 +254,14 @@ def _conclude(  # noqa: PLR0913, PLR0917
         logger.warning(remark)
     tfma.write_files(directory, measured.values, config, models, blessed=evaluation.blessed)
     write_evaluation(directory, evaluation)
+
+
+def _remarks(examples: list[types.Artifact], split: str, baseline: types.Artifact | None) -> tuple[str, ...]:
+    """What limits the comparison with the baseline: spans that it learned from."""
+    if baseline is None or not baseline.has_custom_property(TRAINED_ON):
+        return ()
+    roles = RoleOfSpans.of(artifact_utils.get_single_instance(examples))
+    return roles.remarks(split, json.loads(baseline.get_string_custom_property(TRAINED_ON)))
 
 
 def _bless(blessing: types.Artifact, models: dict[str, types.Artifact], evaluation: Evaluation) -> None:

@@ -32,13 +32,14 @@ KeyedAccumulator = tuple[ModelSlice, MetricAccumulator]
 class Requirements(NamedTuple):
     """What a blessing takes besides TFMA's thresholds. confident: the metrics whose bounds must hold for their
     intervals; slices: (metric, columns, what it must reach in each slice); blocked: why no model can be blessed; "" if
-    one can.
+    one can; remarks: what limits the comparison's worth.
     """
 
     better_than_constant: bool
     confident: tuple[str, ...] = ()
     slices: tuple[tuple[str, tuple[str, ...], SliceThreshold], ...] = ()
     blocked: str = ""
+    remarks: tuple[str, ...] = ()
 
 
 class Measured(NamedTuple):
@@ -116,6 +117,7 @@ def conclude(
         checked += check_slices(measured, candidate, requirements)
     if requirements.better_than_constant and of_split is not None:
         checked.append(compare_with_constant(label_metrics, of_split, LOSSES[kind]))
+    few = () if of_split is None else few_examples(label_metrics.margin(of_split), split, int(whole[COUNT]))
     reasons = rejection_reasons(checked, metrics) + [requirements.blocked] * bool(requirements.blocked)
     return Evaluation(
         split=split,
@@ -129,7 +131,7 @@ def conclude(
         reasons=tuple(reasons),
         curves=None if of_split is None else label_metrics.curves(of_split),
         constant={} if of_split is None else _constant(label_metrics, of_split, metrics),
-        remarks=() if of_split is None else few_examples(label_metrics.margin(of_split), split, int(whole[COUNT])),
+        remarks=(*requirements.remarks, *few),
         weight=tfma.weight_column(config),
         intervals=confidence.intervals,
         change=confidence.change,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from headrace.common.errors import DataError
+from headrace.common.names import join_names, join_or
 from headrace.components.example_gen.sources import ScanResult, Skipped
 from headrace.components.example_gen.sources.base import suggest_columns
 from headrace.configs.schema.data import DataConfig
+
+MOST_CLASSES = 8
+"""Classes that a message lists."""
 
 
 def check_key(data: DataConfig, columns: Sequence[str]) -> None:
@@ -16,6 +20,7 @@ def check_key(data: DataConfig, columns: Sequence[str]) -> None:
         ("split_key", data.split_key),
         ("split_by", data.split_by),
         ("split_column", data.split_column),
+        ("stratify", data.stratify if isinstance(data.stratify, str) else None),
     ):
         if name is not None and name not in columns:
             what = f"`data.{setting}` is {name!r}, which is not a column"
@@ -44,6 +49,27 @@ def check_written(scan: ScanResult, rows: Mapping[str, int], files: str, skipped
     if found != written:
         what = f"the scan found {found:,} rows, but {written:,} were there when they were written"
         raise DataError(what, file=files, hint="Run again when nothing writes to the data")
+
+
+def thin_classes(column: str, classes: Mapping[str, Mapping[str, int]], splits: Sequence[str]) -> Iterator[str]:
+    """A line about the classes of which a split has no row, the largest first.
+
+    Args:
+        column: the column of the classes.
+        classes: the rows of each class in each split.
+        splits: the splits that should have every class.
+    """
+    lacking = {value: [split for split in splits if not rows.get(split)] for value, rows in classes.items()}
+    thin = sorted(
+        (value for value, absent in lacking.items() if absent), key=lambda value: -sum(classes[value].values())
+    )
+    each = [
+        f"{value!r} ({sum(classes[value].values())} row{'s'[: sum(classes[value].values()) != 1]}, none in"
+        f" {join_or(lacking[value])})"
+        for value in thin
+    ]
+    if each:
+        yield f"too few rows for each split to have some of every class of {column!r}: {join_names(each, MOST_CLASSES)}"
 
 
 def check_fraction(data: DataConfig, skipped: Skipped, rows: int) -> None:

@@ -22,6 +22,7 @@ from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.spans.store import SpanStore
 from headrace.components.example_gen.storage import is_remote
 from headrace.components.example_gen.workers import ForkedWorkers
+from headrace.components.split_spans import SPLIT_SPANS
 from headrace.configs.schema.data import DataConfig
 
 FORK_BYTES = 1 << 24
@@ -80,6 +81,8 @@ def _describe(examples: artifact.Artifact, manifest: SpanManifest, result: Inges
         examples.set_int_custom_property("version", newest.version)
     if result.spans:
         examples.set_string_custom_property("spans", json.dumps(dict(result.spans)))
+    if result.roles:
+        examples.set_string_custom_property(SPLIT_SPANS, json.dumps(dict(result.roles)))
     if result.skipped.count:
         examples.set_string_custom_property("skipped", json.dumps(asdict(result.skipped)))
     if result.dropped:

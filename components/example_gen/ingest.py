@@ -9,14 +9,15 @@ import errno
 import logging
 import os
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.checks import check_columns, check_fraction, check_splits
+from headrace.common.names import join_names
+from headrace.components.example_gen.checks import check_columns, check_fraction, check_splits, thin_classes
 from headrace.components.example_gen.shards.shard_names import with_span
 from headrace.components.example_gen.skips import Skipped
 from headrace.components.example_gen.sources import ParallelMap
@@ -25,6 +26,7 @@ from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.spans.store import COLUMNS, SCAN, SHARDS, SpanShards, SpanStore, link
 from headrace.components.example_gen.tfexample.rounding import ColumnRounding, rounding_notes
 from headrace.components.example_gen.types import Kind, declared_types, widest
+from headrace.components.split_spans import RoleOfSpans
 from headrace.configs.schema.data import DataConfig
 
 logger = logging.getLogger(__name__)
@@ -44,10 +46,11 @@ class IngestResult:
         spans: the key of each span in the store; empty for data without spans.
         skipped: the records that were skipped.
         read: one line about which spans were read in this run; "" for data without spans.
-        gaps: lines about data that is missing, or found under several names.
+        gaps: lines about data that is missing or found under several names, and about classes that a split lacks.
         changes: lines about files that changed since they were last read.
         rounded: lines about columns that lose digits.
         dropped: the number of rows that were dropped because they have no label.
+        roles: the spans of each split, their numbers by their names, with `data.split_spans`.
     """
 
     rows: Mapping[str, int]
@@ -60,6 +63,7 @@ class IngestResult:
     changes: Sequence[str] = ()
     rounded: Sequence[str] = ()
     dropped: int = 0
+    roles: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def log(self) -> str:
@@ -94,7 +98,9 @@ def ingest(  # noqa: PLR0913
         store = store or SpanStore()
         files = [file for span in manifest.spans for file in span.files]
         changes = list(store.changed(files))
-        spans = SpanIngester(data, manifest.checksums, store if named else SpanStore(), make_map, work, required)
+        kept = store if named else SpanStore()
+        roles = RoleOfSpans.in_run(data.split_spans, manifest)
+        spans = SpanIngester(data, manifest.checksums, kept, make_map, work, required, roles.split_of)
         scanned, kinds = _scan(spans, manifest)
         keys, written = _write(spans, scanned, kinds)
         rows = sum((Counter(shards.rows) for shards in written), Counter[str]())
@@ -107,14 +113,15 @@ def ingest(  # noqa: PLR0913
         result = IngestResult(
             rows={split: rows[split] for split in data.splits},
             kinds=kinds,
-            plan=_plan(manifest, written),
+            plan="; ".join([_plan(manifest, written), *_held_out(roles.splits)]),
             spans=keys if named else {},
             skipped=skipped,
             read=f"read now: {', '.join(spans.read) or 'none, all were stored'}" if named else "",
-            gaps=list(_gaps(manifest)),
+            gaps=[*_gaps(manifest), *_thin_classes(data, written, rows)],
             changes=changes,
             rounded=list(rounding_notes(_roundings(written))),
             dropped=dropped,
+            roles=roles.splits,
         )
         logger.info(result.log)
         return result
@@ -162,6 +169,21 @@ def _roundings(written: Sequence[SpanShards]) -> dict[str, ColumnRounding]:
     for shards in written:
         found |= {name: found.get(name, ColumnRounding()) + own for name, own in shards.roundings.items()}
     return found
+
+
+def _held_out(roles: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    return (f"{split} is {join_names(own)}" for split, own in roles.items() if split != "train")
+
+
+def _thin_classes(data: DataConfig, written: Sequence[SpanShards], rows: Mapping[str, int]) -> Iterator[str]:
+    """Lines about classes of which a split that the hash decides has no rows in any span."""
+    if not isinstance(data.stratify, str):
+        return
+    classes: dict[str, Counter[str]] = defaultdict(Counter)
+    for shards in written:
+        for value, own in shards.classes.items():
+            classes[value].update(own)
+    yield from thin_classes(data.stratify, classes, [split for split in data.hashed_splits if rows[split]])
 
 
 def _gaps(manifest: SpanManifest) -> Iterator[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 MOST_PARTS = 64
 SMALLEST_PART, LARGEST_PART = 1 << 24, 1 << 29
@@ -16,6 +17,19 @@ MANY_COLUMNS, OF_A_COLUMN = 1000, 2 << 10
 as much as a few hundred values."""
 NAMED = 4 * OF_A_COLUMN
 """The same for formats that repeat the column's name with each value."""
+
+
+@dataclass(frozen=True)
+class PartOfSplit:
+    """A part of the data of a split that has its own."""
+
+    split: str
+    part: Any
+
+
+def split_of_part(part: object) -> str:
+    """The split that has a part; "" if splits have no data of their own."""
+    return part.split if isinstance(part, PartOfSplit) else ""
 
 
 def room(size: int, columns: int, of_a_column: int = OF_A_COLUMN) -> int:
@@ -54,6 +68,7 @@ def grouped(pieces: Sequence[Piece], sizes: Sequence[int], length: int) -> list[
 
 def files_of_part(part: object) -> str | None:
     """The file that a part is read from, or "first to last" if there are several; None if it has no files."""
+    part = part.part if isinstance(part, PartOfSplit) else part
     pieces = part if isinstance(part, tuple) else getattr(part, "pieces", (part,))
     paths = list(dict.fromkeys(str(piece.path) for piece in pieces if hasattr(piece, "path")))
     return f"{paths[0]} to {paths[-1]}" if len(paths) > 1 else next(iter(paths), None)

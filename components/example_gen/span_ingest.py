@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from headrace.components.example_gen.checks import check_key, check_rows, check_written
 from headrace.components.example_gen.column_cache import MAX_BYTES, ColumnCache
-from headrace.components.example_gen.parts import files_of_part
+from headrace.components.example_gen.parts import files_of_part, split_of_part
 from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.shards.layout import (
     MIN_SHARD_BYTES,
@@ -26,6 +27,7 @@ from headrace.components.example_gen.shards.layout import (
     SplitColumn,
     plan_shards,
 )
+from headrace.components.example_gen.shards.stratified_split import StratifiedSplit, hashes_by_class
 from headrace.components.example_gen.shards.time_split import TimeSplit, count_times
 from headrace.components.example_gen.shards.write import ReadPart, ShardWriter, with_value
 from headrace.components.example_gen.sources import (
@@ -98,6 +100,7 @@ class SpanIngester:
         make_map: makes the parallel map whose results go to a folder.
         work: an existing folder for intermediate files.
         required: the column without a value in which a row is dropped; "" for none.
+        only: the split of spans, by their number, whose rows all belong to one.
         read: the names of the spans that had to be read.
         cache_room: bytes of raw data whose columns may still be cached between scanning and writing.
     """
@@ -108,6 +111,7 @@ class SpanIngester:
     make_map: Callable[[Path], ParallelMap]
     work: Path
     required: str = ""
+    only: Mapping[int, str] = field(default_factory=dict)
     read: list[str] = field(default_factory=list)
     cache_room: int = MAX_BYTES
 
@@ -121,12 +125,14 @@ class SpanIngester:
         """The key of a span's shards."""
         own = {name: kinds[name] for name in scanned.kinds}
         settings = self.data.model_dump(mode="json", exclude=READ_SETTINGS | CHECK_SETTINGS)
-        return digest_of(scanned.key, own, settings, *([self.required] if self.required else []))
+        only = self.only.get(scanned.span.number, "")
+        return digest_of(scanned.key, own, settings, *filter(None, (self.required, only)))
 
     def open(self, span: Span) -> OpenedSpan:
         """Find the columns of a span."""
         columns = self.data.columns if isinstance(self.data.columns, tuple) else None
-        source = open_source(self.data.source, span.paths, ReadOptions(columns, self.data.on_bad_record == "skip"))
+        options = ReadOptions(columns, self.data.on_bad_record == "skip")
+        source = open_source(self.data.source, span.paths, options, span.splits)
         key = self.key(span)
         names = self.store.columns(key)
         if names is None:
@@ -176,16 +182,25 @@ class SpanIngester:
         read = partial(_read, source=source, kinds=kinds, cache=cache)
         compression = Compression(data.compression, data.compression_level)
         size = _estimate(read, parts, kinds, scanned.result, compression)
-        plan = plan_shards(data.splits, size, data.shards, data.readers)
-        by_column = self._time_split(parts, read, parallel_map) or SplitColumn.of(data)
-        layout = ShardLayout(data.splits, plan.shards, data.split_key, data.shuffle_seed, plan.partitions, by_column)
+        only = self.only.get(scanned.span.number, "")
+        plan = plan_shards(_shares(data, scanned.result, only), size, data.shards, data.readers)
+        stratified = None if only else self._stratified(scanned.span, parts, read, parallel_map)
+        by_column = stratified or self._time_split(parts, read, parallel_map) or SplitColumn.of(data)
+        buckets = {split: data.hashed_splits.get(split, 0) for split in data.splits}
+        layout = ShardLayout(buckets, plan.shards, data.split_key, data.shuffle_seed, plan.partitions, by_column, only)
         spent = scanned.cache.paths if scanned.cache else ()
         skip_bad = data.on_bad_record == "skip"
         writer = ShardWriter(layout, compression, work, work / "joined", skip_bad, self.required)
         result, sizes = writer.write(parts, read, parallel_map, spent)
         described = f"{plan.reason}; wrote {_sizes(sizes, layout)}"
         return SpanShards(
-            work / "joined", dict(result.rows), described, result.roundings, result.skipped, result.dropped
+            work / "joined",
+            dict(result.rows),
+            described,
+            result.roundings,
+            result.skipped,
+            result.dropped,
+            stratified.rows if stratified else {},
         )
 
     def _time_split(self, parts: Sequence[object], read: ReadPart, parallel_map: ParallelMap) -> TimeSplit | None:
@@ -194,6 +209,21 @@ class SpanIngester:
             return None
         count = partial(_count_times, read=read, column=self.data.split_by, required=self.required)
         return TimeSplit.of(self.data.split_by, parallel_map("Times", count, list(enumerate(parts))), self.data.splits)
+
+    def _stratified(
+        self, span: Span, parts: Sequence[object], read: ReadPart, parallel_map: ParallelMap
+    ) -> StratifiedSplit | None:
+        """What divides the rows of each class, which takes one more pass over them; None without `data.stratify`."""
+        data, column = self.data, self.data.stratify
+        if not isinstance(column, str):
+            return None
+        seed = data.shuffle_seed
+        read_hashes = partial(_hashes_by_class, read=read, column=column, seed=seed, required=self.required)
+        hashed = [(number, part) for number, part in enumerate(parts) if split_of_part(part) in {"", "train"}]
+        buckets = {split: data.hashed_splits.get(split, 0) for split in data.splits}
+        hashes = parallel_map("Classes", read_hashes, hashed)
+        number = span.number if span.name else None
+        return StratifiedSplit.of(column, seed, hashes, buckets, number)
 
     def _map(self, span: Span, purpose: str) -> ParallelMap:
         return self.make_map(self._folder(span, purpose))
@@ -218,6 +248,24 @@ def _count_times(numbered: tuple[int, object], read: ReadPart, column: str, requ
     number, part = numbered
     rows = (with_value(batch, required) for batch in read(number, part))
     return count_times(rows, column, files_of_part(part))
+
+
+def _shares(data: DataConfig, scan: ScanResult, only: str) -> Mapping[str, float]:
+    """How much of the rows each split gets."""
+    own: Mapping[str, int] = {only: 1} if only else scan.splits
+    if not own:
+        return data.splits
+    hashed = data.hashed_splits
+    bucket = own.get("train", 0) / sum(hashed.values())
+    return {split: bucket * hashed[split] if split in hashed else own.get(split, 0) for split in data.splits}
+
+
+def _hashes_by_class(
+    numbered: tuple[int, object], read: ReadPart, column: str, seed: int, required: str
+) -> Mapping[str, Any]:
+    number, part = numbered
+    rows = (with_value(batch, required) for batch in read(number, part))
+    return hashes_by_class(rows, column, seed, files_of_part(part))
 
 
 def _sizes(sizes: Mapping[Shard, int], layout: ShardLayout) -> str:

@@ -50,10 +50,16 @@ class Sample:
 
 
 def read_sample(data: DataConfig) -> Sample:
-    """Read the rows of the newest span from which types are inferred. Raises DataError, as a run would."""
-    span = find_spans(data.model_copy(update={"fingerprint": "times"})).spans[-1]
+    """Read the rows of the newest span from which types are inferred; of those of `train`, if it has its own files.
+
+    Raises DataError, as a run would.
+    """
+    span, given = find_spans(data.model_copy(update={"fingerprint": "times"})).spans[-1], data.source
+    if "train" in span.splits:
+        span, given = span.of_split("train"), given.of_split("train")
     names = data.columns if isinstance(data.columns, tuple) else None
-    source = open_source(data.source, span.paths, ReadOptions(names, skip_bad=data.on_bad_record == "skip"))
+    options = ReadOptions(names, skip_bad=data.on_bad_record == "skip")
+    source = open_source(given, span.paths, options, span.splits)
     sizes = [state.size for state in span.files]
     is_large = UNKNOWN in sizes or sum(sizes) > WHOLE_BYTES
     if is_large and isinstance(source, HasHead):

@@ -79,7 +79,7 @@ class Input:
         options = ReadOptions(columns, self.data.on_bad_record == "skip")
         if self.table is not None:
             return [TableSource.of(self.table, options)]
-        return [open_source(self.data.source, span.paths, options) for span in self.spans]
+        return [open_source(self.data.source, span.paths, options, span.splits) for span in self.spans]
 
     @property
     def paths(self) -> list[str]:

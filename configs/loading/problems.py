@@ -67,9 +67,11 @@ def _deepest(violations: list[SchemaViolation]) -> list[SchemaViolation]:
     for violation in violations:
         if violation.union is not None:
             depth[violation.union] = max(depth.get(violation.union, (0, False)), _depth(violation))
-    return [
+    deepest = [
         violation for violation in violations if violation.union is None or _depth(violation) == depth[violation.union]
     ]
+    above = {violation.path[:end] for violation in deepest for end in range(len(violation.path))}
+    return [violation for violation in deepest if violation.union != violation.path or violation.path not in above]
 
 
 def _depth(violation: SchemaViolation) -> tuple[int, bool]:

@@ -11,6 +11,7 @@ from headrace.configs.config import PipelineSection
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, placeholder_error, placeholders
 from headrace.configs.schema.deploy import DeployConfig
+from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import FileSource
 
@@ -35,6 +36,77 @@ def split_names_are_valid(data: DataConfig) -> Iterator[Violation]:
             yield ("data", "splits", name), f'"{name}" becomes part of a folder name; use only letters, digits and _'
 
 
+def splits_with_own_data_are_known(data: DataConfig) -> Iterator[Violation]:
+    """`path: {train: a.csv, test: b.csv}`, and the same of other sources."""
+    source = data.source
+    own = source.split_names
+    where: KeyPath = (
+        "data",
+        "source",
+        next((name for name in source.by_split if isinstance(getattr(source, name), dict)), ""),
+    )
+    for name in own:
+        if name not in data.splits:
+            yield (*where, name), _unknown_split(data, name)
+    if own and "train" not in own:
+        yield where, f"has data for {join_or(own)}, but none for `train`, from which the model learns"
+
+
+def _unknown_split(data: DataConfig, name: str) -> str:
+    """By default there are three splits; others must be in `data.splits`."""
+    known = [*DataConfig.model_fields["splits"].default]
+    known = known if data.splits.keys() <= {*known} else [*data.splits]
+    near = "; the split for early stopping is called `eval`" if name.startswith(("val", "dev")) else ""
+    return f'"{name}" is not a split{near or did_you_mean_or_list(name, known, "data.splits has")}'
+
+
+def rows_are_split_in_one_way(data: DataConfig) -> Iterator[Violation]:
+    """Splits with data or spans of their own leave only the rows of `train` to divide, by hash."""
+    named = {name: getattr(data, name) for name in ("split_column", "split_by")}
+    own = "files" if data.source.split_names and isinstance(data.source, FileSource) else "data"
+    decided = (
+        f"each split has its own {own}"
+        if data.source.split_names
+        else "data.split_spans says which spans are which split"
+    )
+    if data.own_splits:
+        for name in (name for name, column in named.items() if column is not None):
+            yield ("data", name), f"{decided}; remove one of both"
+    if data.source.split_names and data.split_spans:
+        yield ("data", "split_spans"), f"{decided}; remove one of both"
+
+
+def stratified_rows_are_split_by_hash(data: DataConfig, label: LabelConfig) -> Iterator[Violation]:
+    where: KeyPath = ("data", "stratify")
+    if data.stratify is False:
+        return
+    for name in ("split_column", "split_by", "split_key"):
+        if (column := getattr(data, name)) is not None:
+            yield where, f'"{column}" (data.{name}) already decides the split of each row; remove one of both'
+    if len(data.hashed_splits) == 1:
+        yield where, "each split has its own rows, so there is nothing to divide; remove it"
+    if data.stratify is True and label.kind not in {"binary", "multiclass"}:
+        yield where, f"a {label.kind} label has no classes; name a column that has some, or remove it"
+
+
+def split_spans_leave_some_to_train(data: DataConfig) -> Iterator[Violation]:
+    where: KeyPath = ("data", "split_spans")
+    if not data.split_spans:
+        return
+    for split in data.split_spans:
+        if split == "train":
+            yield (*where, split), "`train` has all spans that are not listed; remove it"
+        elif split not in data.splits:
+            yield (*where, split), _unknown_split(data, split)
+    if not placeholders(path for _, path in _paths(data)):
+        yield where, "no path contains {SPAN}, or {YYYY}, {MM} and {DD}; add them, or split by time with split_by"
+        return
+    held_out = sum(data.split_spans.values())
+    if not isinstance(data.spans, tuple) and data.window != "all" and data.window <= held_out:
+        what = f"takes the newest {held_out} spans, and a window of {data.window} leaves none to train on"
+        yield where, f"{what}; set data.window to {held_out + 1} or more"
+
+
 def one_column_decides_the_split(data: DataConfig) -> Iterator[Violation]:
     named = {name: getattr(data, name) for name in ("split_column", "split_by", "split_key")}
     first, *others = [name for name, column in named.items() if column is not None] or [""]
@@ -55,7 +127,7 @@ def rows_of_spans_keep_their_split(data: DataConfig) -> Iterator[Violation]:
         )
         yield (
             ("data", "split_by"),
-            f"{what} would train today's model; use split_key or split_column, or a path without",
+            f"{what} would train today's model; use split_spans, split_key or split_column",
         )
 
 
@@ -149,9 +221,13 @@ def _paths(data: DataConfig) -> Sequence[tuple[KeyPath, str]]:
     if not isinstance(data.source, FileSource):
         return []
     where: KeyPath = ("data", "source", "path")
-    if isinstance(data.source.path, str):
-        return [(where, data.source.path)]
-    return [((*where, number), path) for number, path in enumerate(data.source.path)]
+    given = data.source.path
+    found = [((*where, split), path) for split, path in given.items()] if isinstance(given, dict) else [(where, given)]
+    return [
+        (own, each) if isinstance(path, str) else ((*own, number), each)
+        for own, path in found
+        for number, each in enumerate([path] if isinstance(path, str) else path)
+    ]
 
 
 def _names(path: str) -> str:
@@ -177,6 +253,10 @@ RULES: tuple[Rule, ...] = (
     folders_are_not_uris,
     splits_include_train_and_eval,
     split_names_are_valid,
+    splits_with_own_data_are_known,
+    rows_are_split_in_one_way,
+    stratified_rows_are_split_by_hash,
+    split_spans_leave_some_to_train,
     one_column_decides_the_split,
     rows_of_spans_keep_their_split,
     split_values_are_of_one_split,

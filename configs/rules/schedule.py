@@ -60,8 +60,8 @@ def scheduled_day_is_available(
     if schedule is None or schedule.as_of != "scheduled":
         return
     where: KeyPath = ("schedule", "as_of")
-    path = data.source.path if isinstance(data.source, FileSource) else ""
-    if not placeholders(path) >= DATE_PLACEHOLDERS:
+    paths = data.source.patterns if isinstance(data.source, FileSource) else ()
+    if not placeholders(paths) >= DATE_PLACEHOLDERS:
         yield where, "requires spans by date: add {YYYY}, {MM} and {DD} to the path"
     if "run_date" not in kubeflow.parameters:
         yield where, "add `run_date` to kubeflow.parameters, so that runs can set it"

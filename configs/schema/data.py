@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from headrace.configs.schema.section import Name, PositiveInt, Section
 from headrace.configs.schema.sources import SourceConfig
@@ -41,8 +41,8 @@ class DataConfig(Section):
     a string if it allows more than 18 digits. `string` keeps all digits."""
     columns: Literal["all", "used"] | Annotated[tuple[Name, ...], Field(min_length=1)] = "all"
     """The columns to read: `all`; `used`, those named by the label (with its weight), the features, the slices,
-    `split_key`, `split_by` and `split_column`; or a list. Rows that differ only in columns that are not read get the
-    same split."""
+    `split_key`, `split_by`, `split_column` and `stratify`; or a list. Rows that differ only in columns that are not
+    read get the same split."""
     window: PositiveInt | Literal["all"] = 1
     """How many spans to train on, counted back from the newest by number (a date counts as a day). Requires a path with
     `{SPAN}` or a date. Each span is read once and then stored."""
@@ -62,14 +62,22 @@ class DataConfig(Section):
     """A curated schema (TensorFlow Metadata, text format). null: the schema is inferred from the statistics."""
     splits: Annotated[dict[str, PositiveInt], Field(min_length=2)] = {"train": 8, "eval": 1, "test": 1}
     """Number of hash buckets per split: `{train: 8, eval: 1, test: 1}` assigns 80, 10 and 10 percent of the rows.
-    `train` and `eval` are required."""
+    `train` and `eval` are required. Of splits with data of their own (a mapping in `source`, or `split_spans`), only
+    `train` is hashed, into itself and the splits that have none; the default is then without those that are not
+    needed."""
     split_key: Name | None = None
     """Rows with the same value in this column get the same split. null: the whole row is hashed, so identical rows stay
     together, unless a table consists of few different rows (at most 1000, each ten times on average)."""
     split_by: Name | None = None
     """A column of dates (ISO 8601) or numbers by whose order rows are split: the oldest are the first of `splits`, the
-    newest the last, in the proportions given there. Rows of the same time stay together. Not for spans. null: rows are
-    split by hash."""
+    newest the last, in the proportions given there. Rows of the same time stay together. Not for spans, which
+    `split_spans` divides. null: rows are split by hash."""
+    split_spans: dict[str, PositiveInt] = {}
+    """How many of the newest spans of a run each of these splits gets, the last one the newest: `{eval: 1, test: 1}`
+    tests on the newest span, and trains on all but the newest two. Empty: the rows of each span are split."""
+    stratify: bool | Name = False
+    """true: give each split the same share of every class of the label, as closely as their rows allow; or the name of
+    another column whose classes count. Rows of a class are split by hash. Takes one more pass over the data."""
     split_column: Name | None = None
     """A column that names the split of each row, for data that is divided already. Every row needs the name of one of
     `splits`, or a value that `split_values` lists. The numbers in `splits` then only estimate how many rows each gets,
@@ -99,6 +107,28 @@ class DataConfig(Section):
     """What to do about problems in the data: an anomaly against the schema, a missing label, a label outside its
     classes, an infinite value or no value at all in a column that a feature reads, or integers that become the same
     float32. stop: stop the run. warn: train anyway, with a warning."""
+
+    @property
+    def own_splits(self) -> tuple[str, ...]:
+        """The splits that have data or spans of their own; none if all rows are divided in one way."""
+        return self.source.split_names or (("train", *self.split_spans) if self.split_spans else ())
+
+    @property
+    def hashed_splits(self) -> dict[str, int]:
+        """The hash buckets that divide the rows of no particular split, or those of `train` if splits have their own
+        rows.
+        """
+        own = frozenset(self.own_splits) - {"train"}
+        return {split: buckets for split, buckets in self.splits.items() if split not in own}
+
+    @model_validator(mode="after")
+    def _default_splits(self) -> DataConfig:
+        """By default, no further split is cut from data that is divided already, except the `eval` that must be."""
+        if self.own_splits and "splits" not in self.model_fields_set:
+            needed = {*self.own_splits, "train", "eval"}
+            splits = {split: buckets for split, buckets in self.splits.items() if split in needed}
+            object.__setattr__(self, "splits", splits)  # the model is frozen from now on
+        return self
 
 
 JUDGING_SETTINGS = frozenset(name for name, field in DataConfig.model_fields.items() if Judging() in field.metadata)

@@ -64,8 +64,16 @@ def example_gen(config: PipelineConfig, built: Components, folders: Folders) -> 
 
 
 def _read(config: PipelineConfig) -> DataConfig:
-    """The section `data:` with the names of the columns to read."""
-    return config.data.model_copy(update={"columns": config.read_columns or "all"})
+    """The section `data:` with the names of the columns to read, and of the one whose classes are stratified."""
+    names = {"columns": config.read_columns or "all", "stratify": config.stratified or False}
+    return config.data.model_copy(update=names)
+
+
+def held_out_spans(config: PipelineConfig, built: Components) -> dict[str, Any]:
+    """What a component needs to know which spans are held out; nothing if the rows of each span are split."""
+    if not config.data.split_spans:
+        return {}
+    return {"split_spans": json.dumps(config.data.split_spans), "spans": built.spans.outputs["spans"]}
 
 
 def statistics_gen(_config: PipelineConfig, built: Components, folders: Folders) -> BaseNode:

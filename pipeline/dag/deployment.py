@@ -16,6 +16,7 @@ from headrace.components.evaluation import component as evaluation_component
 from headrace.components.trigger.component import RecordTraining
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.components import Components
+from headrace.pipeline.dag.data import held_out_spans
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.training_digest import training_digest
 from headrace.trainer.tfx_functions import model_call
@@ -62,6 +63,7 @@ def record_blessing(config: PipelineConfig, built: Components, folders: Folders)
         model=built.trainer.outputs["model"],
         blessing=built.evaluator.outputs["blessing"],
         canary=_canary(built),
+        **held_out_spans(config, built),
         schema=built.schema_gen.outputs["schema"],
         label=config.label.identity,
         columns=json.dumps(config.feature_columns),

@@ -17,6 +17,7 @@ from headrace.configs.schema.components import Components
 from headrace.configs.schema.models import RunFnModel
 from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS
 from headrace.pipeline.code.digest import sources_digest
+from headrace.pipeline.dag.data import held_out_spans
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.training_digest import TFX_FUNCTIONS, feature_files, file_digests, model_files, training_modules
 from headrace.trainer.sections import TrainerSections
@@ -65,6 +66,7 @@ def warm_start(config: PipelineConfig, built: Components, folders: Folders) -> B
         label=config.label.identity,
         registry=str(folders.registry),
         push_record=str(folders.push_record),
+        **held_out_spans(config, built),
     )
 
 

@@ -8,8 +8,8 @@ The same data gives the same text.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.components.inference import columns
@@ -38,7 +38,9 @@ SLICED = (2, 10)
 
 @dataclass(frozen=True)
 class Draft:
-    """What a config is written from. source: the settings of `data.source`; command: how to write it again."""
+    """What a config is written from. source: the settings of `data.source`; command: how to write it again; unlabelled:
+    the paths of splits that are left out because they lack the label.
+    """
 
     name: str
     file: str
@@ -47,6 +49,7 @@ class Draft:
     sample: Sample
     table: InferredTable
     command: str
+    unlabelled: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def used(self) -> int:
@@ -80,10 +83,16 @@ def _data(draft: Draft) -> Iterator[str]:
     left_out = [choice for choice in draft.table.choices if choice.group == columns.LEFT_OUT]
     if left_out:
         yield from _entry("columns", "used", "only those that are named below")
+    for split, path in draft.unlabelled.items():
+        yield from _comment(f"Left out, without the label, {split}: {to_flow(path)}", "  ")
     few = draft.sample.whole and draft.sample.rows < FEW_ROWS
     splits = {"train": 6, "eval": 2, "test": 2} if few else {"train": 8, "eval": 1, "test": 1}
-    why = "parts of the rows, by a hash of their values" + "; few rows, so eval and test get more" * few
-    yield from _entry("splits", splits, why)
+    paths, why = draft.source.get("path"), "parts of the rows, by a hash of their values"
+    if isinstance(paths, dict):
+        splits = {split: splits[split] for split in splits if split in {*paths, "eval"}}
+        why = "eval is cut from train, by a hash of the rows"
+    if not isinstance(paths, dict) or "eval" not in paths:
+        yield from _entry("splits", splits, why + "; few rows, so eval and test get more" * few)
 
 
 def _label(draft: Draft) -> Iterator[str]:

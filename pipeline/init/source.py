@@ -1,6 +1,7 @@
 """The source that a path, folder, URL or database names, as `data.source`.
 
 given_source("trips.csv")                          # {"kind": "csv", "path": "trips.csv"}
+given_source("train.csv", others=["test.csv"])     # {"kind": "csv", "path": {"train": "train.csv", "test": "test.csv"}}
 given_source("sqlite:///shop.db", table="orders")  # {"kind": "sql", "url": ..., "table": "orders"}
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from headrace.components.example_gen.sources.csv.thousands import MARKS
 from headrace.components.example_gen.sources.streams import open_truncated, read_fully
 from headrace.components.example_gen.storage import resolve
 from headrace.configs.schema.sources import SourceConfig
+from headrace.pipeline.init.splits import split_named_by, splits_of, without_split
 from headrace.pipeline.validate import DELIMITERS, other_delimiter
 
 ENDINGS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".jsonl": "jsonl", ".tfrecord": "tfrecord"}
@@ -37,10 +39,17 @@ FILES = ("pkg",)
 _SOURCE: TypeAdapter[SourceConfig] = TypeAdapter(SourceConfig)
 
 
-def given_source(given: str, table: str | None = None) -> dict[str, Any]:
+def given_source(given: str, table: str | None = None, others: Sequence[str] = ()) -> dict[str, Any]:
     """The settings of the source. Raises RunError if it is not clear what kind it is, and DataError if it cannot be
     read.
+
+    Args:
+        given: a path, folder or URL.
+        table: the table of a database.
+        others: the paths of other splits; the names of all say which they are.
     """
+    if others:
+        return _by_split(splits_of([given, *others]))
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+]*)://", given)
     if scheme and not is_remote(given) and scheme[1] not in FILES:
         if table is None:
@@ -52,9 +61,24 @@ def given_source(given: str, table: str | None = None) -> dict[str, Any]:
     return _as_written(_valid(settings))
 
 
+def _by_split(paths: dict[str, Any]) -> dict[str, Any]:
+    """The files of each split, in the format of those of train."""
+    own = {split: [path] if isinstance(path, str) else path for split, path in paths.items()}
+    kinds = {path: _file(path)["kind"] for each in own.values() for path in each}
+    other = next((path for path, kind in kinds.items() if kind != kinds[own["train"][0]]), None)
+    if other is not None:
+        raise RunError(f"{other} is of another kind than {own['train'][0]}; all splits need files of one kind")
+    settings = _as_written(_valid(_file(own["train"][0])))
+    return _valid({**settings, "path": paths})
+
+
 def pipeline_name(source: dict[str, Any]) -> str:
     """A name for the pipeline: that of the file without wildcards, or of the table."""
-    path = str(source.get("table") or source["path"]).rstrip("/")
+    path = source.get("table") or source["path"]
+    if isinstance(path, dict):
+        first = path["train"] if isinstance(path["train"], str) else path["train"][0]
+        path = without_split(first if is_remote(first) else str(Path(first).absolute()))
+    path = path.rstrip("/")
     last = next((part for part in reversed(path.split("/")) if re.search(r"[A-Za-z0-9]{2}", _stem(part))), "data")
     return re.sub(r"[^a-z0-9]+", "-", _stem(last).lower()).strip("-")[:63].strip("-") or "data"
 
@@ -92,12 +116,18 @@ def _folder(given: str) -> dict[str, Any]:
     (ending,) = found
     if ending == ".parquet":
         return {"kind": "parquet", "path": given}
+    files = sorted(str(Path(given, file.name)) for file in Path(given).iterdir() if file.name.endswith(ending))
+    named = [file for file in files if split_named_by(file) is not None]
+    if len(named) > 1 and "train" in map(split_named_by, named):
+        return _by_split(splits_of(named))
     return {"kind": ENDINGS[ending.removesuffix(".gz")], "path": f"{given.rstrip('/')}/*{ending}"}
 
 
 def _as_written(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings with the encoding, the comments and the delimiter of a CSV file."""
     if settings["kind"] != "csv":
+        return settings
+    if isinstance(settings["path"], dict):  # a folder of splits
         return settings
     with open_truncated(resolve(settings["path"])[0]) as stream:
         text = read_fully(stream, READ)
@@ -152,7 +182,7 @@ def number_marks(settings: Mapping[str, Any], texts: Iterable[pa.ChunkedArray]) 
     """
     if settings["kind"] != "csv":
         return {}
-    delimiter = settings.get("delimiter", "\t" if str(settings["path"]).endswith((".tsv", ".tsv.gz")) else ",")
+    delimiter = getattr(_SOURCE.validate_python({**settings}), "delimiter", ",")
     points = [{"thousands": mark} for mark in MARKS if mark != "."]
     commas = [{"decimal": ","}, *({"decimal": ",", "thousands": mark} for mark in MARKS if mark != ",")]
     options = points if delimiter == "," else [*points, *commas] if delimiter != ";" else [*commas, *points]

@@ -17,6 +17,7 @@ from headrace.components.inference.table import infer, labels_of
 from headrace.configs.schema.data import DataConfig
 from headrace.pipeline.init.document import Draft, document
 from headrace.pipeline.init.source import number_marks
+from headrace.pipeline.init.splits import without_unlabelled
 
 MOST_NAMED = 20
 """Columns that a message lists."""
@@ -47,7 +48,8 @@ def write(file: Path, name: str, source: dict[str, Any], label: str | None, comm
     source, sample = _read(source)
     if label is None or label not in sample.kinds:
         raise RunError(_no_label(sample, label))
-    draft = Draft(name, str(file), source, label, sample, infer(sample, label), command(label))
+    source, unlabelled = without_unlabelled(source, label)
+    draft = Draft(name, str(file), source, label, sample, infer(sample, label), command(label), unlabelled)
     if not draft.used:
         reasons = "".join(f"\n  {choice.column}: {choice.comment}" for choice in draft.table.choices[:MOST_NAMED])
         raise RunError(f"no column is left as a feature:{reasons}" if reasons else f"{label} is the only column")

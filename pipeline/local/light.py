@@ -67,11 +67,15 @@ class LightArtifact:
     def uri(self, uri: str) -> None:
         self.stored.artifact.uri = uri
 
-    def _set_value(self, value: str) -> None:
+    @property
+    def value(self) -> str:
+        """The content of a String."""
+        return Path(self.uri).read_bytes().decode()
+
+    @value.setter
+    def value(self, value: str) -> None:
         self.set_int_custom_property(IS_NULL, 0)
         Path(self.uri).write_bytes(value.encode())
-
-    value = property(fset=_set_value)
 
     def has_custom_property(self, key: str) -> bool:
         return key in self._properties

@@ -179,6 +179,8 @@ def source_of(path: str, usual: SourceConfig | None) -> SourceConfig:
     kind = next((kind for ending, kind in KIND_OF_ENDING.items() if name.endswith(ending)), None)
     if kind is None and TFRECORD in name.rpartition("/")[2]:
         kind = TFRECORD
+    if usual is not None and usual.split_names:
+        usual = usual.of_split(usual.split_names[0])
     if isinstance(usual, ImagesSource):
         return _with(usual, "index" if usual.index is not None and kind in {"csv", "parquet"} else "path", path)
     if isinstance(usual, FileSource) and kind in {None, usual.kind}:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("data")
+@click.argument("data", nargs=-1, required=True)
 @click.option("--label", metavar="COLUMN", help="The column to predict. Without it, candidates are listed.")
 @click.option("--table", metavar="NAME", help="The table, if DATA is the URL of a database.")
 @click.option(
@@ -27,24 +27,25 @@ if TYPE_CHECKING:
 @reports_errors
 def init(  # noqa: PLR0913, PLR0917 - one for each option
     context: click.Context,
-    data: str,
+    data: tuple[str, ...],
     label: str | None,
     table: str | None,
     output: Path | None,
     force: bool,
     runs: bool,
 ) -> None:
-    """Write a config for DATA: a file, pattern, folder, URL or database.
+    """Write a config for DATA: a file, pattern, folder, URL or database; or the files of several splits, such as
+    `train.csv test.csv`.
 
     Types are inferred from the values, and every decision has a comment.
     """
     from headrace.pipeline.init.source import given_source, pipeline_name
     from headrace.pipeline.init.write import target_file, write
 
-    source = given_source(data, table)
+    source = given_source(data[0], table, data[1:])
     name = pipeline_name(source)
     file = target_file(output or Path(f"{name}.yaml"), force=force)
-    words = ["headrace", "init", data, *(["--table", table] if table else []), "--label"]
+    words = ["headrace", "init", *data, *(["--table", table] if table else []), "--label"]
     draft = write(file, name, source, label, lambda chosen: shlex.join([*words, chosen]))
     _show(draft, file)
     if runs:
@@ -59,6 +60,10 @@ def _show(draft: Draft, file: Path) -> None:
     left_out = len(draft.table.choices) - used
     click.echo(f"  {used} column{'' if used == 1 else 's'} as features, {left_out} left out")
     click.echo(f"  next: headrace run {shlex.quote(str(file))}")
+    for split, path in draft.unlabelled.items():
+        what = f"note: {path} has no {draft.label}, so it cannot be the {split} split"
+        predicted = f"headrace predict {shlex.quote(str(file))} --input {path} --output predictions.csv"
+        click.echo(f"{what}; for predictions: {predicted}", err=True)
     for choice in draft.table.choices:
         if choice.suspicion:
             click.echo(f"note: {choice.column} {choice.suspicion}", err=True)

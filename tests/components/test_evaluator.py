@@ -1,5 +1,6 @@
 """The Evaluator, on exported Keras models and real examples, against NumPy and against stock TFX."""
 
+import json
 import math
 import zlib
 from pathlib import Path
@@ -446,6 +447,23 @@ def test_decisions_are_made_at_the_threshold_of_the_config(
     assert evaluation.decision_threshold == 0.7
     assert evaluation.confusion is not None
     np.testing.assert_array_equal(evaluation.confusion.counts, sklearn.metrics.confusion_matrix(y, above))
+
+
+def test_a_baseline_that_learned_from_the_evaluated_span_is_told(examples: Any, models: Any, tmp_path: Path) -> None:
+    held_out = {kind: _copy(examples[kind], standard_artifacts.Examples()) for kind in examples}
+    roles = {"train": {"2026-11-28": 20785}, "test": {"2026-11-29": 20786, "2026-11-30": 20787}}
+    held_out["binary"].set_string_custom_property("split_spans", json.dumps(roles))
+    for learned, told in (([20784, 20785], ""), ([20785, 20786], "the baseline learned from 2026-11-29, ")):
+        baseline = _copy(models["binary"], standard_artifacts.Model())
+        baseline.set_string_custom_property("trained_on", json.dumps(learned))
+        evaluation, _ = _evaluate(tmp_path / str(len(told)), "binary", held_out, models["binary"], baseline)
+        found = [remark for remark in evaluation.remarks if "baseline" in remark]
+        assert [remark.startswith(told) for remark in found] == [True] * bool(told)
+
+
+def _copy(artifact: Any, new: Any) -> Any:
+    new.copy_from(artifact)
+    return new
 
 
 def test_without_a_blessed_model_there_is_nothing_to_be_worse_than(examples: Any, models: Any, tmp_path: Path) -> None:

@@ -217,6 +217,19 @@ def test_slices_that_cannot_be_are_refused(prepared: Path, slices: tuple[str, ..
         _ = find_spans(DataConfig(source=given)), read(given)
 
 
+def test_slices_are_splits(prepared: Path, tmp_path: Path) -> None:
+    given = source(prepared, slices={"train": "train", "eval": ("test[:40%]",), "test": "test[40%:]"})
+    data = DataConfig(source=given, columns=("id", "label"))
+    assert ingest(data, find_spans(data), tmp_path / "out", lambda _work: serial_map).rows == {
+        "train": 40,
+        "eval": 4,
+        "test": 6,
+    }
+    overlapping = data.model_copy(update={"source": source(prepared, slices={"train": "all", "test": "test"})})
+    with pytest.raises(DataError, match="overlap"):
+        ingest(overlapping, find_spans(overlapping), tmp_path / "out", lambda _work: serial_map)
+
+
 @pytest.mark.parametrize("name", NESTED)
 def test_a_feature_that_is_not_a_column_is_named(prepared: Path, name: str) -> None:
     with pytest.raises(DataError, match=f"column '{name}'"):

@@ -7,6 +7,7 @@ import pytest
 
 from headrace.components.deploy.choices import choose_base_model
 from headrace.components.deploy.registry import Entry, MadeFor, Registry
+from headrace.components.split_spans import RoleOfSpans
 from headrace.trainer.weights.sidecar import Origin
 
 DATA = MadeFor(label="l", columns={"a": "INT", "b": "INT"})
@@ -29,6 +30,18 @@ def test_latest_blessed_model_is_the_base_of_other_work(tmp_path: Path) -> None:
     assert choose_base_model(registry(old, new), "w3", DATA) == new
     assert choose_base_model(registry(), "w3", DATA) is None
     assert choose_base_model(registry(old, model(tmp_path, "silent")), "w3", DATA) == str(tmp_path / "silent")
+
+
+def test_a_model_that_may_have_learned_from_what_is_held_out_is_not_the_base(tmp_path: Path) -> None:
+    old, new = model(tmp_path, "old", "w1"), model(tmp_path, "new", "w2")
+    entries = [
+        Entry(uri=uri, blessed_at="2026-01-01", made_for=DATA.model_copy(update={"trained_on": spans}))
+        for uri, spans in ((old, (1, 2, 3)), (new, (4, 5, 6)))
+    ]
+    for test, expected in ((7, new), (6, old), (4, old), (3, None)):
+        roles = RoleOfSpans({"train": {str(test - 1): test - 1}, "test": {str(test): test}})
+        assert choose_base_model(Registry(models=tuple(entries)), "w", DATA, None, roles) == expected
+        assert choose_base_model(Registry(models=tuple(entries)), "w", DATA) == new
 
 
 def test_unchanged_work_finds_what_it_began_with_the_first_time(tmp_path: Path) -> None:

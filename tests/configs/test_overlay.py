@@ -49,6 +49,18 @@ def test_an_overlay_merges_mappings_and_replaces_the_rest(config: Path) -> None:
     assert (loaded.train.epochs, loaded.train.batch_size, loaded.model.model_dump()["hidden"]) == (7, 9, (8,))
 
 
+def test_paths_of_splits_are_merged_and_replaced_by_a_path(config: Path) -> None:
+    config.with_name("taxi.big.yaml").write_text("data: {source: {path: {train: t.csv, test: e.csv}}}\n")
+    data = load(config, profile="big", overrides=("data.source.path.test=s.csv",)).data
+    assert data.source.model_dump()["path"] == {"train": "t.csv", "test": "s.csv"}
+    assert data.splits == {"train": 8, "eval": 1, "test": 1}
+    assert load(config, profile="big", overrides=("data.source.path=all.csv",)).data.own_splits == ()
+    with pytest.raises(ConfigError) as caught:
+        load(config, profile="big", overrides=("data.source.path.train=3",))
+    (problem,) = caught.value.problems
+    assert "data.source.path.train: found the number 3" in str(problem)
+
+
 def test_null_in_an_overlay_replaces(config: Path) -> None:
     config.with_name("taxi.big.yaml").write_text("train: {early_stopping: null}\n")
     assert load(config, profile="big").train.early_stopping is None

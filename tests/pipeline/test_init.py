@@ -159,6 +159,60 @@ def test_a_folder_stands_for_its_files_of_one_kind(tmp_path: Path) -> None:
         given_source(str(tmp_path))
 
 
+def split_files(folder: Path, **headers: str) -> None:
+    for name, header in headers.items():
+        width = header.count(",") + 1
+        rows = [",".join(str(row // (column + 1) % 2) for column in range(width)) for row in range(60)]
+        (folder / f"{name}.csv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+
+
+def test_files_named_after_splits_are_the_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    split_files(tmp_path, titanic_train="a,y", valid="y,a", **{"Test-set": "a,y"})
+    source = given_source("titanic_train.csv", others=["valid.csv", "Test-set.csv"])
+    paths = {"train": "titanic_train.csv", "eval": "valid.csv", "test": "Test-set.csv"}
+    assert source == {"kind": "csv", "path": paths}
+    assert pipeline_name(source) == "titanic"
+    draft = write(tmp_path / "t.yaml", "t", source, "y", lambda label: f"headrace init {label}")
+    assert draft.source["path"] == paths
+    config = load(yaml.safe_load((tmp_path / "t.yaml").read_text(encoding="utf-8")))
+    assert list(config.data.splits) == ["train", "eval", "test"]
+    assert list(config.data.hashed_splits) == ["train"]
+
+
+def test_a_folder_of_splits_stands_for_them_and_its_other_files_are_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "houses"
+    folder.mkdir()
+    split_files(folder, train="a,y", test="a,y", sample_submission="y")
+    source = given_source(str(folder))
+    assert source == {"kind": "csv", "path": {split: f"{folder}/{split}.csv" for split in ("train", "test")}}
+    assert pipeline_name(source) == "houses"
+
+
+def test_a_test_file_without_the_label_is_left_out(tmp_path: Path) -> None:
+    split_files(tmp_path, train="a,y", test="a")
+    given = {split: f"{tmp_path}/{split}.csv" for split in ("train", "test")}
+    source = given_source(given["train"], others=[given["test"]])
+    draft = write(tmp_path / "t.yaml", "t", source, "y", lambda label: f"headrace init {label}")
+    assert draft.source == {"kind": "csv", "path": given["train"]}
+    assert draft.unlabelled == {"test": given["test"]}
+    assert "# Left out, without the label, test:" in (tmp_path / "t.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("names", "what"),
+    [
+        (("train.csv", "more.csv"), "more.csv: of several files, each needs the name of a split"),
+        (("test.csv", "eval.csv"), "is named `train`"),
+        (("train.csv", "test.jsonl"), "test.jsonl is of another kind"),
+    ],
+)
+def test_files_that_name_no_splits_are_refused(tmp_path: Path, names: tuple[str, str], what: str) -> None:
+    first, other = (str(tmp_path / name) for name in names)
+    with pytest.raises(RunError, match=what):
+        given_source(first, others=[other])
+
+
 def test_a_folder_of_images_names_the_example(tmp_path: Path) -> None:
     (tmp_path / "cats").mkdir()
     (tmp_path / "cats" / "1.JPG").write_bytes(b"\xff\xd8")

@@ -6,7 +6,6 @@ rounds to partitions: pieces of a shard that fit into memory, each of which is s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 from headrace.common.errors import DataError
 from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.shards.row_hash import row_hash, spread_copies
+from headrace.components.example_gen.shards.stratified_split import StratifiedSplit, spelled
 from headrace.components.example_gen.shards.time_split import TimeSplit
 from headrace.components.example_gen.tfexample.framing import framed_examples
 from headrace.configs.schema.data import DataConfig
@@ -61,16 +61,16 @@ class ShardPlan:
     reason: str
 
 
-def plan_shards(buckets: Mapping[str, int], size: SizeEstimate, shards: str | int, readers: int) -> ShardPlan:
+def plan_shards(shares: Mapping[str, float], size: SizeEstimate, shards: str | int, readers: int) -> ShardPlan:
     """Choose the numbers of shards and partitions.
 
     Args:
-        buckets: the hash buckets of each split.
+        shares: of each split, in any unit.
         size: the estimated size of the data, over all splits.
         shards: the number for each split, the size of each ("150MB"), or "auto".
         readers: the number of hosts that will read the shards.
     """
-    fraction = {split: count / sum(buckets.values()) for split, count in buckets.items()}
+    fraction = {split: share / sum(shares.values()) for split, share in shares.items()}
     packed = {split: size.packed * part for split, part in fraction.items()}
     plan = _planned(packed, shards, readers)
     largest = max(PARTITION_BYTES, size.held / MAX_PARTITIONS)
@@ -80,7 +80,8 @@ def plan_shards(buckets: Mapping[str, int], size: SizeEstimate, shards: str | in
 
 def _planned(packed: Mapping[str, float], shards: str | int, readers: int) -> ShardPlan:
     if isinstance(shards, int):
-        return ShardPlan(dict.fromkeys(packed, shards), {}, f"{_counted(shards, 'shard')} per split, as configured")
+        counts = {split: shards if bytes_ else 1 for split, bytes_ in packed.items()}
+        return ShardPlan(counts, {}, f"{_counted(shards, 'shard')} per split, as configured")
     if shards == "auto":
         counts = {split: automatic_count(bytes_, readers) for split, bytes_ in packed.items()}
         rule = (
@@ -136,7 +137,7 @@ class SplitColumn:
         file: where the rows come from, for messages.
         """
         coded = batch.column(self.name).dictionary_encode(null_encoding="encode")
-        values = [_spelled(value) for value in coded.dictionary.to_pylist()]
+        values = [spelled(value) for value in coded.dictionary.to_pylist()]
         numbers = np.array([self.splits.get(value or "", -1) for value in values], np.int64)
         found = numbers[coded.indices.to_numpy()] if len(batch) else np.zeros(0, np.int64)
         if (found < 0).any():
@@ -150,27 +151,19 @@ class SplitColumn:
         return found
 
 
-def _spelled(value: object) -> str | None:
-    """A value as text: a whole number without a fraction, which a column with missing values may give it."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, float):
-        return None if math.isnan(value) else str(int(value) if value.is_integer() else value)
-    return None if value is None else str(value)
-
-
 @dataclass(frozen=True)
 class ShardLayout:
     """How rows are distributed. The partitions of all splits are numbered consecutively, split by split.
 
     Attributes:
-        buckets: the hash buckets of each split.
+        buckets: the hash buckets of each split; 0 for one that gets only rows of its own.
         shards: the files of each split.
         split_key: the column whose value decides the split; None: the whole row does.
         seed: of the hash and the shuffles.
         partitions: the partitions in each shard of a split; 1 for splits that are not named.
-        split_column: the column that names the split of each row, or by whose order rows are split; None: the hash
-            decides.
+        split_column: the column that names the split of each row, or by whose order or classes rows are split; None:
+            the hash decides.
+        only: the split of all rows; "" if they are divided.
     """
 
     buckets: Mapping[str, int]
@@ -178,10 +171,18 @@ class ShardLayout:
     split_key: str | None
     seed: int
     partitions: Mapping[str, int] = field(default_factory=dict)
-    split_column: SplitColumn | TimeSplit | None = None
+    split_column: SplitColumn | TimeSplit | StratifiedSplit | None = None
+    only: str = ""
 
-    def split_numbers(self, batch: pa.RecordBatch, file: str | None = None) -> np.ndarray:
-        """The number of each row's split: int64 [rows]. Raises DataError if the split column has another value."""
+    def split_numbers(self, batch: pa.RecordBatch, file: str | None = None, split: str = "") -> np.ndarray:
+        """The number of each row's split: int64 [rows]. Raises DataError if the split column has another value.
+
+        file: where the rows come from, for messages; split: the split that has them, if splits have their own data.
+        """
+        split = split or self.only
+        hashed = [name for name, buckets in self.buckets.items() if buckets]
+        if split not in {"", "train"} or (split and len(hashed) == 1):
+            return np.full(batch.num_rows, [*self.buckets].index(split), np.int64)
         if self.split_column is not None:
             return self.split_column.numbers(batch, file)
         if self.split_key is not None:
@@ -214,6 +215,7 @@ class Partitioner:
     layout: ShardLayout
     part: int
     file: str | None = None
+    split: str = ""
     _assigned: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -221,7 +223,7 @@ class Partitioner:
 
     def assign(self, batch: pa.RecordBatch) -> np.ndarray:
         """The number of each row's partition: int64 [rows]."""
-        which = self.layout.split_numbers(batch, self.file)
+        which = self.layout.split_numbers(batch, self.file, self.split)
         partitions = np.empty(batch.num_rows, np.int64)
         first = 0
         for number, split in enumerate(self.layout.buckets):

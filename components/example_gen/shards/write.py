@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.components.example_gen.arrow_columns import missing_of
-from headrace.components.example_gen.parts import files_of_part, room
+from headrace.components.example_gen.parts import files_of_part, room, split_of_part
 from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.shards.layout import Partitioner, Shard, ShardLayout, random_state
 from headrace.components.example_gen.shards.shard_names import shard_path
@@ -128,7 +128,7 @@ class ShardWriter:
         number, part = numbered
         owner = list(self.layout.all_partitions())
         roundings = RoundingAccumulator(skip_bad=self.skip_bad, file=files_of_part(part))
-        partitioner = Partitioner(self.layout, number, files_of_part(part))
+        partitioner = Partitioner(self.layout, number, files_of_part(part), split_of_part(part))
         totals, dropped = np.zeros(len(owner), np.int64), 0
         with PartitionSpill(self._scattered_path(number), len(owner)) as spill:
             for rows_read in read(number, part):

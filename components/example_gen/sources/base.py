@@ -14,6 +14,7 @@ from headrace.components.example_gen.types import Kind, widest
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Setting = TypeVar("Setting")
 
 SMALL_WORK = 1 << 28
 """Bytes that one process copies or scans in less time than a Beam pipeline takes to start."""
@@ -61,19 +62,20 @@ class ScanResult:
     """The result of scanning some data.
 
     rows: the number of readable rows by file; size: the bytes of the values; kinds: the kind of each column; skipped:
-    the records that were skipped, which `rows` does not count.
+    the records that were skipped, which `rows` does not count; splits: the rows of each split that has its own data.
     """
 
     rows: Mapping[str, int] = field(default_factory=dict)
     size: int = 0
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     skipped: Skipped = field(default_factory=Skipped)
+    splits: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: ScanResult) -> ScanResult:
         names = {**self.kinds, **other.kinds}
         kinds = {name: widest([scan.kinds[name] for scan in (self, other) if name in scan.kinds]) for name in names}
-        rows = {file: self.rows.get(file, 0) + other.rows.get(file, 0) for file in {**self.rows, **other.rows}}
-        return ScanResult(rows, self.size + other.size, kinds, self.skipped + other.skipped)
+        rows, splits = _added(self.rows, other.rows), _added(self.splits, other.splits)
+        return ScanResult(rows, self.size + other.size, kinds, self.skipped + other.skipped, splits)
 
 
 class Source(Protocol):
@@ -133,6 +135,17 @@ class HasListLengths(Protocol):
 
     def max_list_lengths(self, names: Sequence[str]) -> dict[str, int]:
         """For each of these columns that holds lists, the length of the longest one among the first rows."""
+
+
+def undivided(setting: Setting | dict[str, Any]) -> Setting:
+    """The value of a setting that may differ between splits, of a source that is that of one split."""
+    if isinstance(setting, dict):
+        raise TypeError("the source has to be opened by split")
+    return setting
+
+
+def _added(counts: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:
+    return {name: counts.get(name, 0) + others.get(name, 0) for name in {**counts, **others}}
 
 
 def suggest_columns(name: str, columns: Sequence[str]) -> str:

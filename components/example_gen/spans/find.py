@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.sources import find_files, source_patterns, source_state
+from headrace.components.example_gen.sources import find_files, may_share_files, source_patterns, source_state
 from headrace.components.example_gen.spans.manifest import Span, SpanManifest
 from headrace.components.example_gen.spans.patterns import SpanFile, glob_of, match_files, span_name, span_window
 from headrace.components.example_gen.storage import FileState, checksum, each_once, resolve, stats
 from headrace.configs.schema.data import DataConfig, placeholders
+from headrace.configs.schema.sources import SourceConfig
 
 MAX_NAMED = 10
 """Missing spans, and files with several names, that are reported individually."""
@@ -21,16 +23,16 @@ MAX_NAMED = 10
 def find_spans(data: DataConfig) -> SpanManifest:
     """The spans that a run would read now. Raises DataError if there are none, or not those in `data.spans`."""
     checksums = data.fingerprint == "checksums"
-    state = source_state(data.source)
-    if state is not None:
-        return SpanManifest((Span(0, tuple(state)),), checksums)
-    patterns = source_patterns(data.source)
+    sources = data.source.by_splits()
+    states = [(state, split) for split, one in sources.items() for state in source_state(one) or ()]
+    if states:
+        found, splits = _with_splits(states)
+        return SpanManifest((Span(0, found, splits=splits),), checksums)
+    patterns = [pattern for one in sources.values() for pattern in source_patterns(one)]
     if not placeholders(patterns):
-        paths, others = find_files(data.source), dict[str, str]()
-        if getattr(data.source, "index", None) is None:  # an index may name an image in several rows
-            paths, others = each_once(paths)
-        return SpanManifest((Span(0, _states(paths, checksums=checksums)),), checksums, repeated=_repeated(others))
-    spans = _by_span(patterns)
+        files, others = _all_files(sources)
+        return SpanManifest((_span(0, files, "", checksums=checksums),), checksums, repeated=_repeated(others))
+    spans = _by_span(sources)
     if not spans:
         raise DataError(f"no file has a span in its path that matches {patterns[0]!r}")
     first, last = span_window(data, list(spans))
@@ -38,12 +40,13 @@ def find_spans(data: DataConfig) -> SpanManifest:
     chosen = {number: files for number, files in spans.items() if first <= number <= last}
     start = first if isinstance(data.spans, tuple) else max(first, min(spans))
     others = {name: path for files in chosen.values() for name, path in _once(files).items()}
-    missing = islice((number for number in range(start, last) if number not in spans), MAX_NAMED)
+    missing = islice(_missing(spans, range(start, last + 1), [*sources], patterns[0]), MAX_NAMED)
+    incomplete = sum(len({file.split for file in files}) < len(sources) for files in chosen.values())
     return SpanManifest(
         tuple(_span(number, files, patterns[0], checksums=checksums) for number, files in chosen.items()),
         checksums,
-        tuple(span_name(number, patterns[0]) for number in missing),
-        last + 1 - start - len(chosen),
+        tuple(missing),
+        last + 1 - start - len(chosen) + incomplete,
         _repeated(others),
     )
 
@@ -51,6 +54,27 @@ def find_spans(data: DataConfig) -> SpanManifest:
 def write_spans(data: str, spans: Any, code: str = "") -> None:  # noqa: ARG001 - the component has it
     """What the component Spans does, for its artifact or one with the same methods."""
     spans.value = find_spans(DataConfig.model_validate_json(data)).to_json()
+
+
+def _all_files(sources: Mapping[str, SourceConfig]) -> tuple[list[SpanFile], dict[str, str]]:
+    """The files of a source without spans, and the other names of each."""
+    files = [SpanFile(path, 0, None, split=split) for split, one in sources.items() for path in find_files(one)]
+    (one, *_) = sources.values()
+    shared = getattr(one, "index", None) is not None  # which may name an image in several rows
+    shared = shared or ("" not in sources and may_share_files(one))
+    return files, {} if shared else _once(files)
+
+
+def _missing(
+    spans: Mapping[int, Sequence[SpanFile]], numbers: Iterable[int], splits: Sequence[str], pattern: str
+) -> Iterator[str]:
+    """The spans without data, and those without data of some of the splits, with these."""
+    for number in numbers:
+        found = {file.split for file in spans.get(number, ())}
+        absent = [split for split in splits if split not in found]
+        if absent:
+            name = span_name(number, pattern)
+            yield f"{name} ({', '.join(absent)})" if found else name
 
 
 def _files(pattern: str) -> list[str]:
@@ -63,9 +87,18 @@ def _files(pattern: str) -> list[str]:
 
 
 def _once(files: list[SpanFile]) -> dict[str, str]:
-    """Remove all but one name of each file of a span; returns the other names, each with the chosen one."""
+    """Remove all but one name of each file of a span; returns the other names, each with the chosen one.
+
+    Raises DataError for a file that two splits have.
+    """
     chosen, others = each_once(file.path for file in files)
     by_path = {file.path: file for file in files}
+    for file in files:
+        one = by_path[others.get(file.path, file.path)]
+        if one.split != file.split:
+            same = "" if one.path == file.path else f"is the same file as {one.path}, and "
+            what = f"{same}belongs to both {file.split} and {one.split}, so that the model would be judged on what it"
+            raise DataError(f"{what} learned", file=file.path, hint="Correct the paths in `data.source`")
     files[:] = [by_path[path] for path in chosen]
     return others
 
@@ -78,19 +111,13 @@ def _repeated(others: Mapping[str, str]) -> tuple[str, ...]:
     return (*lines, more) if len(others) > MAX_NAMED else tuple(lines)
 
 
-def _states(paths: Sequence[str], *, checksums: bool) -> tuple[FileState, ...]:
-    states = stats(sorted(paths))
-    if checksums:
-        states = [FileState(state.path, state.size, checksum(state.path)) for state in states]
-    return tuple(states)
-
-
-def _by_span(patterns: Sequence[str]) -> dict[int, list[SpanFile]]:
+def _by_span(sources: Mapping[str, SourceConfig]) -> dict[int, list[SpanFile]]:
     """The files of each span, from all patterns."""
     spans: dict[int, list[SpanFile]] = defaultdict(list)
-    for pattern in patterns:
-        for number, files in _newest(match_files(pattern, _files(pattern))).items():
-            spans[number] += files
+    for split, source in sources.items():
+        for pattern in source_patterns(source):
+            for number, files in _newest(match_files(pattern, _files(pattern))).items():
+                spans[number] += [replace(file, split=split) for file in files]
     return {number: spans[number] for number in sorted(spans)}
 
 
@@ -130,6 +157,16 @@ def _check_there(spans: Mapping[int, object], first: int, last: int, pattern: st
 
 
 def _span(number: int, files: Sequence[SpanFile], pattern: str, *, checksums: bool) -> Span:
-    states = _states([found.path for found in files], checksums=checksums)
-    versions = [found.version for found in files if found.version is not None]
-    return Span(number, states, span_name(number, pattern), max(versions, default=None))
+    files = sorted(files, key=lambda file: (file.path, file.split))
+    states = stats([file.path for file in files])
+    if checksums:
+        states = [FileState(state.path, state.size, checksum(state.path)) for state in states]
+    found, splits = _with_splits([(state, file.split) for state, file in zip(states, files, strict=True)])
+    versions = [file.version for file in files if file.version is not None]
+    name = span_name(number, pattern) if pattern else ""
+    return Span(number, found, name, max(versions, default=None), splits)
+
+
+def _with_splits(named: Sequence[tuple[FileState, str]]) -> tuple[tuple[FileState, ...], tuple[str, ...]]:
+    """The states, and the split of each if there are any."""
+    return tuple(state for state, _ in named), tuple(split for _, split in named if split)

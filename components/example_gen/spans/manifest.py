@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.storage import FileState, stats
@@ -20,17 +20,24 @@ class Span:
         files: the files in it.
         name: what users call it, such as `12` or `2026-11-20`; "" for data without spans.
         version: of the span, if its path has one.
+        splits: the split of each file, if splits have their own files.
     """
 
     number: int
     files: tuple[FileState, ...]
     name: str = ""
     version: int | None = None
+    splits: tuple[str, ...] = ()
 
     @property
     def paths(self) -> list[str]:
         """The paths of the files."""
         return [file.path for file in self.files]
+
+    def of_split(self, split: str) -> Span:
+        """The files of one split."""
+        own = [file for file, its in zip(self.files, self.splits, strict=True) if its == split]
+        return replace(self, files=tuple(own), splits=())
 
     @property
     def fingerprint(self) -> str:
@@ -80,7 +87,9 @@ class SpanManifest:
         """Read the output of `to_json`."""
         values = json.loads(text)
         spans = [
-            Span(**{**span, "files": tuple(FileState(**file) for file in span["files"])}) for span in values["spans"]
+            Span(**{**span, "files": tuple(FileState(**file) for file in span["files"]), "splits": tuple(splits)})
+            for span in values["spans"]
+            for splits in (span.get("splits", ()),)  # older versions wrote none
         ]
         missing, repeated = tuple(values["missing"]), tuple(values["repeated"])
         return cls(tuple(spans), values["checksums"], missing, values["missing_count"], repeated)

@@ -19,12 +19,15 @@ EPOCH = dt.date(1970, 1, 1)
 
 @dataclass(frozen=True)
 class SpanFile:
-    """A file of a span. `digits`: those of the span and the version, as the path has them."""
+    """A file of a span. `digits`: those of the span and the version, as the path has them; `split`: the split that has
+    it, if splits have their own files.
+    """
 
     path: str
     span: int
     version: int | None
     digits: tuple[str, ...] = ()
+    split: str = ""
 
 
 def glob_of(pattern: str) -> str:

@@ -47,6 +47,7 @@ class SpanShards:
         roundings: what float32 does to the columns of doubles.
         skipped: rows that were skipped because of that.
         dropped: the number of rows that were dropped because they have no label.
+        classes: with `data.stratify`, the rows of each class in each split.
     """
 
     folder: Path
@@ -55,6 +56,7 @@ class SpanShards:
     roundings: Mapping[str, ColumnRounding] = field(default_factory=dict)
     skipped: Skipped = field(default_factory=Skipped)
     dropped: int = 0
+    classes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class _StoredShards:
     """The content of `ingested.json`; its field names are the keys on disk.
 
     Attributes:
-        rows, plan, roundings, skipped, dropped: as in SpanShards.
+        rows, plan, roundings, skipped, dropped, classes: as in SpanShards.
         files: the size of each shard in bytes, its time of writing (nanoseconds since 1970), and its checksum.
         seen: the keys of the columns and of the scan of the same span.
     """
@@ -74,6 +76,7 @@ class _StoredShards:
     roundings: dict[str, ColumnRounding] = field(default_factory=dict)
     skipped: Skipped = field(default_factory=Skipped)
     dropped: int = 0
+    classes: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 SHARDS_FILE = "ingested.json"
@@ -144,7 +147,8 @@ class SpanStore:
             if file_checksum(folder / name) != checksum:
                 logger.warning(f"{folder / name} has changed although nothing wrote to it: the disk may be failing")
                 return None
-        return SpanShards(folder, stored.rows, stored.plan, stored.roundings, stored.skipped, stored.dropped)
+        found = {name: getattr(stored, name) for name in ("rows", "plan", "roundings", "skipped", "dropped", "classes")}
+        return SpanShards(folder, **found)
 
     def store_shards(self, key: str, shards: SpanShards, seen: Sequence[str]) -> SpanShards:
         """Move shards into the store, if there is one, replacing those of the same key; the shards where they are now.
@@ -161,7 +165,14 @@ class SpanStore:
         sync_folder(target.parent)
         files = {name: (*state, file_checksum(target / name)) for name, state in _states(target).items()}
         stored = _StoredShards(
-            dict(shards.rows), shards.plan, files, tuple(seen), dict(shards.roundings), shards.skipped, shards.dropped
+            dict(shards.rows),
+            shards.plan,
+            files,
+            tuple(seen),
+            dict(shards.roundings),
+            shards.skipped,
+            shards.dropped,
+            {value: dict(rows) for value, rows in shards.classes.items()},
         )
         self._write(key, SHARDS_FILE, asdict(stored))
         self._publish(key, SHARDS, SHARDS_FILE, *files)

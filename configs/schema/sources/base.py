@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from pydantic import model_validator
 
 from headrace.configs.schema.kinds import Kind
 
@@ -10,5 +12,34 @@ from headrace.configs.schema.kinds import Kind
 class SourceBase(Kind):
     """Where the rows come from. `implementation` names the reader, as components/example_gen/sources describes it."""
 
+    by_split: ClassVar[tuple[str, ...]] = ()
+    """The settings that may be a mapping from splits to values, for data of which each split is stored by itself."""
+
     if TYPE_CHECKING:
         kind: str
+
+    @property
+    def split_names(self) -> tuple[str, ...]:
+        """The splits that have data of their own, in the order of the config; none if the source is undivided."""
+        return next((tuple(values) for values in self._divided.values()), ())
+
+    def of_split(self, split: str) -> Self:
+        """The source of the data of one of these splits."""
+        return self.model_copy(update={name: values[split] for name, values in self._divided.items()})
+
+    def by_splits(self) -> dict[str, Self]:
+        """The source of each split; an undivided one has no name."""
+        return {split: self.of_split(split) for split in self.split_names} or {"": self}
+
+    @property
+    def _divided(self) -> dict[str, dict[str, object]]:
+        found = {name: getattr(self, name) for name in self.by_split}
+        return {name: value for name, value in found.items() if isinstance(value, dict)}
+
+    @model_validator(mode="after")
+    def _same_splits(self) -> Self:
+        (first, splits), *others = self._divided.items() or [("", {})]
+        for name, values in others:
+            if values.keys() != splits.keys():
+                raise ValueError(f"`{first}` and `{name}` must name the same splits")
+        return self

@@ -13,16 +13,27 @@ from headrace.configs.schema.sources.base import SourceBase
 
 Paths = Name | Annotated[tuple[Name, ...], Field(min_length=1)]
 """A path or glob pattern, or a list of them."""
+PathsBySplit = Annotated[dict[str, Paths], Field(min_length=1)]
+"""The paths of each split."""
 
 
 class FileSource(SourceBase):
     """Files that are found by their paths."""
 
-    path: Paths
+    by_split: ClassVar[tuple[str, ...]] = ("path",)
+
+    path: Paths | PathsBySplit
     """A path or glob pattern, or a list of them: local, `s3://bucket/...`, `gs://bucket/...`, or
     `pkg://package/inside/it/*.csv` for files inside an installed Python package. A relative path starts at the
     folder in which the command runs. `{SPAN}`, `{VERSION}`, or `{YYYY}`, `{MM}` and `{DD}` in a path divide the data
-    into spans."""
+    into spans. `{train: train.csv, test: test.csv}` gives each split its own files; an `eval` that is not named is cut
+    from `train` by hash, in the proportion of the numbers in `data.splits`."""
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The paths, of all splits."""
+        paths = list(self.path.values()) if isinstance(self.path, dict) else [self.path]
+        return tuple(path for each in paths for path in ([each] if isinstance(each, str) else each))
 
 
 class CsvSource(FileSource):
@@ -72,8 +83,8 @@ class CsvSource(FileSource):
 
     @model_validator(mode="after")
     def _tabs_of_tsv_files(self) -> CsvSource:
-        paths = [self.path] if isinstance(self.path, str) else self.path
-        if "delimiter" not in self.model_fields_set and all(re.search(r"[.]tsv([.]gz)?$", path) for path in paths):
+        is_tsv = all(re.search(r"[.]tsv([.]gz)?$", path) for path in self.patterns)
+        if "delimiter" not in self.model_fields_set and is_tsv:
             object.__setattr__(self, "delimiter", "\t")  # the model is frozen from now on
         return self
 
@@ -222,13 +233,15 @@ class ImagesSource(SourceBase):
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.images.source.ImageFiles"
+    by_split: ClassVar[tuple[str, ...]] = ("path", "index")
 
     kind: Literal["images"]
     """`images`."""
-    path: Name | None = None
+    path: Name | Annotated[dict[str, Name], Field(min_length=1)] | None = None
     """The folder whose subfolders are the classes, with images at any depth: local, `pkg://`, `s3://` or `gs://`. With
-    an `index`: the folder at which its relative paths start; null: the folder of the first index file."""
-    index: Paths | None = None
+    an `index`: the folder at which its relative paths start; null: the folder of the first index file. A mapping such
+    as `{train: photos/train, test: photos/test}` gives each split its own, of this and of `index`."""
+    index: Paths | PathsBySplit | None = None
     """CSV or Parquet files (with the extension `.parquet`) with one row per image."""
     index_column: Name = "image"
     """The column of the index with the path of the image."""

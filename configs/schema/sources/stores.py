@@ -11,6 +11,10 @@ from headrace.common.credentials import has_password
 from headrace.configs.schema.section import DottedPath, KeyPath, Name
 from headrace.configs.schema.sources.base import SourceBase
 
+ValueBySplit = Name | Annotated[dict[str, Name], Field(min_length=1)]
+"""One value, or one for each split."""
+Slices = Annotated[tuple[Name, ...], Field(min_length=1)]
+
 
 class SqlSource(SourceBase):
     """A table or a query of any database that SQLAlchemy supports. Needs `pip install headrace[sql]`, and a driver for
@@ -31,6 +35,7 @@ class SqlSource(SourceBase):
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.sql.source.SqlRows"
+    by_split: ClassVar[tuple[str, ...]] = ("table", "query")
 
     kind: Literal["sql"]
     """`sql`."""
@@ -39,9 +44,10 @@ class SqlSource(SourceBase):
     `sqlite:////data/shop.db`, without a password."""
     password_env: Name | None = None
     """Environment variable with the password. null: no password."""
-    table: Name | None = None
-    """The table (or view) to read, optionally as `schema.table`. Set either this or `query`."""
-    query: Name | None = None
+    table: ValueBySplit | None = None
+    """The table (or view) to read, optionally as `schema.table`. Set either this or `query`. A mapping such as
+    `{train: rides_2025, test: rides_2026}` gives each split its own, here and in `query`."""
+    query: ValueBySplit | None = None
     """The SELECT to read. With `key` it runs once per range, as a subquery."""
     key: Name | None = None
     """An integer column by which the rows are divided into ranges that are read in parallel, each in the order of the
@@ -88,15 +94,16 @@ class BigquerySource(SourceBase):
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.bigquery.BigqueryRows"
+    by_split: ClassVar[tuple[str, ...]] = ("table", "query")
 
     kind: Literal["bigquery"]
     """`bigquery`."""
     project: Name
     """The project that is billed for the read."""
-    table: Name | None = None
+    table: ValueBySplit | None = None
     """The table to read: `project.dataset.table` or `dataset.table`. It is read again when its modification time
-    changes. Set either this or `query`."""
-    query: Name | None = None
+    changes. Set either this or `query`. A mapping gives each split its own, here and in `query`."""
+    query: ValueBySplit | None = None
     """The query to read, in GoogleSQL. It runs in each run, as a job that writes a temporary table; if nothing has
     changed, BigQuery answers from its cache."""
     row_filter: Name | None = None
@@ -127,6 +134,7 @@ class TfdsSource(SourceBase):
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.tfds.source.TfdsExamples"
+    by_split: ClassVar[tuple[str, ...]] = ("slices",)
 
     kind: Literal["tfds"]
     """`tfds`."""
@@ -136,9 +144,15 @@ class TfdsSource(SourceBase):
     minor version only adds to them, so use `3.*.*` if slices must not change."""
     data_dir: Name = "~/tensorflow_datasets"
     """The folder in which it was prepared."""
-    slices: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
+    slices: Slices | Annotated[dict[str, Name | Slices], Field(min_length=1)] | None = None
     """The dataset's own splits, or slices of them such as `train[:10%]`, to read. null: all. They must not overlap. The
-    rows are split again according to `data.splits`."""
+    rows are split again according to `data.splits`, unless a mapping such as `{train: train, test: test}` says which
+    slices are which split."""
+
+    def of_split(self, split: str) -> TfdsSource:
+        """The slices of one split."""
+        own = super().of_split(split)
+        return own.model_copy(update={"slices": (own.slices,)}) if isinstance(own.slices, str) else own
 
 
 class ArraysSource(SourceBase):
@@ -149,14 +163,16 @@ class ArraysSource(SourceBase):
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.arrays.source.Arrays"
+    by_split: ClassVar[tuple[str, ...]] = ("function", "path")
 
     kind: Literal["arrays"]
     """`arrays`."""
-    function: DottedPath | None = None
+    function: DottedPath | Annotated[dict[str, DottedPath], Field(min_length=1)] | None = None
     """Dotted path to a function without parameters that returns {name: array of n rows}, a pandas DataFrame, or a
     pyarrow Table. It runs at the start of each run, and again to read the data if the content is new. The result is
-    held in memory. Two-dimensional arrays become multivalued columns. Set either this or `path`."""
-    path: Name | None = None
+    held in memory. Two-dimensional arrays become multivalued columns. Set either this or `path`. A
+    mapping gives each split its own, here and in `path`."""
+    path: ValueBySplit | None = None
     """A `.npz` file as `numpy.savez` writes it, with one array per column."""
 
     @model_validator(mode="after")
@@ -166,4 +182,6 @@ class ArraysSource(SourceBase):
         return self
 
     def functions(self) -> dict[KeyPath, str]:
+        if isinstance(self.function, dict):
+            return {("function", split): function for split, function in self.function.items()}
         return {("function",): self.function} if self.function else {}

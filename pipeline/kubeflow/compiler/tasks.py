@@ -170,7 +170,7 @@ def _with_useful_store(properties: Mapping[str, Any], config: PipelineConfig) ->
     Only data in spans is cached in the object store; on a shared volume the folder itself persists.
     """
     source = config.data.source
-    in_spans = isinstance(source, FileSource) and placeholders(source.path)
+    in_spans = isinstance(source, FileSource) and placeholders(source.patterns)
     useful = "store" not in properties or in_spans or config.kubeflow.storage == "reference"
     return properties if useful else {**properties, "store": ""}
 

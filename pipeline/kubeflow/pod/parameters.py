@@ -70,7 +70,7 @@ def offered(config: PipelineConfig) -> tuple[str, ...]:
 def has_dates(config: PipelineConfig) -> bool:
     """Whether spans are days."""
     source = config.data.source
-    return isinstance(source, FileSource) and placeholders(source.path) >= DATE_PLACEHOLDERS
+    return isinstance(source, FileSource) and placeholders(source.patterns) >= DATE_PLACEHOLDERS
 
 
 def constants(config: PipelineConfig, component: str) -> dict[str, str]:

@@ -130,11 +130,11 @@ def _newest_span(server: Connection, run: Any) -> str:
 
 def _has_dates(config: PipelineConfig) -> bool:
     source = config.data.source
-    if not isinstance(source, FileSource) or not placeholders(source.path):
+    if not isinstance(source, FileSource) or not placeholders(source.patterns):
         raise ConfigError(
             Problem("data.source.path", "there are no spans: no path has {SPAN}, or {YYYY}, {MM} and {DD}")
         )
-    return placeholders(source.path) >= DATE_PLACEHOLDERS
+    return placeholders(source.patterns) >= DATE_PLACEHOLDERS
 
 
 def _dates(first: str, last: str) -> Iterator[str]:

@@ -33,6 +33,63 @@ BROKEN: Broken = {
             '1: data.splits.a/b: "a/b" becomes part of a folder',
         )
     ],
+    "splits_with_own_data_are_known": [
+        (
+            "data: {source: {kind: csv, path: {train: a.csv, validation: b.csv}}}",
+            "1: data.source.path.validation: the split for early stopping is called `eval`",
+        ),
+        (
+            "data: {source: {kind: sql, url: 'sqlite:////a.db', table: {train: a, tset: b}}}",
+            '1: data.source.table.tset: did you mean "test"?',
+        ),
+        (
+            "data: {source: {kind: csv, path: {eval: a.csv, test: b.csv}}}",
+            "1: data.source.path: none for `train`",
+        ),
+    ],
+    "rows_are_split_in_one_way": [
+        (
+            "data: {source: {kind: csv, path: {train: a.csv, test: b.csv}}, split_by: day}",
+            "1: data.split_by: each split has its own files",
+        ),
+        (
+            "data: {source: {kind: csv, path: 'a-{SPAN}.csv'}, window: 3, split_spans: {test: 1}, split_column: fold}",
+            "1: data.split_column: data.split_spans says which spans",
+        ),
+        (
+            "data: {source: {kind: csv, path: {train: 'a{SPAN}', test: 'b{SPAN}'}}, window: 3, split_spans: {eval: 1}}",
+            "1: data.split_spans: each split has its own files",
+        ),
+    ],
+    "stratified_rows_are_split_by_hash": [
+        (f"data: {{{SOURCE}, stratify: sex, split_key: user}}", '1: data.stratify: "user" (data.split_key)'),
+        (
+            "data: {source: {kind: csv, path: {train: a, eval: b}}, stratify: true}",
+            "1: data.stratify: each split has its own rows",
+        ),
+        (
+            f"data: {{{SOURCE}, stratify: true}}\nlabel: {{key: y, kind: regression}}",
+            "1: data.stratify: a regression label has no classes",
+        ),
+    ],
+    "split_spans_leave_some_to_train": [
+        (
+            f"data: {{{SOURCE}, split_spans: {{test: 1}}}}",
+            "1: data.split_spans: no path contains {SPAN}",
+        ),
+        (
+            "data: {source: {kind: csv, path: 'a-{SPAN}.csv'}, window: 2, split_spans: {eval: 1, test: 1}}",
+            "1: data.split_spans: set data.window to 3 or more",
+        ),
+        (
+            "data: {source: {kind: csv, path: 'a-{SPAN}.csv'}, window: 2, split_spans: {train: 1}}",
+            "1: data.split_spans.train: all spans that are not listed",
+        ),
+        (
+            "data: {source: {kind: csv, path: 'a-{SPAN}.csv'}, window: 2, split_spans: {tset: 1}}",
+            '1: data.split_spans.tset: did you mean "test"?',
+        ),
+    ],
     "one_column_decides_the_split": [
         (f"data: {{{SOURCE}, split_column: fold, split_key: user}}", "1: data.split_key: remove one of both"),
         (f"data: {{{SOURCE}, split_by: day, split_key: user}}", '1: data.split_key: "day" (data.split_by)'),
@@ -41,7 +98,7 @@ BROKEN: Broken = {
     "rows_of_spans_keep_their_split": [
         (
             "data: {source: {kind: csv, path: 'a-{SPAN}.csv'}, split_by: day}",
-            "1: data.split_by: use split_key or split_column",
+            "1: data.split_by: use split_spans, split_key or split_column",
         )
     ],
     "split_values_are_of_one_split": [

@@ -253,3 +253,62 @@ def test_many_columns_with_one_mistake_are_in_one_message() -> None:
     (problem,) = reported(CONFIG.replace("  fare: {column: numeric}\n", features))
     assert problem.startswith('c.yaml:6: features.c0: columns "c0", "c1", ')
     assert '"c11" and 8 more hold text, and `column: numeric` needs numbers' in problem
+
+
+def of_splits(paths: str, more: str = "") -> str:
+    return CONFIG.replace("path: trips.csv}", f"path: {paths}}}{more}")
+
+
+def split_file(name: str, *tips: str, header: str = "fare,tip") -> None:
+    lines = [f"{number}.5,{tip}" if tip else f"{number}.5" for number, tip in enumerate(tips)]
+    Path(name).write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+
+
+def test_the_first_rows_of_each_split_with_its_own_file_are_checked() -> None:
+    split_file("train.csv", *"01" * 20)
+    split_file("test.csv", *"01" * 10)
+    paths = "{train: train.csv, test: test.csv}"
+    assert reported(of_splits(paths)) == []
+    split_file("test.csv", *"02" * 10)
+    (problem,) = reported(of_splits(paths))
+    assert problem.startswith("c.yaml:4: label.kind: in the data of test: ")
+
+
+def test_a_test_file_without_the_label_is_for_predictions() -> None:
+    split_file("train.csv", *"01" * 20)
+    split_file("test.csv", *[""] * 10, header="fare")
+    (problem,) = reported(of_splits("{train: train.csv, test: test.csv}"))
+    assert problem.startswith(f"c.yaml:3: data.source.path: {Path.cwd()}/test.csv: column 'tip': ")
+    assert "headrace predict" in problem
+    Path("test.csv").write_text("fare,tip\n" + "1.5,\n" * 10, encoding="utf-8")
+    (problem,) = reported(of_splits("{train: train.csv, test: test.csv}"))
+    assert problem.startswith("c.yaml:4: label.key: in the data of test: the label is missing in 10 of the first 10")
+    assert "headrace predict" in problem
+
+
+def test_a_column_that_a_split_lacks_matters_if_it_is_read() -> None:
+    Path("train.csv").write_text("fare,tip,casual\n" + "1.5,0,9\n2.5,1,9\n" * 10, encoding="utf-8")
+    split_file("test.csv", *"01" * 10)
+    paths = "{train: train.csv, test: test.csv}"
+    (problem,) = reported(of_splits(paths))
+    assert "test.csv: column 'casual': " in problem
+    assert reported(of_splits(paths, "\n  columns: used")) == []
+
+
+def test_stratified_classes_are_checked() -> None:
+    split_file("trips.csv", *"01" * 20)
+    assert reported(of_splits("trips.csv", "\n  stratify: true")) == []
+    (problem,) = reported(of_splits("trips.csv", "\n  stratify: fare"))
+    assert problem.startswith("c.yaml:4: data.stratify: column 'fare': 0.5 has a fraction")
+    (problem,) = reported(of_splits("trips.csv", "\n  stratify: tpi"))
+    assert problem.startswith("c.yaml:4: data.stratify: ")
+    assert 'did you mean "tip"?' in problem
+
+
+def test_a_class_with_too_few_rows_for_all_splits_is_noted(caplog: pytest.LogCaptureFixture) -> None:
+    split_file("trips.csv", *"0" * 30, "1", "1")
+    Path("c.yaml").write_text(of_splits("trips.csv", "\n  stratify: true"), encoding="utf-8")
+    with caplog.at_level(logging.INFO):
+        load_checked("c.yaml", None, (), data=True)
+    assert "data.stratify: too few rows for each split" in caplog.text
+    assert "'1' (2 rows, none in" in caplog.text

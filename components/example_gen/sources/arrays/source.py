@@ -15,7 +15,7 @@ from headrace.common.errors import DataError, TrainingError
 from headrace.components.example_gen.parts import LARGEST_PART, MOST_PARTS
 from headrace.components.example_gen.skips import Skipped, Skips
 from headrace.components.example_gen.sources.arrays.tables import as_table, digest, read_arrays
-from headrace.components.example_gen.sources.base import ParallelMap, ReadOptions, ScanResult
+from headrace.components.example_gen.sources.base import ParallelMap, ReadOptions, ScanResult, undivided
 from headrace.components.example_gen.sources.conversion import (
     BadRows,
     ConversionError,
@@ -62,12 +62,13 @@ class Arrays:
     @classmethod
     def state(cls, source: ArraysSource) -> list[FileState] | None:
         """The state of what the function returns now; None for a file."""
-        if source.function is None:
+        function = undivided(source.function)
+        if function is None:
             return None
-        table = _call(source.function)
+        table = _call(function)
         mark = digest(table)
-        _cache(f"{source.function}@{mark}", table)
-        return [FileState(f"{source.function}@{mark}", table.nbytes, mark)]
+        _cache(f"{function}@{mark}", table)
+        return [FileState(f"{function}@{mark}", table.nbytes, mark)]
 
     @classmethod
     def find(cls, source: ArraysSource) -> list[str]:

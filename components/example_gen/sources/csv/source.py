@@ -56,7 +56,7 @@ class CsvFiles:
     @classmethod
     def open(cls, source: CsvSource, files: Sequence[str] | None, options: ReadOptions) -> CsvFiles:
         """Find the files, unless they are given."""
-        return cls(source, tuple(sorted(files if files is not None else resolve(source.path))), options)
+        return cls(source, tuple(sorted(files if files is not None else resolve(source.patterns))), options)
 
     def columns(self) -> list[str]:
         """The columns to read, named by the config or by the header of the first file."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.paths import PACKAGE, inside_package, is_remote, resolve
-from headrace.components.example_gen.sources.base import ReadOptions, ScanResult, Source, serial_map
+from headrace.components.example_gen.sources.base import ReadOptions, ScanResult, Source, serial_map, undivided
 from headrace.components.example_gen.sources.csv.source import CsvFiles
 from headrace.components.example_gen.sources.parquet.source import ParquetFiles
 from headrace.components.example_gen.storage import is_folder
@@ -69,18 +69,17 @@ def name_of(source: ImagesSource) -> str:
 
 
 def _list_folder(source: ImagesSource, files: Collection[str] | None) -> Listing:
-    root = _folder(source.path or "")
+    path = undivided(source.path) or ""
+    root = _folder(path)
     if not is_folder(root):
-        raise DataError(
-            "is not a folder", file=source.path, hint="`data.source.path` must be the folder of the class folders"
-        )
+        raise DataError("is not a folder", file=path, hint="`data.source.path` must be the folder of the class folders")
     found = resolve(f"{glob.escape(root)}/**/*")
     named = [(path, path.removeprefix(f"{root}/").split("/")) for path in found]
     images = [
         (path, inside) for path, inside in named if not IGNORED & set(inside) and (files is None or path in files)
     ]
     if not images:
-        raise DataError("the folder contains no images", file=source.path)
+        raise DataError("the folder contains no images", file=path)
     labels = pa.array([inside[0] if len(inside) > 1 else None for _, inside in images], pa.string())
     known = pa.RecordBatch.from_arrays([labels], names=[LABEL])
     return Listing(tuple(path for path, _ in images), known, {LABEL: "string"})
@@ -98,7 +97,8 @@ def _list_index(source: ImagesSource) -> Listing:
     if not batches:
         raise DataError("the index has no rows", file=name_of(source))
     table = pa.Table.from_batches(batches).combine_chunks()
-    base = _folder(source.path if source.path is not None else index_files(source)[0].rpartition("/")[0])
+    path = undivided(source.path)
+    base = _folder(path if path is not None else index_files(source)[0].rpartition("/")[0])
     paths = table.column(source.index_column).to_pylist()
     arrays = [table.column(name).chunk(0) for name in others]
     known = pa.RecordBatch.from_arrays(arrays, names=others)

@@ -62,11 +62,12 @@ class JsonlFiles:
     options: ReadOptions = field(default_factory=ReadOptions)
 
     fork_safe: ClassVar[bool] = True
+    open_ended: ClassVar[bool] = True
 
     @classmethod
     def open(cls, source: JsonlSource, files: Sequence[str] | None, options: ReadOptions) -> JsonlFiles:
         """Find the files, unless they are given."""
-        return cls(source, tuple(sorted(files if files is not None else resolve(source.path))), options)
+        return cls(source, tuple(sorted(files if files is not None else resolve(source.patterns))), options)
 
     def columns(self) -> list[str]:
         """The keys of the first lines, in order of occurrence, then the others that the config names."""

@@ -84,8 +84,7 @@ class ParquetFiles:
     @classmethod
     def patterns(cls, source: ParquetSource) -> list[str]:
         """The paths of the config. A folder becomes the pattern of the Parquet files below it."""
-        paths = [source.path] if isinstance(source.path, str) else source.path
-        return [folder_pattern(path) for path in paths]
+        return [folder_pattern(path) for path in source.patterns]
 
     def columns(self) -> list[str]:
         """The columns in the first file's footer and those in the names of its folders."""

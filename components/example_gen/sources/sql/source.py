@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.parts import room
-from headrace.components.example_gen.sources.base import ParallelMap, ReadOptions, ScanResult
+from headrace.components.example_gen.sources.base import ParallelMap, ReadOptions, ScanResult, undivided
 from headrace.components.example_gen.sources.sql.connect import READ_ONLY, connected, label
 from headrace.components.example_gen.sources.sql.values import column_of, kind_of_postgres, kind_of_values
 from headrace.components.example_gen.storage import UNKNOWN, FileState
@@ -176,10 +176,10 @@ class SqlRows:
         """The FROM clause."""
         from sqlalchemy import table
 
-        if self.source.table is not None:
-            schema, _, name = self.source.table.rpartition(".")
+        if (named := undivided(self.source.table)) is not None:
+            schema, _, name = named.rpartition(".")
             return table(name, schema=schema or None)
-        return _statement(self.source.query or "").columns().subquery("rows_read")
+        return _statement(undivided(self.source.query) or "").columns().subquery("rows_read")
 
     def _select(self, part: KeyRange) -> Select[*tuple[Any, ...]]:
         from sqlalchemy import column, select

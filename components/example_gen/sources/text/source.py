@@ -49,9 +49,8 @@ class TextFiles:
             pc.match_substring_regex(pa.array([""]), source.keep or "")
         except pa.ArrowInvalid as error:
             raise DataError(f"`data.source.keep` is not a valid RE2 regular expression: {error}") from None
-        found = tuple(sorted(files if files is not None else resolve(source.path)))
-        patterns = [source.path] if isinstance(source.path, str) else source.path
-        return cls(source, found, options, fixed_folder([glob_of(pattern) for pattern in patterns]))
+        found = tuple(sorted(files if files is not None else resolve(source.patterns)))
+        return cls(source, found, options, fixed_folder([glob_of(pattern) for pattern in source.patterns]))
 
     def columns(self) -> list[str]:
         """The columns that the config implies."""
@@ -88,7 +87,7 @@ class TextFiles:
     @property
     def _name(self) -> str:
         """One name for all files, so that a file without a text is not an error."""
-        return self.source.path if isinstance(self.source.path, str) else ", ".join(self.source.path)
+        return ", ".join(self.source.patterns)
 
     def _texts(self, part: tuple[LineRange, ...]) -> Iterator[tuple[pa.StringArray, pa.StringArray, Skipped]]:
         """Yield the texts that pass the filters, their keys, and the texts that could not be read."""

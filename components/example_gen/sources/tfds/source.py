@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from headrace.common.errors import DataError
 from headrace.components.example_gen.parts import grouped, part_length
 from headrace.components.example_gen.skips import Skipped, Skips
-from headrace.components.example_gen.sources.base import ParallelMap, ReadOptions, ScanResult
+from headrace.components.example_gen.sources.base import ParallelMap, ReadOptions, ScanResult, undivided
 from headrace.components.example_gen.sources.conversion import (
     BadRows,
     batch_rows,
@@ -89,7 +89,12 @@ class TfdsExamples:
     def find(cls, source: TfdsSource) -> list[str]:
         """The files of the newest version that matches: its description and its records."""
         folder = find_dataset(source)
-        return [str(folder / INFO), str(folder / FEATURES), *map(str, record_files(folder, source.slices))]
+        return [str(folder / INFO), str(folder / FEATURES), *map(str, record_files(folder, undivided(source.slices)))]
+
+    @staticmethod
+    def check_splits(parts: Mapping[str, Sequence[TfdsPart]]) -> None:
+        """Raise DataError if slices of two splits overlap."""
+        _check_disjoint([piece for own in parts.values() for part in own for piece in part.pieces])
 
     def columns(self) -> list[str]:
         """The names of the features."""

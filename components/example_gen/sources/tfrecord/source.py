@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -45,10 +45,12 @@ class TfrecordFiles:
     files: tuple[str, ...]
     options: ReadOptions = field(default_factory=ReadOptions)
 
+    open_ended: ClassVar[bool] = True
+
     @classmethod
     def open(cls, source: TfrecordSource, files: Sequence[str] | None, options: ReadOptions) -> TfrecordFiles:
         """Find the files, unless they are given."""
-        return cls(source, tuple(sorted(files if files is not None else resolve(source.path))), options)
+        return cls(source, tuple(sorted(files if files is not None else resolve(source.patterns))), options)
 
     def columns(self) -> list[str]:
         """The features of the first records, sorted by name, then the others that the config names."""
