@@ -103,10 +103,7 @@ def ingest(  # noqa: PLR0913
         spans = SpanIngester(data, manifest.checksums, kept, make_map, work, required, roles.split_of)
         scanned, kinds = _scan(spans, manifest)
         keys, written = _write(spans, scanned, kinds)
-        rows = sum((Counter(shards.rows) for shards in written), Counter[str]())
-        skipped = sum((one.result.skipped for one in scanned), Skipped())
-        skipped = sum((shards.skipped for shards in written), skipped)
-        dropped = sum(shards.dropped for shards in written)
+        rows, skipped, dropped = _totals(scanned, written)
         check_fraction(data, skipped, sum(rows.values()) + dropped)
         check_splits(data, rows, dropped)
         store.remember(files)
@@ -125,6 +122,13 @@ def ingest(  # noqa: PLR0913
         )
         logger.info(result.log)
         return result
+
+
+def _totals(scanned: Sequence[ScannedSpan], written: Sequence[SpanShards]) -> tuple[Counter[str], Skipped, int]:
+    """The rows of each split, the skipped records and the number of dropped rows, of all spans."""
+    rows = sum((Counter(shards.rows) for shards in written), Counter[str]())
+    skipped = sum((one.result.skipped for one in scanned), Skipped())
+    return rows, sum((shards.skipped for shards in written), skipped), sum(shards.dropped for shards in written)
 
 
 def _scan(spans: SpanIngester, manifest: SpanManifest) -> tuple[list[ScannedSpan], dict[str, Kind]]:

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from headrace.components.example_gen.checks import check_key, check_rows, check_written
 from headrace.components.example_gen.column_cache import MAX_BYTES, ColumnCache
-from headrace.components.example_gen.parts import files_of_part, split_of_part
+from headrace.components.example_gen.row_division import RowsToDivide, shares_of_splits
 from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.shards.layout import (
     MIN_SHARD_BYTES,
@@ -27,9 +26,7 @@ from headrace.components.example_gen.shards.layout import (
     SplitColumn,
     plan_shards,
 )
-from headrace.components.example_gen.shards.stratified_split import StratifiedSplit, hashes_by_class
-from headrace.components.example_gen.shards.time_split import TimeSplit, count_times
-from headrace.components.example_gen.shards.write import ReadPart, ShardWriter, with_value
+from headrace.components.example_gen.shards.write import ReadPart, ShardWriter
 from headrace.components.example_gen.sources import (
     ParallelMap,
     ReadOptions,
@@ -183,9 +180,10 @@ class SpanIngester:
         compression = Compression(data.compression, data.compression_level)
         size = _estimate(read, parts, kinds, scanned.result, compression)
         only = self.only.get(scanned.span.number, "")
-        plan = plan_shards(_shares(data, scanned.result, only), size, data.shards, data.readers)
-        stratified = None if only else self._stratified(scanned.span, parts, read, parallel_map)
-        by_column = stratified or self._time_split(parts, read, parallel_map) or SplitColumn.of(data)
+        plan = plan_shards(shares_of_splits(data, scanned.result, only), size, data.shards, data.readers)
+        rows = RowsToDivide(data, parts, read, parallel_map, self.required)
+        stratified = None if only else rows.by_class(scanned.span)
+        by_column = stratified or rows.by_time() or SplitColumn.of(data)
         buckets = {split: data.hashed_splits.get(split, 0) for split in data.splits}
         layout = ShardLayout(buckets, plan.shards, data.split_key, data.shuffle_seed, plan.partitions, by_column, only)
         spent = scanned.cache.paths if scanned.cache else ()
@@ -202,28 +200,6 @@ class SpanIngester:
             result.dropped,
             stratified.rows if stratified else {},
         )
-
-    def _time_split(self, parts: Sequence[object], read: ReadPart, parallel_map: ParallelMap) -> TimeSplit | None:
-        """What divides the rows by time, which takes one more pass over them; None if the config does not say so."""
-        if self.data.split_by is None:
-            return None
-        count = partial(_count_times, read=read, column=self.data.split_by, required=self.required)
-        return TimeSplit.of(self.data.split_by, parallel_map("Times", count, list(enumerate(parts))), self.data.splits)
-
-    def _stratified(
-        self, span: Span, parts: Sequence[object], read: ReadPart, parallel_map: ParallelMap
-    ) -> StratifiedSplit | None:
-        """What divides the rows of each class, which takes one more pass over them; None without `data.stratify`."""
-        data, column = self.data, self.data.stratify
-        if not isinstance(column, str):
-            return None
-        seed = data.shuffle_seed
-        read_hashes = partial(_hashes_by_class, read=read, column=column, seed=seed, required=self.required)
-        hashed = [(number, part) for number, part in enumerate(parts) if split_of_part(part) in {"", "train"}]
-        buckets = {split: data.hashed_splits.get(split, 0) for split in data.splits}
-        hashes = parallel_map("Classes", read_hashes, hashed)
-        number = span.number if span.name else None
-        return StratifiedSplit.of(column, seed, hashes, buckets, number)
 
     def _map(self, span: Span, purpose: str) -> ParallelMap:
         return self.make_map(self._folder(span, purpose))
@@ -242,30 +218,6 @@ def _read(
     number: int, part: object, source: Source, kinds: Mapping[str, Kind], cache: ColumnCache | None
 ) -> Iterator[pa.RecordBatch]:
     return cache.batches(number, kinds) if cache else source.batches(part, kinds)
-
-
-def _count_times(numbered: tuple[int, object], read: ReadPart, column: str, required: str) -> pa.Table:
-    number, part = numbered
-    rows = (with_value(batch, required) for batch in read(number, part))
-    return count_times(rows, column, files_of_part(part))
-
-
-def _shares(data: DataConfig, scan: ScanResult, only: str) -> Mapping[str, float]:
-    """How much of the rows each split gets."""
-    own: Mapping[str, int] = {only: 1} if only else scan.splits
-    if not own:
-        return data.splits
-    hashed = data.hashed_splits
-    bucket = own.get("train", 0) / sum(hashed.values())
-    return {split: bucket * hashed[split] if split in hashed else own.get(split, 0) for split in data.splits}
-
-
-def _hashes_by_class(
-    numbered: tuple[int, object], read: ReadPart, column: str, seed: int, required: str
-) -> Mapping[str, Any]:
-    number, part = numbered
-    rows = (with_value(batch, required) for batch in read(number, part))
-    return hashes_by_class(rows, column, seed, files_of_part(part))
 
 
 def _sizes(sizes: Mapping[Shard, int], layout: ShardLayout) -> str:

@@ -24,9 +24,9 @@ def find_spans(data: DataConfig) -> SpanManifest:
     """The spans that a run would read now. Raises DataError if there are none, or not those in `data.spans`."""
     checksums = data.fingerprint == "checksums"
     sources = data.source.by_splits()
-    states = [(state, split) for split, one in sources.items() for state in source_state(one) or ()]
-    if states:
-        found, splits = _with_splits(states)
+    states = {split: source_state(one) for split, one in sources.items()}
+    if None not in states.values():
+        found, splits = _with_splits([(state, split) for split, own in states.items() for state in own or ()])
         return SpanManifest((Span(0, found, splits=splits),), checksums)
     patterns = [pattern for one in sources.values() for pattern in source_patterns(one)]
     if not placeholders(patterns):
