@@ -32,7 +32,10 @@ def pushed_models(record: PushRecord, home: str, push: str) -> tuple[str, Mappin
         return push, record.models.get(push, {})
     uri = f"{home}/{push}"
     in_pod = str(PodPaths().local(uri))
-    return uri, next((models for folder, models in record.models.items() if folder.endswith(in_pod)), {})
+    found = (
+        models for folder, models in record.models.items() if folder.endswith(in_pod)
+    )  # on a volume, below its mount
+    return uri, {version: model for models in found for version, model in models.items()}
 
 
 def open_results(config: PipelineConfig) -> Store:
