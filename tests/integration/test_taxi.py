@@ -131,6 +131,7 @@ def test_nothing_lies_beside_the_outputs(taxi: Story) -> None:
     left = {path.name for path in taxi.home.iterdir()} - {"tmp"}
     assert left == {
         "metadata.sqlite",
+        "plan.json",
         "artifacts",
         "runs",
         "spans",
