@@ -103,6 +103,7 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
     push_record: Parameter[str],
     approval: Parameter[str] = AUTOMATIC,
     canary: InputArtifact[standard_artifacts.InfraBlessing] = None,
+    statistics: InputArtifact[standard_artifacts.ExampleStatistics] = None,
 ) -> None:
     """Add `model` to the registry if it is blessed and passed its canary, and output the newest model in it.
 
@@ -121,6 +122,7 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
         push_record: path of `pushed.json`.
         approval: AUTOMATIC or MANUAL.
         canary: the Canary's verdict; None if there is no canary.
+        statistics: of the data that `model` was trained on; None if no gate compares with them.
     """
     path, passed = Path(registry), canary is None or is_infra_validated(canary)
     blessed = is_model_blessed(blessing) and passed
@@ -129,7 +131,15 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
         types = {column: type_ for column, type_ in columns_of(schema.uri).items() if column in read}
         made_for = MadeFor(label=label, columns=types)
         manual = approval == MANUAL
-        record_blessing(path, model.uri, datetime.now(UTC), made_for, contents_of(model), awaits_approval=manual)
+        record_blessing(
+            path,
+            model.uri,
+            datetime.now(UTC),
+            made_for,
+            contents_of(model),
+            awaits_approval=manual,
+            statistics=statistics.uri if statistics else None,
+        )
     listed = Registry.read(path)
     found, own = listed.newest, listed.find(model.uri) if blessed else None
     if found and found.uri != model.uri and (flaw := why_unusable(found.uri, found, None, Path(push_record))):

@@ -62,6 +62,7 @@ def record_blessing(config: PipelineConfig, built: Components, folders: Folders)
         model=built.trainer.outputs["model"],
         blessing=built.evaluator.outputs["blessing"],
         canary=_canary(built),
+        **({"statistics": built.statistics_gen.outputs["statistics"]} if config.compares_with_blessed_data else {}),
         schema=built.schema_gen.outputs["schema"],
         label=config.label.identity,
         columns=json.dumps(config.feature_columns),

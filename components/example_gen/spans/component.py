@@ -4,7 +4,7 @@ from tfx.dsl.component.experimental.annotations import OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.example_gen.spans.find import date_of_run, find_spans
 from headrace.configs.schema.data import DataConfig
 
 
@@ -12,6 +12,7 @@ from headrace.configs.schema.data import DataConfig
 def Spans(  # noqa: N802
     data: Parameter[str],
     spans: OutputArtifact[standard_artifacts.String],
+    as_of: OutputArtifact[standard_artifacts.String],
     code: Parameter[str] = "",  # noqa: ARG001 - part of what is compiled
 ) -> None:
     """List the spans that a run reads.
@@ -19,6 +20,9 @@ def Spans(  # noqa: N802
     Args:
         data: the DataConfig as JSON.
         spans: the manifest as JSON.
+        as_of: the date as of which the data is judged; see `date_of_run`.
         code: a digest of the code that finds spans, including the user's own function if one supplies the data.
     """
-    spans.value = find_spans(DataConfig.model_validate_json(data)).to_json()
+    config = DataConfig.model_validate_json(data)
+    manifest = find_spans(config)
+    spans.value, as_of.value = manifest.to_json(), date_of_run(config, manifest)

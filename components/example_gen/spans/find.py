@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -45,6 +46,18 @@ def find_spans(data: DataConfig) -> SpanManifest:
         last + 1 - start - len(chosen),
         _repeated(others),
     )
+
+
+def date_of_run(data: DataConfig, manifest: SpanManifest) -> str:
+    """The date, as YYYY-MM-DD, as of which the data of a run is judged: `data.run_date`, or today (UTC).
+
+    If `data.spans` selects the spans, as in a backfill, that of the last one plus `data.delay`, so that it does not
+    depend on when the run starts; "" for spans without dates.
+    """
+    if data.spans is not None:
+        name = manifest.spans[-1].name
+        return str(dt.date.fromisoformat(name) + dt.timedelta(data.delay)) if "-" in name else ""
+    return data.run_date or str(dt.datetime.now(dt.UTC).date())
 
 
 def _files(pattern: str) -> list[str]:
