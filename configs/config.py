@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from headrace.configs.schema.beam import BeamConfig
-from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.data import DataConfig, placeholders
 from headrace.configs.schema.deploy import CanaryConfig, DeployConfig
 from headrace.configs.schema.evaluate import EvaluateConfig
 from headrace.configs.schema.features import (
@@ -17,12 +17,14 @@ from headrace.configs.schema.features import (
     PreprocessingFunction,
     single_columns,
 )
+from headrace.configs.schema.gates import GatesConfig
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import AnyModelConfig, RunFnModel, WideAndDeepModel
 from headrace.configs.schema.notify import AnyReceiver
 from headrace.configs.schema.schedule import Retrain, ScheduleConfig
 from headrace.configs.schema.section import DottedPath, Name, Section
+from headrace.configs.schema.sources import FileSource
 from headrace.configs.schema.train import TrainConfig
 from headrace.configs.schema.tune import TuneConfig
 
@@ -54,6 +56,8 @@ class PipelineConfig(Section):
     all with `multivalued: true`. `auto` in place of the settings, and patterns such as `"x*"` in place of the name,
     stand for columns of the data (see docs/init.md). Instead of feature columns, `function:` names the
     preprocessing_fn of an existing TFX pipeline."""
+    gates: GatesConfig = GatesConfig()
+    """What arriving data must be like for a run to train on it (see docs/gates.md)."""
     model: AnyModelConfig = WideAndDeepModel()
     """What is trained."""
     train: TrainConfig = TrainConfig()
@@ -83,6 +87,22 @@ class PipelineConfig(Section):
     def drift_limits(self) -> str:
         """The limits of drift, as JSON; empty without a schedule."""
         return "" if self.schedule is None else self.schedule.drift.model_dump_json()
+
+    @property
+    def in_spans(self) -> bool:
+        """Whether the data comes in spans."""
+        return isinstance(self.data.source, FileSource) and bool(placeholders(self.data.source.path))
+
+    @property
+    def compares_with_blessed_data(self) -> bool:
+        """Whether a gate compares the data with that of the blessed model."""
+        return self.gates.compare_with_blessed(spans=self.in_spans)
+
+    @property
+    def freshness_of_spans(self) -> str:
+        """The gate for the age of the newest span, as JSON; empty if there is none, or a column counts for it."""
+        gate = self.gates.freshness
+        return "" if gate is None or gate.column is not None else gate.model_dump_json()
 
     @property
     def push_directory(self) -> str | None:
@@ -134,7 +154,8 @@ class PipelineConfig(Section):
         split_by = [name for name in (data.split_key, data.split_by, data.split_column, self.stratified) if name]
         slices = [column for entry in named for column in entry]
         named_by_label = [self.label.key, *([self.label.weight] if self.label.weight else [])]
-        return tuple(sorted({*named_by_label, *self.feature_columns, *slices, *split_by, *self.data.types}))
+        times = [self.gates.freshness.column] if self.gates.freshness and self.gates.freshness.column else []
+        return tuple(sorted({*named_by_label, *self.feature_columns, *slices, *split_by, *times, *self.data.types}))
 
     @property
     def stratified(self) -> str | None:

@@ -16,6 +16,7 @@ from tfx.types import Artifact
 from headrace.common.digests import digest_text
 from headrace.components.deploy.baseline import Baseline, RecordBlessing, WarmStart
 from headrace.components.example_gen.spans.component import Spans
+from headrace.components.gates.data_verdict import DataVerdict
 from headrace.components.trigger.component import Drift, LookForNew, RecordTraining
 from headrace.components.trigger.decision import GO
 from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS
@@ -30,6 +31,7 @@ UNCACHED = frozenset(
         RecordBlessing.EXECUTOR_SPEC.executor_class,
         WarmStart.EXECUTOR_SPEC.executor_class,
         LookForNew.EXECUTOR_SPEC.executor_class,
+        DataVerdict.EXECUTOR_SPEC.executor_class,
         Drift.EXECUTOR_SPEC.executor_class,
         RecordTraining.EXECUTOR_SPEC.executor_class,
         import_schema_gen.Executor,

@@ -165,6 +165,8 @@ def _single_names(config: PipelineConfig) -> NamedColumns:
         yield ("data", "split_column"), config.data.split_column, ()
     if isinstance(config.data.stratify, str):
         yield ("data", "stratify"), config.data.stratify, ()
+    if config.gates.freshness is not None and config.gates.freshness.column is not None:
+        yield ("gates", "freshness", "column"), config.gates.freshness.column, ()
     for name in config.data.types:
         yield ("data", "types", name), name, ()
     if isinstance(config.data.columns, tuple):

@@ -63,6 +63,7 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
     canary: InputArtifact[standard_artifacts.InfraBlessing] = None,
     split_spans: Parameter[str] = "",
     spans: InputArtifact[standard_artifacts.String] = None,
+    statistics: InputArtifact[standard_artifacts.ExampleStatistics] = None,
 ) -> None:
     """Add `model` to the registry if it is blessed and passed its canary, and output the newest model in it.
 
@@ -83,6 +84,7 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
         canary: the Canary's verdict; None if there is no canary.
         split_spans: the setting as JSON; "" for none.
         spans: the manifest of the run's spans, if it holds out some.
+        statistics: of the data that `model` was trained on; None if no gate compares with them.
     """
     list_blessed(
         model,
@@ -98,4 +100,5 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
         canary,
         split_spans,
         spans,
+        statistics,
     )

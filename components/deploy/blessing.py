@@ -22,11 +22,13 @@ def record_blessing(  # noqa: PLR0913
     contents: str | None = None,
     *,
     awaits_approval: bool = False,
+    statistics: str | None = None,
 ) -> None:
     """Make a blessed model the newest in `blessed.json`, unless it is so already or a rollback withdrew it.
 
-    awaits_approval: list it as awaiting approval instead. Runs that share the folder (pods with one volume) wait for
-    each other, so that no blessing is lost.
+    awaits_approval: list it as awaiting approval instead; statistics: URI of those of its data, if gates need them.
+
+    Runs that share the folder (pods with one volume) wait for each other, so that no blessing is lost.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with changing(path):
@@ -36,7 +38,14 @@ def record_blessing(  # noqa: PLR0913
             return
         compared_with = next(iter(registry.predecessors(uri)), None)
         at = time_after(registry.last_change, now)
-        entry = Entry(uri=uri, blessed_at=at, compared_with=compared_with, made_for=made_for, contents=contents)
+        entry = Entry(
+            uri=uri,
+            blessed_at=at,
+            compared_with=compared_with,
+            made_for=made_for,
+            contents=contents,
+            statistics=statistics,
+        )
         if not awaits_approval:
             registry.with_newest(entry).write(path)
         elif known is None:

@@ -95,6 +95,7 @@ def list_blessed(  # noqa: PLR0913, PLR0917
     canary: Artifact | None = None,
     split_spans: str = "",
     spans: Artifact | None = None,
+    statistics: Artifact | None = None,
 ) -> None:
     """What the component RecordBlessing does; its arguments are documented there."""
     path, passed = Path(registry), canary is None or _blesses(canary)
@@ -105,7 +106,15 @@ def list_blessed(  # noqa: PLR0913, PLR0917
         trained_on = RoleOfSpans.of_component(split_spans, spans).trained_on
         made_for = MadeFor(label=label, columns=types, trained_on=trained_on)
         manual = approval == MANUAL
-        record_blessing(path, model.uri, datetime.now(UTC), made_for, contents_of(model), awaits_approval=manual)
+        record_blessing(
+            path,
+            model.uri,
+            datetime.now(UTC),
+            made_for,
+            contents_of(model),
+            awaits_approval=manual,
+            statistics=statistics.uri if statistics else None,
+        )
     listed = Registry.read(path)
     found, own = listed.newest, listed.find(model.uri) if blessed else None
     if found and found.uri != model.uri and (flaw := why_unusable(found.uri, found, None, Path(push_record))):

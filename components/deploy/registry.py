@@ -85,6 +85,7 @@ class Entry(BaseModel):
         judged_at: when an Evaluator last blessed it; None in entries of earlier versions.
         awaiting_approval: whether it has to be promoted before it is pushed, compared with, or trained from.
         approved_for: the folder that it was last promoted to; None if it never was.
+        statistics: URI of the statistics of the data that it was trained on; None if no gate compares with them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -98,6 +99,7 @@ class Entry(BaseModel):
     judged_at: str | None = None
     awaiting_approval: bool = False
     approved_for: str | None = None
+    statistics: str | None = None
 
     @property
     def judged(self) -> str:
@@ -106,8 +108,10 @@ class Entry(BaseModel):
 
     def with_paths(self, change: Callable[[str], str]) -> Entry:
         """The same entry with `change` applied to its URIs."""
-        earlier = None if self.compared_with is None else change(self.compared_with)
-        return self.model_copy(update={"uri": change(self.uri), "compared_with": earlier})
+        others = {
+            name: uri and change(uri) for name in ("compared_with", "statistics") for uri in [getattr(self, name)]
+        }
+        return self.model_copy(update={"uri": change(self.uri), **others})
 
     def taken_out(self, at: str) -> Entry:
         """The entry after a rollback from it; the same if it was withdrawn before or still awaits approval."""

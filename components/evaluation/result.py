@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from headrace.common.errors import RunError
+from headrace.configs.schema.evaluate import LOWER_IS_BETTER
 
 FILE_NAME = "evaluation.json"
 
@@ -43,15 +44,17 @@ class SliceMetrics:
 class ThresholdCheck:
     """One bound of one threshold, met or not.
 
-    limit: what the value had to reach. For `not_worse_than_baseline_by` it includes the baseline's value; for
+    limit: what the value had to reach. For `not_worse_than_baseline_by`, which stands for any bound of the difference
+    from the baseline, and for `relative_change` it includes the baseline's value; for
     `better_than_constant` it is what the best constant prediction reaches, and the value must be below it.
     confident: whether the whole interval had to reach it, which for `not_worse_than_baseline_by` is that of the
     difference, added to the baseline's value; interval: None if there is none; slicing: the columns of the slices that
-    it is for, "" for the whole split; slice: the worst of them, or the two that are farthest apart.
+    it is for, "" for the whole split; slice: the worst of them, or the two that are farthest apart; lower_is_better:
+    for a comparison with the baseline, None in evaluations of earlier versions.
     """
 
     metric: str
-    bound: Literal["min", "max", "not_worse_than_baseline_by", "better_than_constant", "max_gap"]
+    bound: Literal["min", "max", "not_worse_than_baseline_by", "relative_change", "better_than_constant", "max_gap"]
     limit: float | None
     value: float | None
     baseline: float | None
@@ -60,6 +63,18 @@ class ThresholdCheck:
     interval: Interval | None = None
     slicing: str = ""
     slice: str = ""
+    lower_is_better: bool | None = None
+
+    @property
+    def compares(self) -> bool:
+        """Whether it is a bound of the difference from the baseline."""
+        return self.bound in ("not_worse_than_baseline_by", "relative_change")
+
+    @property
+    def is_upper(self) -> bool:
+        """Whether the value must be at most the limit."""
+        lower = self.metric in LOWER_IS_BETTER if self.lower_is_better is None else self.lower_is_better
+        return self.bound == "max" or (self.bound != "min" and lower)
 
     def __str__(self) -> str:
         """One line, such as `auc is 0.71, below min 0.8`."""
@@ -68,7 +83,8 @@ class ThresholdCheck:
         if self.value is None:
             return f"{self.metric} has no value to compare with {self.bound}"
         if self.limit is None:
-            return f"{self.metric} is {self.value:.4g}, but the baseline's has no value"
+            what = "has no value" if self.baseline is None else "is 0, from which there is no relative change"
+            return f"{self.metric} is {self.value:.4g}, but the baseline's {what}"
         if self.confident:
             return self._of_interval(self.limit)
         if self.bound == "better_than_constant":

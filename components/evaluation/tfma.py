@@ -90,11 +90,16 @@ def _threshold(name: str, threshold: Threshold) -> config_pb2.MetricThreshold:
         result.value_threshold.lower_bound.value = threshold.min
     if threshold.max is not None:
         result.value_threshold.upper_bound.value = threshold.max
+    lower, change = name in LOWER_IS_BETTER, result.change_threshold
     if threshold.not_worse_than_baseline_by is not None:
-        lower = name in LOWER_IS_BETTER
-        change = result.change_threshold
-        change.direction = config_pb2.LOWER_IS_BETTER if lower else config_pb2.HIGHER_IS_BETTER
         change.absolute.value = threshold.not_worse_than_baseline_by * (1 if lower else -1)
+    elif threshold.change is not None:
+        lower = (threshold.change.direction or ("lower_is_better" if lower else "")) == "lower_is_better"
+        for bound in ("absolute", "relative"):
+            if (value := getattr(threshold.change, bound)) is not None:
+                getattr(change, bound).value = value
+    if threshold.compares:
+        change.direction = config_pb2.LOWER_IS_BETTER if lower else config_pb2.HIGHER_IS_BETTER
     return result
 
 
@@ -127,7 +132,7 @@ def model_names(config: config_pb2.EvalConfig) -> tuple[str, str | None]:
 def compares_with_baseline(config: config_pb2.EvalConfig) -> bool:
     """Whether a threshold limits the difference from the baseline."""
     return any(
-        each.threshold.change_threshold.HasField("absolute")
+        each.threshold.HasField("change_threshold")
         for metric in config.metrics_specs[0].metrics
         for each in metric.per_slice_thresholds
     )

@@ -18,7 +18,7 @@ from headrace.components.evaluation.metrics import metrics_of
 from headrace.components.evaluation.metrics.accumulator import LabelMetrics, Margin, MetricAccumulator, Totals
 from headrace.components.evaluation.result import Evaluation, Intervals, Metrics, SliceMetrics, ThresholdCheck
 from headrace.components.evaluation.slices import MetricValues, SliceKey, name_missing
-from headrace.configs.schema.evaluate import LOSSES, LOWER_IS_BETTER, OF_DECISIONS, SliceThreshold
+from headrace.configs.schema.evaluate import LOSSES, OF_DECISIONS, SliceThreshold
 
 COUNT = "example_count"
 MAY_BE_UNDEFINED = frozenset({"calibration"}) | OF_DECISIONS - {"binary_accuracy"}
@@ -186,15 +186,14 @@ def check_thresholds(
 
 def _with_confidence(check: ThresholdCheck, confidence: Confidence) -> ThresholdCheck:
     """The same bound for the whole interval instead of the value."""
-    if check.bound == "not_worse_than_baseline_by":
+    if check.compares:
         change, before = confidence.change.get(check.metric), check.baseline or 0.0
         interval = (before + change[0], before + change[1]) if change else None
     else:
         interval = confidence.intervals.get(check.metric)
     if interval is None or check.limit is None:
         return replace(check, confident=True, passed=False)
-    highest = check.bound == "max" or (check.bound != "min" and check.metric in LOWER_IS_BETTER)
-    within = interval[1] <= check.limit if highest else interval[0] >= check.limit
+    within = interval[1] <= check.limit if check.is_upper else interval[0] >= check.limit
     return replace(check, confident=True, interval=interval, passed=check.passed and within)
 
 
@@ -271,18 +270,32 @@ def _checks(
     if bounds.HasField("upper_bound"):
         greatest = bounds.upper_bound.value
         yield ThresholdCheck(name, "max", greatest, shown, None, value <= greatest)
-    change = threshold.change_threshold
-    if baselines is None or not change.HasField("absolute"):
-        return
-    baseline = baselines.get(name, math.nan)
-    if math.isnan(baseline):
-        yield ThresholdCheck(name, "not_worse_than_baseline_by", None, shown, None, not math.isnan(value))
-        return
-    lower_is_better = change.direction == config_pb2.LOWER_IS_BETTER
-    difference = value - baseline
-    passed = difference <= change.absolute.value if lower_is_better else difference >= change.absolute.value
-    limit = baseline + change.absolute.value
-    yield ThresholdCheck(name, "not_worse_than_baseline_by", limit, shown, baseline, passed)
+    if baselines is not None and threshold.HasField("change_threshold"):
+        yield from _changes(name, threshold.change_threshold, value, baselines.get(name, math.nan))
+
+
+def _changes(
+    name: str, change: config_pb2.GenericChangeThreshold, value: float, baseline: float
+) -> Iterator[ThresholdCheck]:
+    """The bounds of the difference from the baseline. A relative one is held against the size of the baseline, which
+    for a baseline above 0 is what TFMA does; TFMA turns the sign around below 0.
+    """
+    lower, shown = change.direction == config_pb2.LOWER_IS_BETTER, None if math.isnan(value) else value
+    bounds: tuple[tuple[Literal["not_worse_than_baseline_by", "relative_change"], bool, float, float], ...] = (
+        ("not_worse_than_baseline_by", change.HasField("absolute"), change.absolute.value, 1.0),
+        ("relative_change", change.HasField("relative"), change.relative.value, abs(baseline)),
+    )
+    for bound, is_set, limit, unit in bounds:
+        if not is_set:
+            continue
+        unknown = math.isnan(baseline)
+        if unknown or math.isclose(unit, 0.0):
+            passed = unknown and not math.isnan(value)
+            yield ThresholdCheck(name, bound, None, shown, None if unknown else baseline, passed, lower_is_better=lower)
+            continue
+        by = (value - baseline) / unit
+        passed = by <= limit if lower else by >= limit
+        yield ThresholdCheck(name, bound, baseline + limit * unit, shown, baseline, passed, lower_is_better=lower)
 
 
 def _slices(measured: Measured, candidate: str, baseline: str | None) -> tuple[SliceMetrics, ...]:

@@ -81,6 +81,7 @@ def _describe(examples: artifact.Artifact, manifest: SpanManifest, result: Inges
         examples.set_int_custom_property("version", newest.version)
     if result.spans:
         examples.set_string_custom_property("spans", json.dumps(dict(result.spans)))
+        examples.set_string_custom_property("span_rows", json.dumps(dict(result.span_rows)))
     if result.roles:
         examples.set_string_custom_property(SPLIT_SPANS, json.dumps(dict(result.roles)))
     if result.skipped.count:

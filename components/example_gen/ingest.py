@@ -44,6 +44,7 @@ class IngestResult:
         kinds: the kind of each column.
         plan: one line about the number and size of the shards.
         spans: the key of each span in the store; empty for data without spans.
+        span_rows: the rows of each span, of all splits; empty for data without spans.
         skipped: the records that were skipped.
         read: one line about which spans were read in this run; "" for data without spans.
         gaps: lines about data that is missing or found under several names, and about classes that a split lacks.
@@ -57,6 +58,7 @@ class IngestResult:
     kinds: Mapping[str, Kind]
     plan: str
     spans: Mapping[str, str] = field(default_factory=dict)
+    span_rows: Mapping[str, int] = field(default_factory=dict)
     skipped: Skipped = field(default_factory=Skipped)
     read: str = ""
     gaps: Sequence[str] = ()
@@ -112,6 +114,7 @@ def ingest(  # noqa: PLR0913
             kinds=kinds,
             plan="; ".join([_plan(manifest, written), *_held_out(roles.splits)]),
             spans=keys if named else {},
+            span_rows={name: sum(own.rows.values()) for name, own in zip(keys, written, strict=True)} if named else {},
             skipped=skipped,
             read=f"read now: {', '.join(spans.read) or 'none, all were stored'}" if named else "",
             gaps=[*_gaps(manifest), *_thin_classes(data, written, rows)],

@@ -17,6 +17,7 @@ from headrace.common.errors import GateError
 from headrace.components.gates import data_rules
 from headrace.components.gates.data_rules import DataAnomaly, SplitStatistics
 from headrace.components.gates.float32_rules import digits_lost
+from headrace.components.gates.verdict import DataVerdicts, explain_stop
 from headrace.configs.schema.label import LabelConfig
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ def DataGate(  # noqa: N802, PLR0913, PLR0917
     rounded: Parameter[str],
     on_anomaly: Parameter[str],
     computed_label: Parameter[int] = 0,
+    judged: InputArtifact[standard_artifacts.String] = None,
 ) -> None:
     """Stop the run, or warn, if the data is unfit. Raises GateError.
 
@@ -49,6 +51,7 @@ def DataGate(  # noqa: N802, PLR0913, PLR0917
         rounded: JSON object: the feature's name and `normalize` for each column that is rounded to float32 unscaled.
         on_anomaly: `stop` or `warn`.
         computed_label: 1 if a function of the user's computes the label, so that the column need not hold classes.
+        judged: the output of DataVerdict; None without `gates:`.
     """
     splits = [
         SplitStatistics.of(
@@ -72,8 +75,12 @@ def DataGate(  # noqa: N802, PLR0913, PLR0917
     found += digits_lost(splits, label_config, json.loads(rounded))
     if found:
         logger.info(describe(found))
+    stopping = DataVerdicts.model_validate_json(judged.value).stopping if judged is not None else []
+    reasons = [explain_stop(stopping)] if stopping else []
     if on_anomaly == "stop" and any(anomaly.stops for anomaly in found):
-        raise GateError(describe(found))
+        reasons.append(describe(found))
+    if reasons:
+        raise GateError("\n".join(reasons))
     verdict.value = json.dumps({"anomalies": [*map(asdict, found)], "action": on_anomaly, "stopped": False})
 
 

@@ -12,8 +12,9 @@ from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArti
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.example_gen.spans.find import date_of_run, find_spans
 from headrace.components.example_gen.spans.manifest import SpanManifest
+from headrace.components.gates.arrival import stop_if_too_old
 from headrace.components.trigger.decision import NO, TrainingData, TrainingRecord, decide, update
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.schedule import DriftConfig
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 @component
 def LookForNew(  # noqa: N802, PLR0913, PLR0917
     spans: OutputArtifact[standard_artifacts.String],
+    as_of: OutputArtifact[standard_artifacts.String],
     go: OutputArtifact[standard_artifacts.String],
     why: OutputArtifact[standard_artifacts.String],
     data: Parameter[str],
@@ -31,11 +33,15 @@ def LookForNew(  # noqa: N802, PLR0913, PLR0917
     limits: Parameter[str],
     work: Parameter[str],
     trained: Parameter[str],
+    freshness: Parameter[str] = "",
 ) -> None:
     """Find the spans, as the component Spans does, and decide whether any data is new.
 
+    Raises GateError if there is none, and what there is has become too old for a gate that stops.
+
     Args:
         spans: Manifest as JSON.
+        as_of: the date as of which the data is judged, as from Spans.
         go: `yes`, `no` or `if-drifted`.
         why: the reason, in one line.
         data: DataConfig as JSON.
@@ -43,10 +49,15 @@ def LookForNew(  # noqa: N802, PLR0913, PLR0917
         limits: DriftConfig as JSON.
         work: a digest of the settings and the code.
         trained: path of `trained.json`.
+        freshness: FreshnessGate as JSON, if the dates of spans count for it; else "".
     """
-    manifest = find_spans(DataConfig.model_validate_json(data))
+    config = DataConfig.model_validate_json(data)
+    manifest = find_spans(config)
+    as_of.value = date_of_run(config, manifest)
     decision = decide(manifest, TrainingRecord.read(Path(trained)), work, retrain, limits)
     logger.info(decision.why)
+    if decision.go == NO:
+        stop_if_too_old(freshness, config, manifest)
     spans.value, go.value, why.value = manifest.to_json(), decision.go, decision.why
 
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import tensorflow_data_validation as tfdv
-from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2
+from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
 from tfx.components.statistics_gen.executor import DEFAULT_FILE_NAME
-from tfx.dsl.io import fileio
 from tfx.types import Artifact, artifact_utils
-from tfx.utils import io_utils
 
-from headrace.components.example_gen.shards import shard_names
-from headrace.components.example_gen.spans import shared_spans
 from headrace.components.schema import read_schema
-from headrace.components.statistics.combine import StatisticsCombiner, combine_directly
-from headrace.components.statistics.spans import SpanStatisticsStore, is_whole, load
+from headrace.components.statistics.distances import (
+    DriftDistance,
+    measured_distances,
+    span_keys,
+    statistics_of_spans,
+)
 from headrace.components.trigger.decision import Decision, TrainingRecord
 from headrace.configs.schema.schedule import DriftConfig
 
@@ -29,27 +27,6 @@ logger = logging.getLogger(__name__)
 SPLIT = "train"
 NAMED_COLUMNS = 3
 """How many columns a reason names."""
-MEASURES = {
-    anomalies_pb2.DriftSkewInfo.Measurement.L_INFTY: "L-infinity",
-    anomalies_pb2.DriftSkewInfo.Measurement.JENSEN_SHANNON_DIVERGENCE: "Jensen-Shannon",
-}
-
-
-@dataclass(frozen=True)
-class DriftDistance:
-    """The distance of one column. measure: TFDV's comparator; limit: the largest value that is no drift."""
-
-    column: str
-    measure: str
-    value: float
-    limit: float
-
-    @property
-    def too_far(self) -> bool:
-        return self.value > self.limit
-
-    def __str__(self) -> str:
-        return f"{self.column}: {self.measure} {self.value:.3g}, limit {self.limit:g}"
 
 
 def decide_by_drift(  # noqa: PLR0913
@@ -106,21 +83,10 @@ def newest_statistics(
     name: str, examples: Artifact, statistics: Artifact, store: str, code: str
 ) -> DatasetFeatureStatisticsList:
     """The statistics of the newest span's train split: from the store if they are there, else from its shards."""
-    keys = json.loads(examples.get_string_custom_property("spans") or "{}")
-    if name not in keys:
+    if name not in span_keys(examples):
         whole = Path(artifact_utils.get_split_uri([statistics], SPLIT), DEFAULT_FILE_NAME)
         return tfdv.load_stats_binary(str(whole))
-    combiner = StatisticsCombiner()
-    if store:
-        stored = SpanStatisticsStore(Path(store), code, keys, shared_spans.current())
-        stored.fetch([name])
-        if is_whole(file := stored.file(name, SPLIT)):
-            return combiner.extract_output(combiner.merge_accumulators([combiner.create_accumulator(), load(file)]))
-    files = fileio.glob(io_utils.all_files_pattern(artifact_utils.get_split_uri([examples], SPLIT)))
-    shards = shard_names.by_span(sorted(files), keys).get(name, [])
-    computed: list[DatasetFeatureStatisticsList] = []
-    combine_directly({name: shards}, combiner, lambda found: computed.append(found[1]))
-    return computed[0]
+    return statistics_of_spans([name], examples, SPLIT, store, code)
 
 
 def distances(
@@ -132,15 +98,7 @@ def distances(
 ) -> list[DriftDistance]:
     """The distance of each column that has a limit, the farthest beyond its limit first."""
     compared = _with_limits(schema, limits, columns)
-    if not newest.datasets[0].num_examples or not trained.datasets[0].num_examples:
-        return []
-    anomalies = tfdv.validate_statistics(newest, compared, previous_statistics=trained)
-    found = [
-        DriftDistance(".".join(info.path.step), MEASURES.get(one.type, "distance"), one.value, one.threshold)
-        for info in anomalies.drift_skew_info
-        for one in info.drift_measurements
-    ]
-    return sorted(found, key=lambda one: one.limit - one.value)
+    return measured_distances(newest, trained, compared)
 
 
 def _with_limits(schema: schema_pb2.Schema, limits: DriftConfig, columns: list[str]) -> schema_pb2.Schema:

@@ -8,6 +8,7 @@ from headrace.configs.rules import (
     beam,
     data,
     features,
+    gates,
     kubeflow,
     kubernetes,
     model,
@@ -22,6 +23,7 @@ from headrace.configs.rules.rule import Rule, Violation, apply_rules
 RULES: tuple[Rule, ...] = (
     *data.RULES,
     *features.RULES,
+    *gates.RULES,
     *model.RULES,
     *tfx_functions.RULES,
     *training.RULES,

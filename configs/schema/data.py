@@ -41,8 +41,8 @@ class DataConfig(Section):
     a string if it allows more than 18 digits. `string` keeps all digits."""
     columns: Literal["all", "used"] | Annotated[tuple[Name, ...], Field(min_length=1)] = "all"
     """The columns to read: `all`; `used`, those named by the label (with its weight), the features, the slices,
-    `split_key`, `split_by`, `split_column` and `stratify`; or a list. Rows that differ only in columns that are not
-    read get the same split."""
+    `split_key`, `split_by`, `split_column`, `stratify` and `gates.freshness.column`; or a list. Rows that differ only
+    in columns that are not read get the same split."""
     window: PositiveInt | Literal["all"] = 1
     """How many spans to train on, counted back from the newest by number (a date counts as a day). Requires a path with
     `{SPAN}` or a date. Each span is read once and then stored."""

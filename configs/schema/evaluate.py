@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
@@ -147,6 +147,27 @@ class SliceThreshold(Section):
         return self
 
 
+class ChangeThreshold(Section):
+    """By how much a metric must or may differ from that of the latest blessed model, as TFMA's change thresholds. No
+    effect while there is no blessed model.
+    """
+
+    absolute: float | None = None
+    """Bound of the difference from the baseline. Where higher is better, the least: 0.005 asks for that much
+    improvement, -0.01 allows a loss of 0.01. Where lower is better, the greatest."""
+    relative: float | None = None
+    """Bound of the difference as a share of the baseline's value, with the same signs: -0.02 allows an AUC to be 2 %
+    lower, 0.02 an error to be 2 % higher. A baseline of 0 does not meet it."""
+    direction: Literal["higher_is_better", "lower_is_better"] | None = None
+    """null: lower is better for losses and errors, higher for all other metrics."""
+
+    @model_validator(mode="after")
+    def _has_a_bound(self) -> ChangeThreshold:
+        if self.absolute is None and self.relative is None:
+            raise ValueError("set at least one of `absolute` and `relative`")
+        return self
+
+
 class Threshold(Section):
     """What a metric must reach on the whole evaluated split, and in its slices, for the model to be blessed."""
 
@@ -158,6 +179,9 @@ class Threshold(Section):
     """How much worse than the latest blessed model it may be (absolute; lower for accuracies, higher for errors). No
     effect while there is no blessed model. If that model is damaged and no other can serve as the baseline, no model is
     blessed."""
+    change: ChangeThreshold | None = None
+    """By how much it must or may differ from the latest blessed model, relative to its value or with a direction of
+    your own. Damage to that model has the same effect. null: no bound."""
     confident: bool = False
     """Whether a bound must hold for the whole 95 % confidence interval of the metric, or of the difference from the
     baseline, and not just for the value: a model that only seems good enough on few examples is then not blessed. A
@@ -171,9 +195,16 @@ class Threshold(Section):
     def _bounds_make_sense(self) -> Threshold:
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError(f"min: {self.min} is greater than max: {self.max}")
-        if self.min is None and self.max is None and self.not_worse_than_baseline_by is None and not self.slices:
-            raise ValueError("set at least one of `min`, `max`, `not_worse_than_baseline_by` and `slices`")
+        if self.min is None and self.max is None and not self.compares and not self.slices:
+            raise ValueError("set at least one of `min`, `max`, `not_worse_than_baseline_by`, `change` and `slices`")
+        if self.not_worse_than_baseline_by is not None and self.change is not None:
+            raise ValueError("`change` says what `not_worse_than_baseline_by` does, and more; set one of both")
         return self
+
+    @property
+    def compares(self) -> bool:
+        """Whether the metric is compared with that of the latest blessed model."""
+        return self.not_worse_than_baseline_by is not None or self.change is not None
 
 
 class EvaluateConfig(Section):

@@ -13,6 +13,7 @@ from tfx.dsl.components.base.base_node import BaseNode
 from headrace.components.example_gen.component import ExampleGen
 from headrace.components.example_gen.spans.component import Spans
 from headrace.components.gates.data_gate import DataGate
+from headrace.components.gates.data_verdict import DataVerdict
 from headrace.components.schema import read_schema
 from headrace.components.schema_gen import SchemaGen
 from headrace.components.statistics.component import StatisticsGen
@@ -48,6 +49,7 @@ def spans(config: PipelineConfig, _built: Components, folders: Folders) -> BaseN
         limits=config.drift_limits,
         work=training_digest(config),
         trained=str(folders.trained),
+        **({"freshness": config.freshness_of_spans} if config.freshness_of_spans else {}),
     )
     return spans.with_id("Spans")
 
@@ -97,6 +99,25 @@ def example_validator(_config: PipelineConfig, built: Components, _folders: Fold
     )
 
 
+def data_verdict(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode | None:
+    """The component that holds the data against `gates:`, if there are any."""
+    if not config.gates.any_set:
+        return None
+    own_columns = config.preprocessing is not None and config.preprocessing.keys is None
+    return DataVerdict(
+        examples=built.example_gen.outputs["examples"],
+        statistics=built.statistics_gen.outputs["statistics"],
+        schema=built.schema_gen.outputs["schema"],
+        spans=built.spans.outputs["spans"],
+        as_of=built.spans.outputs["as_of"],
+        gates=config.gates.model_dump_json(),
+        columns=json.dumps([] if own_columns else sorted({config.label.key, *config.feature_columns})),
+        store=str(folders.spans),
+        code=sources_digest("headrace.components.statistics.component"),
+        **({"registry": str(folders.registry)} if config.compares_with_blessed_data else {}),
+    )
+
+
 def data_gate(config: PipelineConfig, built: Components, _folders: Folders) -> BaseNode:
     return DataGate(
         statistics=built.statistics_gen.outputs["statistics"],
@@ -107,6 +128,7 @@ def data_gate(config: PipelineConfig, built: Components, _folders: Folders) -> B
         rounded=json.dumps(config.rounded_columns),
         on_anomaly=config.data.on_anomaly,
         **({"computed_label": 1} if config.preprocessing else {}),
+        **({"judged": built.data_verdict.outputs["verdict"]} if built.data_verdict else {}),
     )
 
 

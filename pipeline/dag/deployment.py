@@ -64,6 +64,7 @@ def record_blessing(config: PipelineConfig, built: Components, folders: Folders)
         blessing=built.evaluator.outputs["blessing"],
         canary=_canary(built),
         **held_out_spans(config, built),
+        **({"statistics": built.statistics_gen.outputs["statistics"]} if config.compares_with_blessed_data else {}),
         schema=built.schema_gen.outputs["schema"],
         label=config.label.identity,
         columns=json.dumps(config.feature_columns),

@@ -17,8 +17,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.components.example_gen.spans.find import find_spans
-from headrace.components.trigger.decision import GO, WHY, TrainingRecord, decide
+from headrace.components.example_gen.spans.find import date_of_run, find_spans
+from headrace.components.gates.arrival import stop_if_too_old
+from headrace.components.trigger.decision import GO, NO, WHY, TrainingRecord, decide
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.data import DataConfig
 from headrace.pipeline.environment import imports_alone
@@ -58,12 +59,20 @@ def _run_spans(invocation: Invocation, executor_input: Mapping[str, Any], root: 
     trained, remote = Path(properties["trained"]), paths.remote(properties["trained"])
     if remote is not None and not paths.mount:
         records.fetch_trainings(remote, trained, open_store(invocation.store, of_pod=True))
-    manifest = find_spans(DataConfig.model_validate_json(properties["data"]))
+    data = DataConfig.model_validate_json(properties["data"])
+    manifest = find_spans(data)
     decision = decide(
         manifest, TrainingRecord.read(trained), properties["work"], properties["retrain"], properties["limits"]
     )
     logger.info(decision.why)
-    texts = {"spans": manifest.to_json(), GO: decision.go, WHY: decision.why}
+    if decision.go == NO:
+        stop_if_too_old(properties.get("freshness", ""), data, manifest)
+    texts = {
+        "spans": manifest.to_json(),
+        "as_of": date_of_run(data, manifest),
+        GO: decision.go,
+        WHY: decision.why,
+    }
     _write_texts(texts, record, executor_input["outputs"]["outputFile"], PodPaths(root))
 
 

@@ -144,11 +144,12 @@ def _runs(folders: Folders) -> Iterator[RunFiles]:
 
 
 def _blessed_and_trained(blessed: Iterable[Entry], trained: TrainingRecord) -> Iterator[str]:
-    """The URIs of blessed models and their baselines, and of the statistics that the last models were trained on."""
+    """The URIs of blessed models, their baselines and the statistics of their data, and of the statistics that the last
+    models were trained on.
+    """
     for entry in blessed:
         yield entry.uri
-        if entry.compared_with is not None:
-            yield entry.compared_with
+        yield from (uri for uri in (entry.compared_with, entry.statistics) if uri is not None)
     yield from (data.statistics for data in (trained.judged, trained.blessed) if data is not None)
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from headrace.common.durable import PARTIAL_SUFFIX, remove_orphan
 from headrace.common.errors import HeadraceError, RunError
 from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.gates.arrival import stop_if_too_old
 from headrace.components.trigger.decision import NO, TrainingRecord, decide
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.editing import to_yaml
@@ -100,13 +101,15 @@ def clear_killed_runs(folders: Folders, metadata: Metadata) -> None:
 def nothing_new(config: PipelineConfig, folders: Folders) -> str | None:
     """Why there is no reason to train, decided in a fraction of a second without TensorFlow; None if there may be one.
 
-    Errors in the data are left to the run to report.
+    Errors in the data, and data that is too old for a gate, are left to the run to report.
     """
     if config.retrain == "always" or not folders.trained.exists():
         return None
     try:
         spans, trained = find_spans(config.data), TrainingRecord.read(folders.trained)
         decision = decide(spans, trained, training_digest(config), config.retrain, config.drift_limits)
+        if decision.go == NO:
+            stop_if_too_old(config.freshness_of_spans, config.data, spans)
     except HeadraceError:
         return None
     return decision.why if decision.go == NO else None

@@ -102,6 +102,18 @@ def anomalies_in_words(folder: RunFolder) -> list[str]:
     return [*map(on_one_line, lines)]
 
 
+def gates_in_words(folder: RunFolder) -> list[str]:
+    """Lines about the gates that warn, those that could not judge, and those that were passed.
+
+    A gate that stopped the run is the failure of DataGate.
+    """
+    gates = folder.gates.gates if folder.gates else ()
+    warning = [line for one in gates if not one.passed and not one.stops for line in one.lines]
+    notes = [f"{one.gate} was not judged: {one.note}" for one in gates if one.note]
+    passed = [one.gate for one in gates if one.passed and one.rows]
+    return [*map(on_one_line, [*warning, *notes, *([f"passed: {', '.join(passed)}"] if passed else [])])]
+
+
 def _schema_diff(directory_name: str, content: bytes) -> list[Anomaly]:
     anomalies = anomalies_pb2.Anomalies.FromString(content)
     split = directory_name.removeprefix(_SPLIT)

@@ -97,6 +97,7 @@ def gather(folder: RunFolder) -> dict[str, Any]:
         "beam": describe_beam(record),
         "data": read_data(folder),
         "anomalies": read_anomalies(folder),
+        "gates": folder.gates,
         "features": describe_features(config) if config else [],
         "training": training,
         "curves": draw_curves(training) if training else [],

@@ -15,6 +15,7 @@ from headrace.common import yaml_text
 from headrace.common.errors import RunError
 from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.evaluation.result import Evaluation, read_evaluation
+from headrace.components.gates.verdict import DataVerdicts
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.results.record import ArtifactRecord, RunRecord, Status
 
@@ -61,6 +62,12 @@ class RunFolder:
         """The Canary's verdict, or None if there is none."""
         directory = self.directory("Canary", "blessing")
         return None if directory is None else CanaryVerdict.read(directory)
+
+    @cached_property
+    def gates(self) -> DataVerdicts | None:
+        """The verdicts of the gates in `gates:`, or None if there are none."""
+        text = self.text("DataVerdict", "verdict")
+        return None if text is None else DataVerdicts.model_validate_json(text)
 
     @property
     def blessed(self) -> bool | None:

@@ -12,7 +12,7 @@ from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.registry import AWAITING, IN_SERVICE, LATE, WHY, WITHDRAWN
 from headrace.components.evaluation.result import Evaluation, ThresholdCheck
 from headrace.configs.loading.loader import PYTHON_SOURCE
-from headrace.configs.schema.evaluate import LOWER_IS_BETTER, EvaluateConfig
+from headrace.configs.schema.evaluate import EvaluateConfig, Threshold
 from headrace.pipeline.results.run_folder import RunFolder
 
 CANARY = "canary: "
@@ -60,6 +60,7 @@ class ModelVerdict:
         awaiting: The command that pushes a blessed model that awaits approval.
         in_service: The directory of the version that was pushed last, if the run blessed that model and pushed nothing.
         canary: The Canary's verdict; None if there is none.
+        unguarded: What a config without thresholds lets pass; "" if there are thresholds, or nothing was judged.
     """
 
     blessed: bool | None = None
@@ -70,6 +71,7 @@ class ModelVerdict:
     awaiting: str | None = None
     in_service: str | None = None
     canary: CanaryVerdict | None = None
+    unguarded: str = ""
 
     @property
     def other_reasons(self) -> list[str]:
@@ -97,7 +99,16 @@ def read_verdict(folder: RunFolder) -> ModelVerdict:
         awaiting=_awaiting(folder) if pushed is None and folder.blessed else None,
         in_service=_property(folder, IN_SERVICE) if folder.blessed else None,
         canary=folder.canary,
+        unguarded=what_passes(evaluate) if folder.config else "",
     )
+
+
+def what_passes(evaluate: EvaluateConfig) -> str:
+    """What is blessed because `evaluate.thresholds` is empty; "" if it is not."""
+    if evaluate.thresholds:
+        return ""
+    passes = "that beats a constant prediction" if evaluate.better_than_constant else "whose metrics have values"
+    return f"`evaluate.thresholds` is empty: every model {passes} is blessed, even one worse than the model in service"
 
 
 def _why_no_baseline(folder: RunFolder) -> str:
@@ -186,12 +197,13 @@ def _rule(check: ThresholdCheck) -> str:
 
 def _plain_rule(check: ThresholdCheck) -> str:
     if check.limit is None:
-        return "no worse than the baseline, which has no value"
+        what = "has no value" if check.baseline is None else "is 0, from which there is no relative change"
+        return f"no worse than the baseline, which {what}"
     if check.bound == "better_than_constant":
         return f"below {check.limit:.4f}, what the best constant prediction reaches"
-    if check.bound != "not_worse_than_baseline_by":
+    if not check.compares:
         return f"at {'least' if check.bound == 'min' else 'most'} {check.limit:g}"
-    side = "most" if check.metric in LOWER_IS_BETTER else "least"
+    side = "most" if check.is_upper else "least"
     return f"at {side} {check.limit:.4f}" + ("" if check.baseline is None else f" (baseline: {check.baseline:.4f})")
 
 
@@ -199,7 +211,17 @@ def _without_baseline(evaluate: EvaluateConfig, evaluation: Evaluation, why: str
     if evaluation.baseline is not None:
         return []
     return [
-        Bound(metric, evaluation.metrics.get(metric), f"within {tolerance:g} of the baseline; {why}")
+        Bound(metric, evaluation.metrics.get(metric), f"{_allowed_change(threshold)} of the baseline; {why}")
         for metric, threshold in evaluate.thresholds.items()
-        if (tolerance := threshold.not_worse_than_baseline_by) is not None
+        if threshold.compares
     ]
+
+
+def _allowed_change(threshold: Threshold) -> str:
+    """`within 0.01`, or `changed by at least -0.01, -2%` as `change` has it."""
+    change = threshold.change
+    if change is None:
+        return f"within {threshold.not_worse_than_baseline_by:g}"
+    bounds = [f"{change.absolute:+g}"] if change.absolute is not None else []
+    bounds += [f"{change.relative:+.4%}"] if change.relative is not None else []
+    return f"within a change of {' and '.join(bounds)}"

@@ -24,6 +24,7 @@ _STYLES = {
     "interrupted": "bold yellow",
     "left out": "bold yellow",
     "ended": "bold green",
+    "warning": "bold yellow",
 }
 
 
@@ -100,8 +101,11 @@ def _blessing(verdict: ModelVerdict) -> list[str]:
         lines = ["blessing  the run did not evaluate its model"]
     else:
         word = "blessed" if verdict.blessed else "not blessed"
-        first, *others = verdict.reasons or ["every threshold was met" if verdict.blessed else "see the report"]
+        met = "every threshold was met" if not verdict.unguarded else "nothing is required of the metrics"
+        first, *others = verdict.reasons or [met if verdict.blessed else "see the report"]
         lines = [f"blessing  {word}: {first}", *(f"          {reason}" for reason in others)]
+    if verdict.unguarded:
+        lines.insert(0, f"warning   {verdict.unguarded}")
     if verdict.canary is not None and verdict.canary.passed:
         lines.append(f"canary    passed: {verdict.canary.words}")
     if verdict.withdrawn is not None:

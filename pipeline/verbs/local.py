@@ -125,7 +125,7 @@ def _report_and_summary(console: Console, config: PipelineConfig, done: Run, opt
     from dataclasses import replace
 
     from headrace.pipeline.api import write_pages
-    from headrace.pipeline.report.data import anomalies_in_words
+    from headrace.pipeline.report.data import anomalies_in_words, gates_in_words
     from headrace.pipeline.report.training import read_training
     from headrace.pipeline.results.run_folder import RunFolder
     from headrace.pipeline.results.verdict import read_verdict
@@ -142,6 +142,7 @@ def _report_and_summary(console: Console, config: PipelineConfig, done: Run, opt
         verdict = replace(verdict, awaiting=f"{verdict.awaiting}{options}")
     remarks = {
         "data": anomalies_in_words(folder),
+        "gates": gates_in_words(folder),
         "training": training.remarks if training else (),
         "test": folder.evaluation.remarks if folder.evaluation else (),
     }

@@ -13,7 +13,7 @@ import pytest
 from changed_bytes import assert_each_changed_byte_is_detected
 from hypothesis import given
 from hypothesis import strategies as st
-from tfx.types import standard_artifacts
+from tfx.types import Artifact, standard_artifacts
 
 from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
@@ -177,13 +177,18 @@ def _run_baseline(tmp_path: Path, model: str) -> standard_artifacts.Model:
     return outputs["baseline"][0]
 
 
-def _run_record(tmp_path: Path, model: str, *, blessed: bool) -> tuple[NewestEntry, standard_artifacts.Model]:
+def _run_record(
+    tmp_path: Path, model: str, *, blessed: bool, statistics: str = ""
+) -> tuple[NewestEntry, standard_artifacts.Model]:
     candidate, blessing = standard_artifacts.Model(), standard_artifacts.ModelBlessing()
     entry, newest = standard_artifacts.String(), standard_artifacts.Model()
     candidate.uri, entry.uri, newest.uri = model, str(tmp_path / "value"), str(tmp_path / "artifacts" / "newest")
     blessing.set_int_custom_property("blessed", int(blessed))
     executor = RecordBlessing.EXECUTOR_SPEC.executor_class()
-    inputs = {"model": [candidate], "blessing": [blessing], "schema": [_schema(tmp_path)]}
+    inputs: dict[str, list[Artifact]] = {"model": [candidate], "blessing": [blessing], "schema": [_schema(tmp_path)]}
+    if statistics:
+        inputs["statistics"] = [standard_artifacts.ExampleStatistics()]
+        inputs["statistics"][0].uri = statistics
     properties = {**_lists(tmp_path), "label": "{}", "columns": '["fare"]'}
     outputs = {"entry": [entry], "newest": [newest]}
     executor.Do(inputs, outputs, properties)
@@ -202,6 +207,18 @@ def test_the_components_pass_the_baseline_on_from_run_to_run(tmp_path: Path) -> 
     assert (found.uri, found.get_int_custom_property("exists")) == (first, 1)
     entry, newest = _run_record(tmp_path, third, blessed=True)
     assert (entry.uri, entry.compared_with, newest.uri) == ("third", "first", third)
+
+
+def test_the_statistics_of_a_blessed_models_data_are_on_record_and_move_with_the_folder(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    model = _model(here, "model")
+    entry, _ = _run_record(here, model, blessed=True, statistics=str(here / "artifacts" / "statistics"))
+    assert entry.statistics == "artifacts/statistics"
+    here.rename(there)
+    newest = Registry.read(there / "blessed.json").newest
+    assert newest is not None
+    assert newest.statistics == str(there / "artifacts" / "statistics")
 
 
 def test_damaged_model_is_not_a_baseline(tmp_path: Path) -> None:

@@ -6,12 +6,18 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tensorflow_model_analysis.evaluators.metrics_validator import validate_metrics
+from tensorflow_model_analysis.metrics.metric_types import MetricKey
 from tensorflow_model_analysis.proto import config_pb2
+from tensorflow_model_analysis.utils import config_util
 
 from headrace.components.evaluation.metrics import LABEL_METRICS
 from headrace.components.evaluation.metrics.accumulator import Margin
 from headrace.components.evaluation.result import ThresholdCheck
 from headrace.components.evaluation.slices import MetricValues
+from headrace.components.evaluation.tfma import compares_with_baseline, eval_config, thresholds_of
 from headrace.components.evaluation.verdict import (
     Confidence,
     Measured,
@@ -23,8 +29,9 @@ from headrace.components.evaluation.verdict import (
     few_examples,
     rejection_reasons,
 )
-from headrace.components.trigger.drift import DriftDistance
-from headrace.configs.schema.evaluate import LOSSES, SliceThreshold
+from headrace.components.statistics.distances import DriftDistance
+from headrace.configs.schema.evaluate import LOSSES, EvaluateConfig, SliceThreshold, Threshold
+from headrace.configs.schema.label import LabelConfig
 
 NEXT = {"up": math.inf, "down": -math.inf}
 
@@ -72,6 +79,58 @@ def test_a_metric_without_a_value_is_worse_than_any_baseline(against: float) -> 
     thresholds = {"m": compared(-0.25, "HIGHER_IS_BETTER")}
     assert [check.passed for check in check_thresholds(thresholds, {"m": math.nan}, {"m": against})] == [False]
     assert [check.passed for check in check_thresholds(thresholds, {}, {"m": against})] == [False]
+
+
+CHANGES = st.floats(-0.5, 0.5).map(lambda number: round(number, 3))
+
+
+@given(
+    st.floats(0.001, 4),
+    st.floats(0.001, 4),
+    CHANGES | st.none(),
+    CHANGES,
+    st.sampled_from([None, "higher_is_better", "lower_is_better"]),
+    st.sampled_from(["auc", "root_mean_squared_error"]),
+)
+def test_absolute_and_relative_changes_pass_where_tfma_lets_them_pass(  # noqa: PLR0917
+    value: float, baseline: float, absolute: float | None, relative: float, direction: str | None, name: str
+) -> None:
+    change = {"absolute": absolute, "relative": relative, "direction": direction}
+    label = LabelConfig(key="y", kind="binary" if name == "auc" else "regression")
+    evaluate = EvaluateConfig(metrics=(name,), thresholds={name: Threshold.model_validate({"change": change})})
+    config = eval_config(label, evaluate)
+    assert compares_with_baseline(config)
+    config = config_util.update_eval_config_with_defaults(config, has_baseline=True, rubber_stamp=True)
+    metrics = {
+        MetricKey(name, "candidate"): value,
+        MetricKey(name, "baseline"): baseline,
+        MetricKey(name, "candidate", is_diff=True): value - baseline,
+    }
+    tfmas = validate_metrics(((), metrics), config).validation_ok
+    checks = check_thresholds(thresholds_of(config), {name: value}, {name: baseline})
+    assert all(check.passed for check in checks) is tfmas
+    lower = direction == "lower_is_better" or (direction is None and name != "auc")
+    assert {check.is_upper for check in checks} == {lower}
+    relation = ("below" if not lower else "above") if not tfmas else "within"
+    assert any(relation in str(check) for check in checks)
+
+
+def test_a_relative_change_is_one_of_the_baselines_size_and_impossible_from_zero() -> None:
+    threshold = config_pb2.MetricThreshold()
+    threshold.change_threshold.relative.value = -0.5
+    threshold.change_threshold.direction = config_pb2.HIGHER_IS_BETTER
+    (below,) = check_thresholds({"r_squared": threshold}, {"r_squared": -0.29}, {"r_squared": -0.2})
+    assert below.passed
+    assert below.limit == pytest.approx(-0.3)
+    (zero,) = check_thresholds({"r_squared": threshold}, {"r_squared": 0.1}, {"r_squared": 0.0})
+    assert not zero.passed
+    assert "is 0, from which there is no relative change" in str(zero)
+    (unknown,) = check_thresholds({"r_squared": threshold}, {"r_squared": 0.1}, {"r_squared": math.nan})
+    assert unknown.passed
+    confident = Confidence(("r_squared",), {}, {"r_squared": (-0.02, 0.03)})
+    (sure,) = check_thresholds({"r_squared": threshold}, {"r_squared": 0.2}, {"r_squared": 0.2}, confident)
+    assert sure.passed
+    assert sure.interval == pytest.approx((0.18, 0.23))
 
 
 def test_a_metric_whose_baseline_has_no_value_passes() -> None:

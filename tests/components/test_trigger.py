@@ -14,8 +14,9 @@ from tfx.types import standard_artifacts
 
 from headrace.components.example_gen.spans.manifest import Span, SpanManifest
 from headrace.components.example_gen.storage import FileState
+from headrace.components.statistics.distances import DriftDistance
 from headrace.components.trigger.decision import TrainingData, TrainingRecord, decide
-from headrace.components.trigger.drift import DriftDistance, decide_by_drift, decision, distances
+from headrace.components.trigger.drift import decide_by_drift, decision, distances
 from headrace.configs.schema.schedule import DriftConfig, Retrain
 
 

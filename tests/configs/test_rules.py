@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from broken_rules import beam, data, kubeflow, kubernetes, model, notify, schedule, tfx_functions, training, tune
+from broken_rules import beam, data, gates, kubeflow, kubernetes, model, notify, schedule, tfx_functions, training, tune
 from broken_rules import features as features_rules
 from broken_rules.sections import SOURCE, complete, features
 
@@ -16,6 +16,7 @@ from headrace.configs.rules import registry
 BROKEN = {
     **data.BROKEN,
     **features_rules.BROKEN,
+    **gates.BROKEN,
     **model.BROKEN,
     **tfx_functions.BROKEN,
     **training.BROKEN,
@@ -55,6 +56,7 @@ def test_every_rule_has_a_config_that_breaks_it() -> None:
         "train: {epochs: 1, optimizer: Adam}",
         "evaluate: {split: train, thresholds: {recall: {min: 0.5}}}",
         "evaluate: {metrics: [mean_squared_error]}\nlabel: {key: tip, kind: regression}",
+        "gates: {rows: {min: 1, max_decrease: 0.5}, freshness: {max_days: 0, column: at, format: epoch_s}}",
         "model: {kind: my.builder, options: {a: 1}}",
         "model: {kind: my.builder}\n" + features(photo="image, height: 8, width: 8"),
         "model: {kind: image, augment: {flip: both, rotate: 10}, backbone: {saved_model: net, pixels: [-1, 1]}}\n"

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from headrace.configs.rules.model import thresholds_can_be_met
 from headrace.configs.schema.evaluate import EvaluateConfig, SliceThreshold, Threshold
+from headrace.pipeline.results.verdict import what_passes
 
 
 def found(threshold: Threshold) -> list[str]:
@@ -52,3 +53,17 @@ def test_a_share_may_be_asked_to_be_all_or_nothing_and_no_more_or_less() -> None
     assert found(Threshold(max=0.0)) == []
     assert len(found(Threshold(min=1.5))) == 1
     assert len(found(Threshold(max=-0.5))) == 1
+
+
+def test_a_change_has_a_bound_and_stands_alone() -> None:
+    assert Threshold.model_validate({"change": {"relative": -0.02}}).compares
+    with pytest.raises(ValidationError, match="at least one of `absolute` and `relative`"):
+        Threshold.model_validate({"change": {"direction": "lower_is_better"}})
+    with pytest.raises(ValidationError, match="set one of both"):
+        Threshold.model_validate({"change": {"absolute": 0.1}, "not_worse_than_baseline_by": 0.1})
+
+
+def test_a_config_without_thresholds_says_what_it_lets_pass() -> None:
+    assert what_passes(EvaluateConfig(thresholds={"auc": Threshold(min=0.5)})) == ""
+    assert "every model that beats a constant prediction is blessed" in what_passes(EvaluateConfig())
+    assert "every model whose metrics have values is" in what_passes(EvaluateConfig(better_than_constant=False))

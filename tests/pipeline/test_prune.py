@@ -174,6 +174,11 @@ def test_the_statistics_that_drift_is_measured_from_stay(home: Home) -> None:
     data = TrainingData(fingerprint="", spans=("1",), work="", statistics=str(statistics))
     TrainingRecord(blessed=data).write(home.folders.trained)
     assert home.plan(keep=1).artifacts == []
+    home.folders.trained.unlink()
+    assert home.plan(keep=1).artifacts == [statistics]
+    entry = Entry(uri=str(home.artifact("Trainer", "r2")), blessed_at="", statistics=str(statistics))
+    Registry(models=(entry,)).write(home.folders.registry)
+    assert home.plan(keep=1).artifacts == []
 
 
 def test_what_is_known_of_models_and_pushes_stays_whatever_goes(home: Home) -> None:

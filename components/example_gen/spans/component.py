@@ -11,6 +11,7 @@ from headrace.components.example_gen.spans.find import write_spans
 def Spans(  # noqa: N802
     data: Parameter[str],
     spans: OutputArtifact[standard_artifacts.String],
+    as_of: OutputArtifact[standard_artifacts.String],
     code: Parameter[str] = "",  # noqa: ARG001 - part of what is compiled
 ) -> None:
     """List the spans that a run reads.
@@ -18,6 +19,7 @@ def Spans(  # noqa: N802
     Args:
         data: the DataConfig as JSON.
         spans: the manifest as JSON.
+        as_of: the date as of which the data is judged; see `date_of_run`.
         code: a digest of the code that finds spans, including the user's own function if one supplies the data.
     """
-    write_spans(data, spans)
+    write_spans(data, spans, as_of)

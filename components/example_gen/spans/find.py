@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -51,9 +52,23 @@ def find_spans(data: DataConfig) -> SpanManifest:
     )
 
 
-def write_spans(data: str, spans: Any, code: str = "") -> None:  # noqa: ARG001 - the component has it
-    """What the component Spans does, for its artifact or one with the same methods."""
-    spans.value = find_spans(DataConfig.model_validate_json(data)).to_json()
+def write_spans(data: str, spans: Any, as_of: Any, code: str = "") -> None:  # noqa: ARG001 - the component has it
+    """What the component Spans does, for its artifacts or others with the same methods."""
+    config = DataConfig.model_validate_json(data)
+    manifest = find_spans(config)
+    spans.value, as_of.value = manifest.to_json(), date_of_run(config, manifest)
+
+
+def date_of_run(data: DataConfig, manifest: SpanManifest) -> str:
+    """The date, as YYYY-MM-DD, as of which the data of a run is judged: `data.run_date`, or today (UTC).
+
+    If `data.spans` selects the spans, as in a backfill, that of the last one plus `data.delay`, so that it does not
+    depend on when the run starts; "" for spans without dates.
+    """
+    if data.spans is not None:
+        name = manifest.spans[-1].name
+        return str(dt.date.fromisoformat(name) + dt.timedelta(data.delay)) if "-" in name else ""
+    return data.run_date or str(dt.datetime.now(dt.UTC).date())
 
 
 def _all_files(sources: Mapping[str, SourceConfig]) -> tuple[list[SpanFile], dict[str, str]]:

@@ -45,7 +45,7 @@ ORIGIN = f"Format-Serving/{Origin.FILE}"
 
 
 class _Context(NamedTuple):
-    """user: `<run>/<task>`; compares: whether the component compares statistics to detect drift."""
+    """user: `<run>/<task>`; compares: whether the component compares data with that of a blessed model."""
 
     paths: PodPaths
     store: Store
@@ -56,7 +56,10 @@ class _Context(NamedTuple):
 @contextlib.contextmanager
 def present(properties: Mapping[str, Any], paths: PodPaths, store: Store, user: str = "") -> Iterator[None]:
     """Fetch the state that the properties name; if the block succeeds, copy what changed back. user: `<run>/<task>`."""
-    state, context = state_paths(properties), _Context(paths, store, user, compares="columns" in properties)
+    state, context = (
+        state_paths(properties),
+        _Context(paths, store, user, compares=_compares(properties)),
+    )
     copied: tuple[tuple[Path | None, Callable[[Path, str, _Context], contextlib.AbstractContextManager[None]]], ...] = (
         (state.registry, _registry),
         (state.trained, _trained),
@@ -73,10 +76,19 @@ def present(properties: Mapping[str, Any], paths: PodPaths, store: Store, user: 
         yield
 
 
+def _compares(properties: Mapping[str, Any]) -> bool:
+    """Whether they are those of Drift or DataVerdict, unlike those of RecordBlessing, which has columns too."""
+    return "columns" in properties and not {"trained", "gates"}.isdisjoint(properties)
+
+
 @contextlib.contextmanager
 def _registry(path: Path, uri: str, context: _Context) -> Iterator[None]:
     known = records.fetch_blessings(uri, path, context.store)
-    _check_inside(uri, path.parent, (one for entry in known.models for one in (entry.uri, entry.compared_with)))
+    paths = ((entry.uri, entry.compared_with, entry.statistics) for entry in known.models)
+    _check_inside(uri, path.parent, (one for each in paths for one in each))
+    local = known.newest.statistics if context.compares and known.newest is not None else None
+    if local is not None and (remote := context.paths.remote(local)):
+        context.store.get_all(remote, Path(local))
     for entry in known.models:
         model = context.paths.remote(entry.uri)
         if model is not None and context.store.exists(model):

@@ -33,6 +33,7 @@ def test_further_components_read_ours_and_each_other_and_ours_can_wait_for_them(
 def test_the_page_lists_the_components_with_their_outputs() -> None:
     everything = (
         "data.source.path=trips-{SPAN}.csv",
+        "gates={rows: {min: 1}}",
         "schedule={every: 1h, retrain: drift}",
         "train={warm_start: true, profile: {batches: [1, 2], fail_if_input_bound_above: 0.5}}",
         "tune={max_trials: 2, parameters: {train.batch_size: {choices: [8, 16]}}}",

@@ -1,0 +1,172 @@
+"""DataVerdict: holds arriving data against `gates:`. DataGate stops the run if a gate says so.
+
+They are two components, so that there is a verdict to look at after a run that was stopped.
+"""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import tensorflow_data_validation as tfdv
+from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
+from tfx.components.statistics_gen.executor import DEFAULT_FILE_NAME
+from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
+from tfx.dsl.component.experimental.decorators import component
+from tfx.dsl.io import fileio
+from tfx.types import Artifact, artifact_utils, standard_artifacts
+from tfx.utils import io_utils
+
+from headrace.components.deploy.registry import Registry
+from headrace.components.example_gen.shards import shard_names
+from headrace.components.example_gen.spans.manifest import SpanManifest
+from headrace.components.gates.arrival import judge_freshness, judge_rows
+from headrace.components.gates.distance import judge_distance
+from headrace.components.gates.newest_time import newest_time
+from headrace.components.gates.verdict import DataVerdicts, GateVerdict
+from headrace.components.schema import read_schema
+from headrace.components.statistics.distances import span_keys, statistics_of_spans
+from headrace.configs.schema.gates import DistanceGate, FreshnessGate, GatesConfig
+
+logger = logging.getLogger(__name__)
+
+SPLIT = "train"
+NOT_ON_RECORD = "no model is blessed whose data is on record"
+
+
+@component
+def DataVerdict(  # noqa: N802, PLR0913, PLR0917
+    examples: InputArtifact[standard_artifacts.Examples],
+    statistics: InputArtifact[standard_artifacts.ExampleStatistics],
+    schema: InputArtifact[standard_artifacts.Schema],
+    spans: InputArtifact[standard_artifacts.String],
+    as_of: InputArtifact[standard_artifacts.String],
+    verdict: OutputArtifact[standard_artifacts.String],
+    gates: Parameter[str],
+    columns: Parameter[str],
+    store: Parameter[str],
+    code: Parameter[str],
+    registry: Parameter[str] = "",
+) -> None:
+    """Judge the data by each gate.
+
+    Args:
+        examples: of all spans.
+        statistics: of all spans.
+        schema: of the data.
+        spans: SpanManifest as JSON.
+        as_of: the date of the run, from Spans.
+        verdict: DataVerdicts as JSON.
+        gates: GatesConfig as JSON.
+        columns: JSON list of the columns to compare; empty for all.
+        store: StatisticsGen's.
+        code: StatisticsGen's.
+        registry: path of `blessed.json`; "" if nothing is compared with a blessed model's data.
+    """
+    data = ArrivedData(examples, statistics, schema, SpanManifest.from_json(spans.value), as_of.value, store, code)
+    found = judge(GatesConfig.model_validate_json(gates), data, json.loads(columns), registry)
+    for one in found.gates:
+        logger.info(f"{one.gate}: {one.failed} of {one.judged} checks failed; the worst first:")
+        for row in one.rows:
+            logger.info(f"  {row}")
+        if one.note:
+            logger.info(f"{one.gate}: not judged: {one.note}")
+    verdict.value = found.model_dump_json()
+
+
+class ArrivedData(NamedTuple):
+    """The data of a run, as DataVerdict gets it."""
+
+    examples: Artifact
+    statistics: Artifact
+    schema: Artifact
+    manifest: SpanManifest
+    as_of: str
+    store: str
+    code: str
+
+    @property
+    def newest(self) -> str:
+        """The name of the newest span; "" for data without spans."""
+        return self.manifest.spans[-1].name
+
+    @property
+    def rows(self) -> Mapping[str, int]:
+        """The rows of each span; of all data if it has no spans."""
+        by_span: dict[str, int] = json.loads(self.examples.get_string_custom_property("span_rows") or "{}")
+        rows = json.loads(self.examples.get_string_custom_property("rows") or "{}")
+        return by_span or {"": sum(rows.values())}
+
+    def statistics_of(self, names: Sequence[str]) -> DatasetFeatureStatisticsList:
+        """Of the train split of these spans; of all data if it has no spans."""
+        if names == [""]:
+            return tfdv.load_stats_binary(str(statistics_file(self.statistics.uri)))
+        return statistics_of_spans(names, self.examples, SPLIT, self.store, self.code)
+
+    def shards_of_newest(self) -> list[str]:
+        """The TFRecord files of the newest span, of all splits."""
+        splits = artifact_utils.decode_split_names(self.examples.split_names)
+        uris = [artifact_utils.get_split_uri([self.examples], split) for split in splits]
+        files = sorted(file for uri in uris for file in fileio.glob(io_utils.all_files_pattern(uri)))
+        keys = span_keys(self.examples)
+        return shard_names.by_span(files, keys).get(self.newest, []) if self.newest in keys else files
+
+
+def judge(gates: GatesConfig, data: ArrivedData, columns: Sequence[str], registry: str) -> DataVerdicts:
+    """The verdict of every gate. Arguments as of DataVerdict."""
+    blessed = _blessed_statistics(registry) if registry else None
+    found: list[GateVerdict] = []
+    if gates.rows is not None:
+        rows = None if blessed is None else _rows(blessed)
+        found.append(judge_rows(gates.rows, data.manifest, data.rows, rows))
+    if gates.freshness is not None:
+        found.append(_freshness(gates.freshness, data))
+    found += _drift(gates, data, columns, blessed)
+    return DataVerdicts(gates=tuple(found))
+
+
+def _freshness(gate: FreshnessGate, data: ArrivedData) -> GateVerdict:
+    time = newest_time(data.shards_of_newest(), gate.column, gate.format) if gate.column is not None else None
+    return judge_freshness(gate, data.as_of, data.newest, time)
+
+
+def _drift(
+    gates: GatesConfig, data: ArrivedData, columns: Sequence[str], blessed: Path | None
+) -> Iterator[GateVerdict]:
+    if gates.drift.blessed is None and gates.drift.earlier_spans is None:
+        return
+    newest, schema = data.statistics_of([data.newest]), read_schema(Path(data.schema.uri) / "schema.pbtxt")
+    earlier = [span.name for span in data.manifest.spans[:-1]]
+
+    def compare(name: str, gate: DistanceGate, before: DatasetFeatureStatisticsList | None, why: str) -> GateVerdict:
+        if before is None:
+            return GateVerdict.of(name, gate.on_anomaly, (), why)
+        return judge_distance(name, gate, newest, before, schema, columns)
+
+    if gates.drift.blessed is not None:
+        before = None if blessed is None else tfdv.load_stats_binary(str(statistics_file(str(blessed))))
+        yield compare("gates.drift.blessed", gates.drift.blessed, before, NOT_ON_RECORD)
+    if gates.drift.earlier_spans is not None:
+        before = data.statistics_of(earlier) if earlier else None
+        why = "there is no earlier span in the window"
+        yield compare("gates.drift.earlier_spans", gates.drift.earlier_spans, before, why)
+
+
+def _blessed_statistics(registry: str) -> Path | None:
+    """The folder of the statistics of the data of the model that is blessed now; None if there is none."""
+    newest = Registry.read(Path(registry)).newest
+    folder = Path(newest.statistics) if newest is not None and newest.statistics else None
+    return folder if folder is not None and statistics_file(str(folder)).exists() else None
+
+
+def _rows(statistics: Path) -> int:
+    """The rows of all splits."""
+    files = sorted(statistics.glob(f"Split-*/{DEFAULT_FILE_NAME}"))
+    loaded = (DatasetFeatureStatisticsList.FromString(file.read_bytes()) for file in files)
+    return sum(dataset.num_examples for each in loaded for dataset in each.datasets)
+
+
+def statistics_file(uri: str) -> Path:
+    """The file of the train split in an ExampleStatistics artifact."""
+    return Path(uri, f"Split-{SPLIT}", DEFAULT_FILE_NAME)

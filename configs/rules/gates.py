@@ -1,0 +1,57 @@
+"""The rules of `gates:`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.common.names import did_you_mean
+from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, placeholders
+from headrace.configs.schema.features import Feature
+from headrace.configs.schema.gates import GatesConfig
+from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.sources import FileSource
+
+
+def earlier_spans_are_read(gates: GatesConfig, data: DataConfig) -> Iterator[Violation]:
+    """A comparison with spans that are not in the window would have nothing to compare with."""
+    found = _placeholders(data)
+    one_span = bool(found) and (data.window == 1 and not isinstance(data.spans, tuple))
+    what = "requires earlier spans, but `data.window: 1` reads a single one; increase the window"
+    if gates.rows is not None and one_span:
+        for name in ("max_decrease", "max_increase", "max_missing_spans"):
+            if getattr(gates.rows, name) is not None:
+                yield ("gates", "rows", name), f"{what}, or remove {name}"
+    if gates.rows is not None and gates.rows.max_missing_spans is not None and not found:
+        yield ("gates", "rows", "max_missing_spans"), f"{_NO_SPANS}, or remove it"
+    if gates.drift.earlier_spans is None:
+        return
+    if one_span:
+        yield ("gates", "drift", "earlier_spans"), f"{what}, or use `blessed`"
+    elif not found:
+        yield ("gates", "drift", "earlier_spans"), f"{_NO_SPANS}, or use `blessed`"
+
+
+_NO_SPANS = "requires data in spans: add {SPAN}, or {YYYY}, {MM} and {DD}, to the path"
+
+
+def freshness_has_dates(gates: GatesConfig, data: DataConfig) -> Iterator[Violation]:
+    if gates.freshness is not None and gates.freshness.column is None and not _placeholders(data) >= DATE_PLACEHOLDERS:
+        what = "requires a date: add {YYYY}, {MM} and {DD} to the path, or name a `column` of dates or times"
+        yield ("gates", "freshness"), what
+
+
+def gates_are_of_features(gates: GatesConfig, features: dict[str, Feature], label: LabelConfig) -> Iterator[Violation]:
+    read = {column for name, one in features.items() for column in one.data_columns(name, features)} | {label.key}
+    for name, gate in (("blessed", gates.drift.blessed), ("earlier_spans", gates.drift.earlier_spans)):
+        for column in gate.columns if gate is not None else ():
+            if column not in read:
+                where = ("gates", "drift", name, "columns", column)
+                yield where, f'no feature reads a column "{column}"{did_you_mean(column, read)}'
+
+
+def _placeholders(data: DataConfig) -> frozenset[str]:
+    return placeholders(data.source.path) if isinstance(data.source, FileSource) else frozenset()
+
+
+RULES: tuple[Rule, ...] = (earlier_spans_are_read, freshness_has_dates, gates_are_of_features)
