@@ -57,7 +57,7 @@ def prepare(engine: str, folder: Path, out: Path) -> Iterator[None]:
         model=Channel(standard_artifacts.Model),
         baseline=Channel(standard_artifacts.Model),
         label=config.label,
-        evaluate=config.evaluate,
+        evaluate=config.evaluate.model_copy(update={"importance": "none"}),  # which TFMA does not measure
         split="all",
     )
     class_ = component.Executor if engine == "ours" else stock.Executor

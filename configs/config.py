@@ -22,6 +22,7 @@ from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import AnyModelConfig, RunFnModel, WideAndDeepModel
 from headrace.configs.schema.notify import AnyReceiver
+from headrace.configs.schema.report import ReportConfig
 from headrace.configs.schema.schedule import Retrain, ScheduleConfig
 from headrace.configs.schema.section import DottedPath, Name, Section
 from headrace.configs.schema.sources import FileSource
@@ -66,6 +67,8 @@ class PipelineConfig(Section):
     """The search for hyperparameters before the training. null: none."""
     evaluate: EvaluateConfig = EvaluateConfig()
     """What "good enough" means."""
+    report: ReportConfig = ReportConfig()
+    """What the report of a run shows of the data."""
     deploy: DeployConfig = DeployConfig()
     """Where a blessed model is pushed."""
     beam: BeamConfig = BeamConfig()

@@ -1,9 +1,14 @@
 """The SavedModel: the Transform graph and the model combined, with a signature for each kind of caller.
 
-serving_default      {"examples": string [batch]}, serialized tf.Example → {"predictions": float32 [batch, k]}
-serving_raw          the raw columns by name, each [batch]               → {"predictions"}
-serving_transformed  the transformed features by name, each [batch]      → {"predictions"}
+serving_default      {"examples": string [batch]}, serialized tf.Example → {"predictions": float32 [batch, outputs]}
+serving_raw          the raw columns by name, each [batch]               → the same
+serving_transformed  the transformed features by name, each [batch]      → the same
 transform_features   {"examples"} → the transformed features and the label by name, each [batch]
+
+If the label has at most NAMED_CLASSES classes, the first three also return the name and the probability of each class,
+in the order of `label.classes`: {"classes": string [batch, k], "probabilities": float32 [batch, k]}. In the classify
+signature of TensorFlow's Estimators the latter are `scores`, but TFMA would evaluate an output of that name instead of
+`predictions`.
 
 Named tensors are named after their columns, as spelled by `signature_names` (`pickup area` becomes `pickup_area`).
 A missing value is an absent or empty feature in an example; in a named tensor it is "", NaN or the smallest int64.
@@ -31,15 +36,20 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from headrace.configs.schema.features import single_columns
+from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.columns import MISSING_INTEGER, PADDING
 from headrace.trainer.columns.layers import dense
 from headrace.trainer.sections import TrainerSections
+from headrace.trainer.served_model import PREDICTIONS
 
 WEIGHTS = "assets.extra/model.weights.h5"
 """The weights in Keras' own format within the SavedModel; a model with the same layers can start from them."""
 
 MULTIPLE_VALUES = "an example has several values in"
 """Start of the error for several values in a column of which the model takes one."""
+
+NAMED_CLASSES = 1000
+"""The most classes whose names are returned: the names are sent for every example."""
 
 Tensors = dict[str, tf.Tensor]
 
@@ -101,8 +111,17 @@ class RawColumns:
 class Signatures:
     """The functions behind the signatures. The Transform graph and the model are traced once each and shared."""
 
-    def __init__(self, model: keras.Model, transform_output: tft.TFTransformOutput, columns: RawColumns) -> None:
+    def __init__(
+        self,
+        model: keras.Model,
+        transform_output: tft.TFTransformOutput,
+        columns: RawColumns,
+        label: LabelConfig | None = None,
+    ) -> None:
+        """`label`: whose classes are named in the answers, if it has any."""
         self.model = model
+        classes = label.class_values if label else ()
+        self.class_names = [str(value) for value in classes] if len(classes) <= NAMED_CLASSES else []
         self.loaded = tf.saved_model.load(transform_output.transform_savedmodel_dir)
         self.label_key, self.weight = columns.label, columns.weight
         self.raw_feature_spec = transform_output.raw_feature_spec()
@@ -162,7 +181,7 @@ class Signatures:
         given = {name: _shaped(tensors[given], specs[given]) for name, given in self.model_inputs.items()}
         ragged = {name for name, x in self.model.input.items() if x.ragged}
         features = {name: _ragged(x) if name in ragged else x for name, x in given.items()}
-        return {"predictions": self.predict(features)}
+        return self._answer(features)
 
     def transform_examples(self, examples: tf.Tensor) -> Tensors:
         """Signature `transform_features`."""
@@ -181,7 +200,17 @@ class Signatures:
     def _predict(self, raw: Mapping[str, tf.SparseTensor], batch: tf.Tensor) -> Tensors:
         label = _empty(self.raw_spec[self.label_key].dtype, batch)
         features = self.transform({**raw, self.label_key: label})
-        return {"predictions": self.predict({name: features[name] for name in self.model_inputs})}
+        return self._answer({name: features[name] for name in self.model_inputs})
+
+    def _answer(self, features: Tensors) -> Tensors:
+        """What the serving signatures return for transformed features."""
+        predictions = self.predict(features)
+        if not self.class_names:
+            return {PREDICTIONS: predictions}
+        binary = predictions.shape[1] == 1
+        probabilities = tf.concat([1 - predictions, predictions], axis=1) if binary else predictions
+        classes = tf.tile(tf.constant([self.class_names]), [tf.shape(predictions)[0], 1])
+        return {PREDICTIONS: predictions, "classes": classes, "probabilities": probabilities}
 
     def _transform(self, raw: Mapping[str, tf.SparseTensor]) -> Tensors:
         specs = self.raw_feature_spec

@@ -56,7 +56,7 @@ def run_fn(fn_args: FnArgs) -> None:
     with explain_out_of_memory(sections.train):
         model = _train_and_load(job)
     built = columns.build(sections.features)
-    signatures = Signatures(with_stored_images(model, built), transform_output, RawColumns.of(sections))
+    signatures = Signatures(with_stored_images(model, built), transform_output, RawColumns.of(sections), sections.label)
     if sections.label.text is not None:
         generate = generation.signature(built, sections.label.text, signatures, transform_output)
         signatures.additional["generate"] = generate

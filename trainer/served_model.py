@@ -15,6 +15,9 @@ import tensorflow as tf
 
 from headrace.common.names import did_you_mean_or_list, join_names
 
+PREDICTIONS = "predictions"
+"""The output of our signatures that holds the predictions: for each example, [batch, outputs]."""
+
 
 @dataclass(frozen=True)
 class ModelCall:
@@ -25,7 +28,7 @@ class ModelCall:
     signature_name: str = "serving_default"
     preprocessing_function_name: str = "transform_features"
     prediction_key: str | None = None
-    """Name of the output with the predictions; None if there is only one."""
+    """Name of the output with the predictions. None: the only one, or PREDICTIONS of several."""
 
     def __call__(self, loaded: Any, examples: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return labels and predictions for serialized tf.Examples, string [batch]; both as the signatures shape them.
@@ -79,7 +82,7 @@ class ModelCall:
 
     def _why_not_output(self, outputs: Mapping[str, tf.TensorSpec], width: int | None) -> str | None:
         named = self.prediction_key
-        if named is None and len(outputs) != 1:
+        if named is None and len(outputs) != 1 and PREDICTIONS not in outputs:
             what = f"its signature {self.signature_name!r} returns {join_names(outputs)}"
             return f"{what}; name one in model.prediction_key"
         if named is not None and named not in outputs:
@@ -92,7 +95,9 @@ class ModelCall:
         return None
 
     def _chosen(self, outputs: Mapping[str, Any]) -> Any:
-        return outputs[self.prediction_key] if self.prediction_key else next(iter(outputs.values()))
+        if self.prediction_key is None and len(outputs) == 1:
+            return next(iter(outputs.values()))
+        return outputs[self.prediction_key or PREDICTIONS]
 
 
 def _inputs(signature: Any) -> dict[str, tf.TensorSpec]:

@@ -13,7 +13,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
+from apache_beam.pvalue import TaggedOutput
 from tensorflow_model_analysis.proto import config_pb2
 from tensorflow_model_analysis.utils import config_util
 from tfx import types
@@ -26,11 +26,13 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 from headrace.common.errors import RunError
 from headrace.components.deploy.registry import DAMAGED, EXISTS
 from headrace.components.evaluation import tfma, verdict
-from headrace.components.evaluation.intervals import folds_of
+from headrace.components.evaluation.explain import AUTO, Explaining, Judged, explain, loaded_model
+from headrace.components.evaluation.intervals import folds_of, mixed_positions
+from headrace.components.evaluation.kept import Kept
 from headrace.components.evaluation.metrics import metrics_of
 from headrace.components.evaluation.metrics.accumulator import Array, MetricAccumulator, RunningTotal
 from headrace.components.evaluation.result import Evaluation, read_evaluation, write_evaluation
-from headrace.components.evaluation.slices import SliceAssignment, assign_slices
+from headrace.components.evaluation.slices import assign_slices
 from headrace.components.evaluation.verdict import KeyedAccumulator, ModelSlice, Requirements
 from headrace.components.evaluation.weights import example_weights
 from headrace.components.file_groups import FileGroup, MergeInOrder, file_groups
@@ -43,6 +45,8 @@ from headrace.trainer.served_model import ModelCall
 logger = logging.getLogger(__name__)
 
 Artifacts = dict[str, list[types.Artifact]]
+KEPT = "kept"
+"""The output with the examples that are kept."""
 
 
 class Executor(base_beam_executor.BaseBeamExecutor):
@@ -73,7 +77,8 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         required = required._replace(remarks=_remarks(input_dict["examples"], split, models.get("baseline")))
         directory = Path(artifact_utils.get_single_uri(output_dict["evaluation"]))
         directory.mkdir(parents=True, exist_ok=True)
-        self._evaluate(input_dict["examples"], split, config, models, directory, required)
+        explaining = Explaining(int(exec_properties["rows"]), int(exec_properties["importance"]))
+        self._evaluate(input_dict["examples"], split, config, models, directory, required, explaining)
         _bless(artifact_utils.get_single_instance(output_dict["blessing"]), models, read_evaluation(directory))
 
     def _evaluate(  # noqa: PLR0913, PLR0917
@@ -84,6 +89,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         models: dict[str, types.Artifact],
         directory: Path,
         required: Requirements,
+        explaining: Explaining,
     ) -> None:
         """Run the Beam pipeline, whose last stage writes the files."""
         names = [name for name in tfma.model_names(config) if name is not None]
@@ -92,15 +98,20 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         }
         patterns = [io_utils.all_files_pattern(uri) for uri in artifact_utils.get_split_uris(examples, split)]
         files = [file for pattern in patterns for file in sorted(tf.io.gfile.glob(pattern))]
+        accumulate = AccumulateFiles(paths, tfma.label_kind(config), config, split, explaining)
         with self._make_beam_pipeline() as pipeline:
-            _ = (
+            accumulated = (
                 pipeline
                 | "Shards" >> beam.Create(list(file_groups(split, files)))
                 | "Spread" >> beam.Reshuffle()
-                | "PredictAndAccumulate" >> beam.ParDo(AccumulateFiles(paths, tfma.label_kind(config), config, split))
+                | "PredictAndAccumulate" >> beam.ParDo(accumulate).with_outputs(KEPT, main="accumulators")
+            )
+            kept = beam.pvalue.AsDict(accumulated[KEPT] | "Keep" >> MergeInOrder(_merge))
+            _ = (
+                accumulated["accumulators"]
                 | "AddUp" >> MergeInOrder(_merge)
                 | "Gather" >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
-                | "Conclude" >> beam.Map(_conclude, config, split, paths, directory, required)
+                | "Conclude" >> beam.Map(_conclude, kept, config, split, paths, directory, required, explaining)
             )
 
 
@@ -112,6 +123,8 @@ class EvaluatorSpec(standard_component_specs.EvaluatorSpec):
         "better_than_constant": component_spec.ExecutionParameter(type=int),
         "confident": component_spec.ExecutionParameter(type=str),
         "slice_thresholds": component_spec.ExecutionParameter(type=str),
+        "rows": component_spec.ExecutionParameter(type=int),
+        "importance": component_spec.ExecutionParameter(type=int),
     }
 
 
@@ -131,8 +144,12 @@ def evaluator(  # noqa: PLR0913
     evaluate: EvaluateConfig,
     split: str,
     call: ModelCall | None = None,
+    rows: int = 0,
 ) -> Evaluator:
-    """The component that judges `model` on the examples of `split`. call: the signatures; None for those of ours."""
+    """The component that judges `model` on the examples of `split`.
+
+    call: the signatures; None for those of ours; rows: how many of the worst-predicted examples the evaluation has.
+    """
     spec = EvaluatorSpec(
         examples=examples,
         model=model,
@@ -148,6 +165,8 @@ def evaluator(  # noqa: PLR0913
                 for slicing, each in threshold.slices.items()
             ]
         ),
+        rows=rows,
+        importance={"auto": AUTO, "none": 0}.get(str(evaluate.importance), evaluate.importance),
         evaluation=channel.Channel(type=standard_artifacts.ModelEvaluation),
         blessing=channel.Channel(type=standard_artifacts.ModelBlessing),
     )
@@ -157,37 +176,53 @@ def evaluator(  # noqa: PLR0913
 class AccumulateFiles(beam.DoFn):
     """Groups of files to accumulators by model and slice, each with the group's number.
 
-    models: the SavedModel's directory by the model's name; kind: of the label; split: its name, for messages.
+    A second output, KEPT, has examples of the candidate's, by what they are kept for. models: the SavedModel's
+    directory by the model's name, that of the candidate first; kind: of the label; split: its name, for messages.
     """
 
-    def __init__(self, models: Mapping[str, str], kind: str, config: config_pb2.EvalConfig, split: str) -> None:
+    def __init__(
+        self,
+        models: Mapping[str, str],
+        kind: str,
+        config: config_pb2.EvalConfig,
+        split: str,
+        explaining: Explaining,
+    ) -> None:
         self._paths, self._kind = models, kind
         self._metrics = metrics_of(kind, tfma.decision_threshold(config))
         self._split, self._weight = split, tfma.weight_column(config)
         self._calls = {spec.name: tfma.model_call(spec) for spec in config.model_specs}
         self._slicings = [list(spec.feature_keys) for spec in config.slicing_specs]
         self._models: dict[str, tf.Module] = {}
+        self._candidate, self._explaining = next(iter(models)), explaining
 
     def setup(self) -> None:
         """Load the models."""
         self._decoder = ExamplesToRecordBatchDecoder()
-        self._models = {name: tf.saved_model.load(path) for name, path in self._paths.items()}
+        self._models = {name: loaded_model(path) for name, path in self._paths.items()}
 
-    def process(self, group: FileGroup) -> Iterator[tuple[ModelSlice, tuple[int, MetricAccumulator]]]:
+    def process(self, group: FileGroup) -> Iterator[tuple[ModelSlice, tuple[int, MetricAccumulator]] | TaggedOutput]:
         """Accumulate the files for every model and slice. Raises RunError if the models are not comparable."""
         totals: defaultdict[ModelSlice, RunningTotal] = defaultdict(RunningTotal)
+        kept: dict[str, Kept] = {}
         for file in group.files:
             start, name = 0, zlib.crc32(Path(file).name.encode())
             for examples in read_records(file):
                 number = int(examples.shape[0])
-                for key, accumulator in self._process_batch(examples, folds_of(start, number, name)):
+                for key, accumulator in self._process_batch(examples, (start, number, name), kept):
                     totals[key].add(accumulator)
                 start += number
         yield from ((key, (group.number, total.merged())) for key, total in totals.items())
+        yield from (TaggedOutput(KEPT, (key, (group.number, one))) for key, one in kept.items())
 
-    def _process_batch(self, examples: tf.Tensor, folds: NDArray[np.int64]) -> Iterator[KeyedAccumulator]:
-        """The accumulators of serialized examples [n]. folds: that of each, [n]."""
-        batch = self._decoder.DecodeBatch(examples.numpy().tolist())
+    def _process_batch(
+        self, examples: tf.Tensor, place: tuple[int, int, int], kept: dict[str, Kept]
+    ) -> Iterator[KeyedAccumulator]:
+        """The accumulators of serialized examples [n]. place: the arguments of `folds_of`; kept: what is kept of the
+        candidate's examples so far, to which those of this batch are added.
+        """
+        serialized, folds, drawn = examples.numpy(), folds_of(*place), mixed_positions(*place)
+        batch = self._decoder.DecodeBatch(serialized.tolist())
         assignments = [assign_slices(batch, columns) for columns in self._slicings]
         weights, widths = example_weights(batch, self._weight, self._split), set()
         for name in self._models:
@@ -195,7 +230,18 @@ class AccumulateFiles(beam.DoFn):
             widths.add(predictions.shape[1])
             if len(widths) > 1 and self._kind != "next_word":  # whose classes depend on the data of each model
                 raise RunError(_not_comparable(self._paths[name]))
-            yield from self._accumulate(name, labels, predictions, weights, folds, assignments)
+            usable = self._metrics.usable(labels)
+            yield (name, None), MetricAccumulator.of_count(float(np.sum(~usable)))
+            used = usable & (weights > 0)
+            judged = Judged(labels[used], predictions[used], weights[used])
+            if name == self._candidate:
+                for key, one in self._explaining.keep(judged, self._metrics, drawn[used], serialized[used]).items():
+                    kept[key] = kept[key].merge([one]) if key in kept else one
+            for keys, groups in ((each.keys, each.groups[used]) for each in assignments):
+                found = self._metrics.accumulate(
+                    judged.labels, judged.predictions, groups, len(keys), judged.weights, folds[used]
+                )
+                yield from (((name, key), one) for key, one in zip(keys, found, strict=True) if one.examples.any())
 
     def _predict(self, name: str, examples: tf.Tensor) -> tuple[Array, Array]:
         """Labels [n] and predictions [n, outputs], float64, of serialized examples [n]."""
@@ -206,27 +252,6 @@ class AccumulateFiles(beam.DoFn):
         labels = found.numpy().astype(np.float64).reshape(-1)
         return labels, predictions.numpy().astype(np.float64).reshape(len(labels), -1)
 
-    def _accumulate(  # noqa: PLR0913, PLR0917
-        self,
-        name: str,
-        labels: Array,
-        predictions: Array,
-        weights: Array,
-        folds: NDArray[np.int64],
-        assignments: Sequence[SliceAssignment],
-    ) -> Iterator[KeyedAccumulator]:
-        label_metrics = self._metrics
-        usable = label_metrics.usable(labels)
-        left_out = float(np.sum(~usable))
-        yield (name, None), MetricAccumulator.of_count(left_out)
-        used = usable & (weights > 0)
-        labels, predictions, weights, folds = labels[used], predictions[used], weights[used], folds[used]
-        for keys, groups in ((each.keys, each.groups[used]) for each in assignments):
-            found = label_metrics.accumulate(labels, predictions, groups, len(keys), weights, folds)
-            for key, accumulator in zip(keys, found, strict=True):
-                if accumulator.examples.any():
-                    yield (name, key), accumulator
-
 
 def _not_comparable(path: str) -> str:
     return (
@@ -236,20 +261,24 @@ def _not_comparable(path: str) -> str:
     )
 
 
-def _merge(accumulators: Sequence[MetricAccumulator]) -> MetricAccumulator:
-    return accumulators[0].merge(accumulators[1:])
+def _merge(parts: Sequence[Any]) -> Any:
+    """Accumulators, or kept examples, as one."""
+    return parts[0].merge(parts[1:]) if parts[1:] else parts[0]
 
 
 def _conclude(  # noqa: PLR0913, PLR0917
     accumulators: Sequence[KeyedAccumulator],
+    kept: Mapping[str, Kept],
     config: config_pb2.EvalConfig,
     split: str,
     models: dict[str, str],
     directory: Path,
     required: Requirements,
+    explaining: Explaining,
 ) -> None:
     measured = verdict.measure(accumulators, config)
     evaluation = verdict.conclude(accumulators, measured, config, split, required)
+    evaluation = explain(evaluation, kept, next(iter(models.values())), config, explaining)
     for remark in evaluation.remarks:
         logger.warning(remark)
     tfma.write_files(directory, measured.values, config, models, blessed=evaluation.blessed)

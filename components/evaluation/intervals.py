@@ -83,12 +83,20 @@ def _limited(name: str, interval: Interval) -> Interval:
 def folds_of(start: int, number: int, key: int) -> NDArray[np.int64]:
     """The folds of `number` examples from position `start` of a file, int64 [number].
 
-    They depend on the position and the file alone, so they are the same in each run and for both models. Positions are
-    mixed (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), because rows may come
-    in an order that repeats. key: differs from file to file.
+    They depend on the position and the file alone, so they are the same in each run and for both models. key: differs
+    from file to file.
+    """
+    return (mixed_positions(start, number, key) % np.uint64(FOLDS)).astype(np.int64)
+
+
+def mixed_positions(start: int, number: int, key: int) -> NDArray[np.uint64]:
+    """A number for each of these examples as if it were drawn at random, uint64 [number].
+
+    Positions are mixed (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014), because
+    rows may come in an order that repeats.
     """
     with np.errstate(over="ignore"):
         mixed = np.arange(start, start + number, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(FOLDS)).astype(np.int64)
+    return mixed ^ (mixed >> np.uint64(31))

@@ -25,6 +25,10 @@ Intervals = dict[str, Interval]
 """By the metric's name; without those that have none, as over a few examples."""
 
 
+BAND = (0.1, 0.25, 0.5, 0.75, 0.9)
+"""The quantiles of the errors of a band."""
+
+
 @dataclass(frozen=True)
 class SliceMetrics:
     """The metrics of one value of a column, or of one combination of values, such as `trip_start_hour = 5`.
@@ -161,6 +165,97 @@ class Confusion:
 
 
 @dataclass(frozen=True)
+class WorstExample:
+    """An example that was predicted badly.
+
+    label, prediction: a class, a word or a number, as text; loss: by which it was chosen; error: the prediction minus
+    the label, for numbers; values: of the data columns, as text; None for a missing one.
+    """
+
+    label: str
+    prediction: str
+    loss: float | None
+    error: float | None
+    values: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class WorstExamples:
+    """The examples with the highest losses, the worst first. columns: of their values; more: columns not shown."""
+
+    columns: tuple[str, ...]
+    rows: tuple[WorstExample, ...]
+    more: int = 0
+
+
+@dataclass(frozen=True)
+class ErrorBand:
+    """The errors, prediction minus label, of examples whose predictions are alike.
+
+    prediction: their mean; errors: the quantiles in BAND.
+    """
+
+    prediction: float
+    errors: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Predicted against actual numbers.
+
+    examples: that were used, chosen as if at random if there are more; edges: of the cells, the same for both;
+    cells: (place of the prediction, place of the label, weight) of those that are not empty; outside: the share of the
+    weight beyond the edges; bands: ten, with as many examples each, from low predictions to high ones.
+    """
+
+    examples: int
+    edges: tuple[float, ...]
+    cells: tuple[tuple[int, int, float], ...]
+    outside: float
+    bands: tuple[ErrorBand, ...]
+
+
+@dataclass(frozen=True)
+class FeatureImportance:
+    """How much the loss grows when the values of a data column are permuted. error: the standard error."""
+
+    column: str
+    increase: float
+    error: float
+
+
+@dataclass(frozen=True)
+class PartialDependence:
+    """The mean prediction if all examples had the same value in a data column.
+
+    values: numbers in rising order, or the most frequent texts; predictions: the mean of each output for each value;
+    classes: the numbers of the classes whose probabilities they are, empty for a predicted number.
+    """
+
+    column: str
+    values: tuple[float | str, ...]
+    predictions: tuple[tuple[float, ...], ...]
+    classes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What the predictions depend on.
+
+    loss: the metric that importances are increases of; examples: that they are computed on; repeats: permutations of
+    each column; importance: the most important column first; dependence: on the first columns with single values, none
+    if `report.rows` is none; note: why there is nothing.
+    """
+
+    loss: str = ""
+    examples: int = 0
+    repeats: int = 0
+    importance: tuple[FeatureImportance, ...] = ()
+    dependence: tuple[PartialDependence, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """Metrics over the whole split and over its slices, and the verdict.
 
@@ -169,7 +264,8 @@ class Evaluation:
     constant: what a model would reach that predicts the same for all of the examples, for the metrics of which it is a
     yardstick; remarks: what limits the evaluation's worth; weight: the data column with the weights of the examples, ""
     if all count the same; intervals: of the metrics; change: of the differences from the baseline; decision_threshold:
-    the probability above which a prediction counts as positive, for binary labels.
+    the probability above which a prediction counts as positive, for binary labels; worst: None if `report.rows` is
+    none; agreement: for numbers; explanation: empty if `evaluate.importance` is none.
     """
 
     split: str
@@ -189,6 +285,9 @@ class Evaluation:
     change: Intervals = field(default_factory=dict)
     confusion: Confusion | None = None
     decision_threshold: float | None = None
+    worst: WorstExamples | None = None
+    agreement: Agreement | None = None
+    explanation: Explanation = Explanation()
 
 
 _ADAPTER = TypeAdapter(Evaluation)

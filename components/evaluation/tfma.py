@@ -27,7 +27,7 @@ from headrace.configs.schema.evaluate import (
     Threshold,
 )
 from headrace.configs.schema.label import LabelConfig
-from headrace.trainer.served_model import ModelCall
+from headrace.trainer.served_model import PREDICTIONS, ModelCall
 
 _LABEL_KINDS = {name: kind for kind, metrics in METRICS.items() for name in metrics.values()}
 """The kind of label for each of TFMA's metric classes."""
@@ -39,7 +39,7 @@ def eval_config(label: LabelConfig, evaluate: EvaluateConfig, call: ModelCall | 
     call: the signatures of the model; None for those that Headrace exports. Thresholds are set for the whole split
     alone: with `MetricConfig.threshold`, the smallest slice could block a model.
     """
-    call = call or ModelCall(label.key)
+    call = call or ModelCall(label.key, prediction_key=PREDICTIONS)
     model = config_pb2.ModelSpec(
         signature_name=call.signature_name,
         label_key=call.label_key,
@@ -57,7 +57,8 @@ def eval_config(label: LabelConfig, evaluate: EvaluateConfig, call: ModelCall | 
 def model_call(spec: config_pb2.ModelSpec) -> ModelCall:
     """What is called of a model, as `eval_config` describes it."""
     (preprocessing,) = spec.preprocessing_function_names
-    return ModelCall(spec.label_key, spec.signature_name, preprocessing, spec.prediction_key or None)
+    key = spec.prediction_key if spec.prediction_key != PREDICTIONS else ""  # a replaced Trainer may have another name
+    return ModelCall(spec.label_key, spec.signature_name, preprocessing, key or None)
 
 
 def metric_names(label: LabelConfig, evaluate: EvaluateConfig) -> tuple[str, ...]:

@@ -230,6 +230,11 @@ class EvaluateConfig(Section):
     """Whether the model must be better than the best constant prediction to be blessed: its cross-entropy below that of
     the shares of the classes, or its mean squared error below the variance of the labels, on the evaluated split. Turn
     it off for a model that is good without such a loss, as one that ranks well but whose probabilities are skewed."""
+    importance: Literal["auto", "none"] | Annotated[int, Field(ge=20)] = "auto"
+    """On how many examples of the split the importance of the columns is measured, and the partial dependence of the
+    predictions on the most important ones. The time grows with them and with the square of the number of columns. auto:
+    1,000, fewer for a model that reads more than 44 columns, so that it takes at most some seconds, and none from 142
+    columns on. none: neither is computed."""
 
     @property
     def slicings(self) -> dict[str, tuple[str, ...]]:

@@ -241,7 +241,7 @@ class RunFnModel(Kind):
     preprocessing_function_name: Name = "transform_features"
     """The signature from serialized examples to the features and the label, as in TFMA's `ModelSpec`."""
     prediction_key: Name | None = None
-    """The output with the predictions, if the signature has several."""
+    """The output with the predictions, if the signature has several and none of them is called `predictions`."""
 
     def functions(self) -> dict[KeyPath, str]:
         return {("run_fn",): self.run_fn}

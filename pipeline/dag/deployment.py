@@ -40,6 +40,7 @@ def evaluator(config: PipelineConfig, built: Components, _folders: Folders) -> B
         evaluate=config.evaluate,
         split=config.evaluated_split,
         call=model_call(config.own_training, config.label_key) if config.own_training else None,
+        rows=0 if config.report.rows == "none" else config.report.rows,
     )
 
 

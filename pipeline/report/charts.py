@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from headrace.pipeline.report.formatting import visible
+from headrace.pipeline.report.formatting import figure, short, visible
 
 Range = tuple[float, float]
 
@@ -40,6 +41,14 @@ class ChartLine:
     points: Sequence[tuple[float, float]]
     style: str = "first"
     dots: bool = True
+
+
+class Picture(NamedTuple):
+    """A chart. legend: (name, style of the line)."""
+
+    heading: str
+    chart: Markup
+    legend: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -115,6 +124,42 @@ def line_chart(  # noqa: PLR0913 - a chart has many parts
     return picture(title, WIDTH, HEIGHT, *parts, class_="chart")
 
 
+def cell_map(title: str, cells: Iterable[tuple[int, int, float]], number: int, ends: Range, *, x_label: str) -> Markup:
+    """Draw a square of `number` times `number` cells, each the darker the larger its count, and the diagonal.
+
+    Args:
+        title: Read by screen readers.
+        cells: (column, row, count) of those that are not empty.
+        number: Cells along each axis.
+        ends: The range of both axes.
+        x_label: The label of the x axis.
+    """
+    axes = _Axes(Scale(*ends, _LEFT, WIDTH - _RIGHT), Scale(*ends, HEIGHT - _BOTTOM, _TOP))
+    width, height = (WIDTH - _LEFT - _RIGHT) / number, (HEIGHT - _TOP - _BOTTOM) / number
+    cells = list(cells)
+    most = max((count for _, _, count in cells), default=1.0)
+    drawn = [
+        element(
+            "rect",
+            x=_LEFT + column * width,
+            y=HEIGHT - _BOTTOM - (row + 1) * height,
+            width=width,
+            height=height,
+            opacity=0.15 + 0.85 * math.sqrt(count / most),
+            class_="cell",
+        )
+        for column, row, count in cells
+    ]
+    parts = [
+        *(_grid_line(axes, tick) for tick in ticks(*ends)),
+        *(_x_tick(axes, tick) for tick in ticks(*ends)),
+        element("text", x_label, x=(WIDTH + _LEFT - _RIGHT) / 2, y=HEIGHT - 4, class_="axis middle"),
+        *drawn,
+        _curve(axes, ChartLine("equal", [(end, end) for end in ends], "quiet", dots=False)),
+    ]
+    return picture(title, WIDTH, HEIGHT, *parts, class_="chart")
+
+
 def padded(values: Iterable[float], share: float = 0.08) -> Range:
     """The range of the finite values, widened by `share` of it on each side; never empty."""
     finite = [value for value in values if math.isfinite(value)] or [0.0]
@@ -181,12 +226,12 @@ def _grid_line(axes: _Axes, tick: float) -> Markup:
     return element(
         "g",
         element("line", x1=_LEFT, y1=y, x2=WIDTH - _RIGHT, y2=y, class_="grid"),
-        element("text", f"{tick:.6g}", x=_LEFT - _LABEL_ROOM, y=y + 4, class_="axis end"),
+        element("text", short(tick), x=_LEFT - _LABEL_ROOM, y=y + 4, class_="axis end"),
     )
 
 
 def _x_tick(axes: _Axes, tick: float) -> Markup:
-    return element("text", f"{tick:.6g}", x=axes.x(tick), y=HEIGHT - _BOTTOM + 16, class_="axis middle")
+    return element("text", short(tick), x=axes.x(tick), y=HEIGHT - _BOTTOM + 16, class_="axis middle")
 
 
 def _vertical_mark(axes: _Axes, x: float, label: str) -> Markup:
@@ -214,7 +259,7 @@ def _curve(axes: _Axes, line: ChartLine) -> Markup:
 
 def _dot(axes: _Axes, name: str, point: tuple[float, float]) -> Markup:
     x, y = axes.position(point)
-    return element("circle", element("title", f"{name}, {point[0]:.6g}: {point[1]:.6g}"), cx=x, cy=y, r=3)
+    return element("circle", element("title", f"{name}, {figure(point[0], 6)}: {figure(point[1], 6)}"), cx=x, cy=y, r=3)
 
 
 def _child(child: str | Markup) -> Markup:

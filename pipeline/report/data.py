@@ -17,7 +17,8 @@ from headrace.pipeline.results.run_folder import RunFolder
 
 _TRAIN = "train"
 _SPLIT = "Split-"
-_ROLES = ("label", "weight", "feature", "not used", "")
+SHOWN = 50
+"""Columns that are shown without unfolding more, and in each fold."""
 _MOST_LINES = 5
 
 
@@ -51,6 +52,11 @@ class DataSection:
     ingested: Ingestion = field(default_factory=Ingestion)
 
     @property
+    def folds(self) -> list[list[ColumnRow]]:
+        """The columns in parts: the first ones, and others to unfold."""
+        return [self.columns[start : start + SHOWN] for start in range(0, len(self.columns), SHOWN)]
+
+    @property
     def rows(self) -> int:
         """Rows of all splits."""
         return sum(split.rows for split in self.splits)
@@ -74,7 +80,7 @@ def read_data(folder: RunFolder) -> DataSection:
     examples = folder.directory("ExampleGen", "examples")
     return DataSection(
         splits=[_split_row(name, number, sum(rows.values()), examples) for name, number in rows.items()],
-        columns=_column_rows(described, folder.config) if described else [],
+        columns=_column_rows(described, folder.config, _file_order(folder)) if described else [],
         described=described.name if described else "",
         ingested=ingested(folder.record),
     )
@@ -137,12 +143,19 @@ def _split_row(name: str, rows: int, total: int, examples: Path | None) -> Split
     return SplitRow(name, rows, rows / total if total else 0.0, len(files), sum(files))
 
 
-def _column_rows(split: SplitSummary, config: PipelineConfig | None) -> list[ColumnRow]:
-    rows = [
+def _file_order(folder: RunFolder) -> list[str]:
+    """The columns in the order of the data's files; empty if it is not known."""
+    artifact = folder.output("ExampleGen", "examples")
+    return list(json.loads(str(artifact.properties.get("types", "{}")))) if artifact else []
+
+
+def _column_rows(split: SplitSummary, config: PipelineConfig | None, order: list[str]) -> list[ColumnRow]:
+    places = {name: place for place, name in enumerate(order)}
+    columns = sorted(split.columns.values(), key=lambda column: places.get(column.name, len(places)))
+    return [
         ColumnRow(column, _role(column.name, config), histogram(_picture_title(column), column.histogram))
-        for column in split.columns.values()
+        for column in columns
     ]
-    return sorted(rows, key=lambda row: (_ROLES.index(row.role), row.column.name))
 
 
 def _role(column: str, config: PipelineConfig | None) -> str:

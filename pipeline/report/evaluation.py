@@ -20,7 +20,14 @@ from headrace.components.evaluation.result import (
 )
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.evaluate import FRACTIONS, LOWER_IS_BETTER
-from headrace.pipeline.report.charts import ChartLine, Scale, line_chart, padded
+from headrace.pipeline.report.charts import ChartLine, Picture, Scale, line_chart, padded
+from headrace.pipeline.report.explanation import (
+    ExplanationSection,
+    WorstTable,
+    agreement_pictures,
+    explanation_section,
+    worst_table,
+)
 from headrace.pipeline.report.formatting import value_in_words
 from headrace.pipeline.results.verdict import Bound, ModelVerdict
 
@@ -110,14 +117,6 @@ class SliceTable:
     left_out: int
 
 
-class Picture(NamedTuple):
-    """A chart. legend: (name, style of the line)."""
-
-    heading: str
-    chart: Markup
-    legend: tuple[tuple[str, str], ...]
-
-
 @dataclass(frozen=True)
 class ClassRow:
     """One class as a label. shares: of its examples by what is predicted for them, in the order of the classes."""
@@ -141,6 +140,8 @@ class EvaluationSection:
     pictures: list[Picture]
     confusion: list[ClassRow]
     decisions: list[DecisionPoint]
+    explanation: ExplanationSection | None
+    worst: WorstTable | None
 
     @property
     def has_intervals(self) -> bool:
@@ -154,17 +155,27 @@ class EvaluationSection:
 
 
 def evaluation_section(
-    evaluation: Evaluation, verdict: ModelVerdict, config: PipelineConfig | None
+    evaluation: Evaluation,
+    verdict: ModelVerdict,
+    config: PipelineConfig | None,
+    *,
+    rows: bool = False,
 ) -> EvaluationSection:
-    """Lay out an evaluation for the page."""
+    """Lay out an evaluation for the page.
+
+    rows: whether the page may show rows, and the values that partial dependence is computed at. What is made for others
+    to see shows neither.
+    """
     names = _order(evaluation.metrics, config)
     return EvaluationSection(
         evaluation,
         metrics=[_metric_row(name, evaluation, verdict) for name in names],
         slicings=_slicings(evaluation, names[0], config) if names else [],
-        pictures=_pictures(evaluation.curves, evaluation.decision_threshold) if evaluation.curves else [],
+        pictures=_pictures(evaluation),
         confusion=_class_rows(evaluation.confusion, config) if evaluation.confusion else [],
         decisions=_shown_decisions(evaluation.curves) if evaluation.curves else [],
+        explanation=explanation_section(evaluation.explanation, config, values=rows),
+        worst=worst_table(evaluation.worst) if evaluation.worst and rows else None,
     )
 
 
@@ -274,8 +285,8 @@ def _shown_decisions(curves: Curves) -> list[DecisionPoint]:
     return list(points[step - 1 :: step])[:_DECISIONS]
 
 
-def _pictures(curves: Curves, threshold: float | None) -> list[Picture]:
-    pictures = []
+def _pictures(evaluation: Evaluation) -> list[Picture]:
+    curves, pictures = evaluation.curves or Curves(), []
     if curves.roc:
         legend = (("model", "first"), ("chance", "quiet"))
         pictures.append(Picture("ROC: true positives over false positives", _roc(curves), legend))
@@ -284,11 +295,13 @@ def _pictures(curves: Curves, threshold: float | None) -> list[Picture]:
         pictures.append(Picture("Calibration: share of positives over prediction", _calibration(curves), legend))
     if curves.decisions:
         legend = (("precision", "first"), ("recall", "second"))
-        chart = _decisions(curves, threshold)
+        chart = _decisions(curves, evaluation.decision_threshold)
         pictures.append(Picture("Decisions: precision and recall over the threshold", chart, legend))
     if curves.errors:
         legend = (("error", "first"), ("none", "quiet"))
         pictures.append(Picture("Errors: prediction minus label, over the share of examples", _errors(curves), legend))
+    if evaluation.agreement:
+        pictures += agreement_pictures(evaluation.agreement, evaluation.example_count)
     return pictures
 
 

@@ -37,6 +37,14 @@ def figure(value: float | None, digits: int = 4) -> str:
     return (text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text).replace("-", MINUS)
 
 
+def short(value: float) -> str:
+    """Format the tick of an axis: `0.25`, `1,500`, `250 k`, `1.5 M`."""
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= max(size, 10_000):
+            return f"{figure(value / size, 6)} {unit}"
+    return figure(value, 6)
+
+
 def score(value: float | None) -> str:
     """Format a metric with four decimals, or with four significant digits from 1000 up."""
     if value is None or not math.isfinite(value):

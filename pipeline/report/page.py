@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,18 @@ from markupsafe import Markup, escape
 
 from headrace.pipeline.report.compiled import CompiledTemplates
 from headrace.pipeline.report.data import read_anomalies, read_data
-from headrace.pipeline.report.evaluation import evaluation_section
+from headrace.pipeline.report.evaluation import EvaluationSection, evaluation_section
 from headrace.pipeline.report.features import describe_features
 from headrace.pipeline.report.formatting import FILTERS, visible
 from headrace.pipeline.report.profile import read_profile
 from headrace.pipeline.report.timings import describe_beam, read_timings
 from headrace.pipeline.report.training import draw_curves, read_search, read_training
+from headrace.pipeline.report.withheld import (
+    anomalies_without_values,
+    data_without_values,
+    record_without_values,
+    verdict_without_values,
+)
 from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
 from headrace.pipeline.results.run_folder import RunFolder
 from headrace.pipeline.results.verdict import ModelVerdict, read_verdict
@@ -84,29 +90,39 @@ def style() -> Markup:
 
 def gather(folder: RunFolder) -> dict[str, Any]:
     """The variables of the templates."""
-    record, config = folder.record, folder.config
-    verdict = read_verdict(folder)
+    record, config, verdict = folder.record, folder.config, read_verdict(folder)
+    data, anomalies, failures = read_data(folder), read_anomalies(folder), _failures(folder)
+    if not folder.shows_rows:
+        record, verdict = record_without_values(record), verdict_without_values(verdict)
+        data, anomalies = data_without_values(data), anomalies_without_values(anomalies)
+        failures = [replace(one, node=record.node(one.node.id), lines=[]) for one in failures]
     training = read_training(folder.directory("Trainer", "model_run"))
     return {
         "record": record,
         "config": config,
         "headline": headline(record, verdict),
         "verdict": verdict,
-        "failures": _failures(folder),
+        "failures": failures,
         "timings": read_timings(record),
         "beam": describe_beam(record),
-        "data": read_data(folder),
-        "anomalies": read_anomalies(folder),
+        "data": data,
+        "anomalies": anomalies,
         "gates": folder.gates,
         "features": describe_features(config) if config else [],
         "training": training,
         "curves": draw_curves(training) if training else [],
         "profile": read_profile(folder),
         "tuning": read_search(folder.directory("Tuner", "best_hyperparameters")),
-        "evaluation": evaluation_section(folder.evaluation, verdict, config) if folder.evaluation else None,
+        "evaluation": _evaluation(folder, verdict),
         "config_text": highlight_keys(folder.config_text),
         "versions": read_versions(folder.path),
     }
+
+
+def _evaluation(folder: RunFolder, verdict: ModelVerdict) -> EvaluationSection | None:
+    if folder.evaluation is None:
+        return None
+    return evaluation_section(folder.evaluation, verdict, folder.config, rows=folder.shows_rows)
 
 
 def headline(record: RunRecord, verdict: ModelVerdict) -> Headline:

@@ -49,6 +49,18 @@ class RunFolder:
             return None
 
     @cached_property
+    def shows_rows(self) -> bool:
+        """Whether pages may show values of single rows, as `report.rows` says, even in another version's config."""
+        if self.config is not None:
+            return self.config.report.shows_rows
+        try:
+            tree = yaml.safe_load(self.config_text)
+        except yaml.YAMLError:
+            return False
+        section = tree.get("report") if isinstance(tree, dict) else None
+        return not (isinstance(section, dict) and section.get("rows") == "none")
+
+    @cached_property
     def evaluation(self) -> Evaluation | None:
         """The Evaluator's result, or None if the run did not get that far."""
         directory = self.directory("Evaluator", "evaluation")

@@ -36,15 +36,22 @@ class Bound:
         return f"{self.rule} ({self.found})" if self.found else self.rule
 
     def __str__(self) -> str:
-        value = "has no value" if self.value is None else f"is {self.value:.{self.digits}f}"
-        return f"{self.metric} {value}; it must be {self.words}"
+        return f"{self.metric} {f'is {self.shown}' if self.shown else 'has no value'}; it must be {self.words}"
+
+    @property
+    def shown(self) -> str:
+        """The value; "" if there is none."""
+        return "" if self.value is None else f"{self.value:,.{self.digits}f}"
 
     @property
     def digits(self) -> int:
-        """Decimals to show: four, or as many as it takes to see that the value differs from the limit."""
-        if self.value is None or self.limit is None or self.value == self.limit:
+        """Decimals to show: four, none for a large number, or as many as it takes to tell the value from the limit."""
+        if self.value is None:
             return 4
-        return next((n for n in range(4, 12) if f"{self.value:.{n}f}" != f"{self.limit:.{n}f}"), 12)
+        least = _decimals(self.value)
+        if self.limit is None or self.value == self.limit:
+            return least
+        return next((n for n in range(least, 12) if f"{self.value:.{n}f}" != f"{self.limit:.{n}f}"), 12)
 
 
 @dataclass(frozen=True)
@@ -182,16 +189,30 @@ def _rule_of_slices(check: ThresholdCheck) -> tuple[str, str]:
     if check.limit is None or check.value is None:
         return f"known {where} with enough examples", f"{check.slice} has no value" if check.slice else "too few have"
     if check.bound == "max_gap":
-        return f"at most {check.limit:g} apart between slices by {check.slicing}", f"{check.slice}: {check.value:.4f}"
+        return (
+            f"at most {check.limit:,.12g} apart between slices by {check.slicing}",
+            f"{check.slice}: {_number(check.value)}",
+        )
     side = "least" if check.bound == "min" else "most"
-    return f"at {side} {check.limit:g} {where}", f"{check.slice}: {check.value:.4f}"
+    return f"at {side} {check.limit:,.12g} {where}", f"{check.slice}: {_number(check.value)}"
+
+
+def _decimals(value: float) -> int:
+    """Four, or none for large numbers."""
+    return 4 if abs(value) < 1000 else 0
+
+
+def _number(value: float) -> str:
+    return f"{value:,.{_decimals(value)}f}"
 
 
 def _rule(check: ThresholdCheck) -> str:
     rule = _plain_rule(check)
     if not check.confident:
         return rule
-    found = "there is none" if check.interval is None else f"{check.interval[0]:.4f} to {check.interval[1]:.4f}"
+    found = (
+        "there is none" if check.interval is None else f"{_number(check.interval[0])} to {_number(check.interval[1])}"
+    )
     return f"{rule} over the whole 95 % confidence interval ({found})"
 
 
@@ -200,11 +221,13 @@ def _plain_rule(check: ThresholdCheck) -> str:
         what = "has no value" if check.baseline is None else "is 0, from which there is no relative change"
         return f"no worse than the baseline, which {what}"
     if check.bound == "better_than_constant":
-        return f"below {check.limit:.4f}, what the best constant prediction reaches"
+        return f"below {_number(check.limit)}, what the best constant prediction reaches"
     if not check.compares:
-        return f"at {'least' if check.bound == 'min' else 'most'} {check.limit:g}"
+        return f"at {'least' if check.bound == 'min' else 'most'} {check.limit:,.12g}"
     side = "most" if check.is_upper else "least"
-    return f"at {side} {check.limit:.4f}" + ("" if check.baseline is None else f" (baseline: {check.baseline:.4f})")
+    return f"at {side} {_number(check.limit)}" + (
+        "" if check.baseline is None else f" (baseline: {_number(check.baseline)})"
+    )
 
 
 def _without_baseline(evaluate: EvaluateConfig, evaluation: Evaluation, why: str) -> list[Bound]:
@@ -221,7 +244,7 @@ def _allowed_change(threshold: Threshold) -> str:
     """`within 0.01`, or `changed by at least -0.01, -2%` as `change` has it."""
     change = threshold.change
     if change is None:
-        return f"within {threshold.not_worse_than_baseline_by:g}"
-    bounds = [f"{change.absolute:+g}"] if change.absolute is not None else []
+        return f"within {threshold.not_worse_than_baseline_by:,.12g}"
+    bounds = [f"{change.absolute:+,.12g}"] if change.absolute is not None else []
     bounds += [f"{change.relative:+.4%}"] if change.relative is not None else []
     return f"within a change of {' and '.join(bounds)}"

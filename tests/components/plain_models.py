@@ -10,8 +10,10 @@ from tfx.types import standard_artifacts
 SPEC = {"a": tf.io.FixedLenFeature([], tf.float32), "y": tf.io.FixedLenFeature([], tf.float32, -1.0)}
 
 
-def export(directory: Path, kind: str, weight: float, outputs: int = 1) -> standard_artifacts.Model:
-    """A model whose predictions rise with `a` by `weight`."""
+def export(
+    directory: Path, kind: str, weight: float, outputs: int = 1, times: str | None = None
+) -> standard_artifacts.Model:
+    """A model whose predictions rise with `a` by `weight`, times the column `times`."""
     a = keras.Input((), name="a")
     activation = {"binary": "sigmoid", "multiclass": "softmax", "regression": "linear"}[kind]
     dense = keras.layers.Dense(outputs, activation)
@@ -20,7 +22,8 @@ def export(directory: Path, kind: str, weight: float, outputs: int = 1) -> stand
     dense.set_weights([weight * slopes[None, :], np.zeros(outputs)])
 
     def serve(examples: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"predictions": model(tf.io.parse_example(examples, SPEC)["a"])}
+        parsed = tf.io.parse_example(examples, SPEC | ({times: SPEC["a"]} if times else {}))
+        return {"predictions": model(parsed["a"] * parsed[times] if times else parsed["a"])}
 
     def transform(examples: tf.Tensor) -> dict[str, tf.Tensor]:
         parsed = tf.io.parse_example(examples, SPEC)

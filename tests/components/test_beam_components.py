@@ -148,6 +148,7 @@ def components(given: Artifacts) -> dict[str, tuple[Any, dict[str, Any], dict[st
         label=LabelConfig.model_validate(LABEL),
         evaluate=EvaluateConfig(slices=("word", ("hour", "y")), thresholds=thresholds, better_than_constant=False),
         split="test",
+        rows=5,
     )
     examples, (model, baseline) = {"examples": [given.examples]}, given.models
     return {

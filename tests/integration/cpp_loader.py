@@ -52,6 +52,8 @@ class Api:
         self.declare("TF_Dim", ctypes.c_int64, pointer, number)
         self.declare("TF_StringInit", None, pointer)
         self.declare("TF_StringCopy", None, pointer, text, size)
+        self.declare("TF_StringGetDataPointer", pointer, pointer)
+        self.declare("TF_StringGetSize", size, pointer)
         self.declare(
             "TF_LoadSessionFromSavedModel",
             pointer,
@@ -127,9 +129,13 @@ def tensor(api: Api, reported: dict[str, Any]) -> int:
 
 
 def array(api: Api, found: int | None) -> np.ndarray:
-    """A tensor of numbers as an array."""
-    dtype = next(dtype for number, dtype in TYPES.values() if number == api.TF_TensorType(found))
+    """A tensor as an array."""
     shape = [api.TF_Dim(found, number) for number in range(api.TF_NumDims(found))]
+    if api.TF_TensorType(found) == STRING:
+        places = (api.TF_TensorData(found) + TSTRING_BYTES * number for number in range(int(np.prod(shape))))
+        texts = [ctypes.string_at(api.TF_StringGetDataPointer(each), api.TF_StringGetSize(each)) for each in places]
+        return np.array(texts, np.bytes_).reshape(shape)
+    dtype = next(dtype for number, dtype in TYPES.values() if number == api.TF_TensorType(found))
     content = ctypes.string_at(api.TF_TensorData(found), api.TF_TensorByteSize(found))
     return np.frombuffer(content, dtype).reshape(shape)
 

@@ -469,12 +469,17 @@ class TestServe:
         for body in ({"instances": coded}, {"instances": [{"examples": one} for one in coded]}):
             status, answer = server.ask(body)
             assert status == 200
-            np.testing.assert_allclose(answer["predictions"], expected, rtol=0, atol=1e-6)
+            for output in ("predictions", "probabilities"):
+                found = [row[output] for row in answer["predictions"]]
+                np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+            names = [name.removeprefix("probability_") for name in PROBABILITIES]
+            assert [row["classes"] for row in answer["predictions"]] == [names] * len(coded)
         status, answer = server.ask({"inputs": {"examples": coded}}, f"/versions/{pushed.version.name}:predict")
-        np.testing.assert_allclose(answer["outputs"], expected, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(answer["outputs"]["predictions"], expected, rtol=0, atol=1e-6)
         raw = {"distance": 12.5, "stops": 2, "code": "007", "tags": ["heavy", "fragile"]}
         status, answer = server.ask({"signature_name": "serving_raw", "instances": [raw]})
-        np.testing.assert_allclose(answer["predictions"], signature_rows(pushed.version, [raw]), rtol=0, atol=1e-6)
+        found = [row["predictions"] for row in answer["predictions"]]
+        np.testing.assert_allclose(found, signature_rows(pushed.version, [raw]), rtol=0, atol=1e-6)
         status, answer = server.ask({"signature_name": "transform_features", "instances": coded[:2]})
         assert [row["stops"] for row in answer["predictions"]] == [
             int(np.digitize(row["stops"], [2, 4])) if row["stops"] is not None else 3 for row in pushed.rows[:2]

@@ -29,6 +29,7 @@ from tfx.orchestration.portable.mlmd import execution_lib
 from tfx.types import standard_artifacts
 
 from headrace.components.canary.verdict import CanaryVerdict
+from headrace.components.evaluation.result import read_evaluation
 from headrace.pipeline.kubeflow.verify.compare import folders
 from headrace.pipeline.results.record import RunRecord
 
@@ -108,6 +109,23 @@ def test_report_is_one_page_without_links_to_the_network(taxi: Story) -> None:
     assert page.lower().startswith("<!doctype html>")
     assert "chicago-taxi" in page
     assert 'src="http' not in page
+
+
+def test_what_predictions_depend_on_and_the_worst_of_them_are_in_the_report(taxi: Story) -> None:
+    evaluation = read_evaluation(taxi.first.uri("Evaluator", "evaluation"))
+    assert evaluation.explanation.examples == 1000
+    assert evaluation.explanation.importance[0].column == "payment_type"  # tips in cash are not recorded
+    found = {one.column: one for one in evaluation.explanation.dependence}
+    paid = dict(zip(found["payment_type"].values, found["payment_type"].predictions, strict=True))
+    assert paid["Credit Card"][0] > paid["Cash"][0] + 0.5
+    assert evaluation.worst is not None
+    assert len(evaluation.worst.rows) == 10
+    losses = [row.loss for row in evaluation.worst.rows if row.loss is not None]
+    assert losses == sorted(losses, reverse=True)
+    assert all(row.label != row.prediction for row in evaluation.worst.rows)
+    page = (taxi.folder / taxi.first.ending("report")).read_text()
+    assert "Worst predictions" in page
+    assert "Mean prediction over payment_type" in page
 
 
 def test_record_says_what_each_component_did(taxi: Story) -> None:
@@ -391,11 +409,15 @@ def test_cpp_loader_of_model_servers_gives_what_python_gives(
     ]
     with np.load(tmp_path / "results.npz") as results:
         found = [results[f"arr_{number}"] for number in range(len(calls))]
-    assert len(found) == 3 + 16  # predictions three times, and each feature
+    assert len(found) == 3 * 3 + 16  # classes, predictions and probabilities three times, and each feature
     for call, ours, theirs in zip(calls, found, expected, strict=True):
+        if theirs.dtype == object:
+            np.testing.assert_array_equal(ours, theirs.astype(np.bytes_))
+            continue
         assert ours.dtype == theirs.dtype
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7, err_msg=str(call["fetch"]))
-    assert len(np.unique(found[0])) > SERVED / 10
+    assert set(found[0].ravel()) == {b"0", b"1"}
+    assert len(np.unique(found[1])) > SERVED / 10
 
 
 def _reported(tensor: tf.Tensor) -> dict[str, Any]:

@@ -255,7 +255,15 @@ def test_batches_of_none_and_of_one_are_served(exported: Callable[[str], Exporte
         one.signature("serving_raw")(**named),
         one.signature("serving_transformed")(**ready),
     ):
-        np.testing.assert_allclose(outputs["predictions"], one.expected()[:batch], rtol=1e-5, atol=1e-6)
+        expected = one.expected()[:batch]
+        np.testing.assert_allclose(outputs["predictions"], expected, rtol=1e-5, atol=1e-6)
+        if kind == "regression":
+            assert outputs.keys() == {"predictions"}
+            continue
+        both = np.hstack([1 - expected, expected]) if kind == "binary" else expected
+        np.testing.assert_allclose(outputs["probabilities"], both, rtol=1e-5, atol=1e-6)
+        names = [str(value).encode() for value in one.data.sections().label.class_values]
+        assert outputs["classes"].numpy().tolist() == [names] * batch
     assert one.signature("transform_features")(examples=examples)["color"].shape == (batch,)
 
 

@@ -153,6 +153,14 @@ class LabelMetrics(abc.ABC):
         """Which labels [n] an example can be evaluated with."""
 
     @abc.abstractmethod
+    def losses(self, labels: Array, predictions: Array) -> Array:
+        """The loss of each example, [n], whose mean is the metric in LOSSES."""
+
+    @abc.abstractmethod
+    def predicted(self, predictions: Array) -> Array:
+        """What is predicted for each example, [n]: the number of a class, or the value."""
+
+    @abc.abstractmethod
     def sums(self, labels: Array, predictions: Array) -> Array:
         """What each example adds to the sums, [n, k], from labels [n] and predictions [n, outputs].
 

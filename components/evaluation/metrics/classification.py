@@ -52,11 +52,16 @@ class BinaryMetrics(LabelMetrics):
     def usable(self, labels: Array) -> NDArray[np.bool_]:
         return (labels == 0) | (labels == 1)
 
+    def losses(self, labels: Array, predictions: Array) -> Array:
+        clipped = np.clip(predictions[:, 0], EPSILON, 1 - EPSILON)
+        return -np.where(labels == 1, np.log(clipped), np.log1p(-clipped))
+
+    def predicted(self, predictions: Array) -> Array:
+        return (predictions[:, 0] > self.threshold).astype(np.float64)
+
     def sums(self, labels: Array, predictions: Array) -> Array:
-        p = predictions[:, 0]
-        clipped = np.clip(p, EPSILON, 1 - EPSILON)
-        loss = -np.where(labels == 1, np.log(clipped), np.log1p(-clipped))
-        above = p > self.threshold
+        p, above = predictions[:, 0], self.predicted(predictions)
+        loss = self.losses(labels, predictions)
         return np.stack([np.ones_like(p), labels, p, loss, above, above * labels], axis=1)
 
     def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:  # noqa: ARG002
@@ -127,10 +132,15 @@ class MulticlassMetrics(LabelMetrics):
     def usable(self, labels: Array) -> NDArray[np.bool_]:
         return labels >= 0
 
+    def losses(self, labels: Array, predictions: Array) -> Array:
+        return -np.log(np.clip(_of_labels(labels, predictions), EPSILON, 1 - EPSILON))
+
+    def predicted(self, predictions: Array) -> Array:
+        return predictions.argmax(axis=1).astype(np.float64)
+
     def sums(self, labels: Array, predictions: Array) -> Array:
-        ids = labels.astype(np.int64)
-        probability = predictions[np.arange(len(ids)), ids]
-        loss = -np.log(np.clip(probability, EPSILON, 1 - EPSILON))
+        ids, probability = labels.astype(np.int64), _of_labels(labels, predictions)
+        loss = self.losses(labels, predictions)
         rank = _rank(ids, predictions, probability)
         in_top = [np.where(np.isfinite(probability), rank < k, np.nan) for k in (1, 3, 5)]
         return np.stack([np.ones(len(ids)), *in_top, loss], axis=1)
@@ -185,10 +195,12 @@ class NextWordMetrics(MulticlassMetrics):
     A label outside the vocabulary is never predicted correctly; its cross-entropy is that of the unknown words as one.
     """
 
+    def predicted(self, predictions: Array) -> Array:
+        return predictions[:, :-1].argmax(axis=1).astype(np.float64)
+
     def sums(self, labels: Array, predictions: Array) -> Array:
-        ids = labels.astype(np.int64)
-        probability = predictions[np.arange(len(ids)), ids]
-        loss = -np.log(np.clip(probability, EPSILON, 1 - EPSILON))
+        ids, probability = labels.astype(np.int64), _of_labels(labels, predictions)
+        loss = self.losses(labels, predictions)
         rank = _rank(ids, predictions, probability)
         known = ids < predictions.shape[1] - 1
         correct = [np.where(np.isfinite(probability), known & (rank < k), np.nan) for k in (1, TOP)]
@@ -219,6 +231,12 @@ class NextWordMetrics(MulticlassMetrics):
             "crossentropy": entropy,
             "perplexity": float(np.exp(entropy)),
         }
+
+
+def _of_labels(labels: Array, predictions: Array) -> Array:
+    """The probability of the class that is the label, [n]."""
+    ids = labels.astype(np.int64)
+    return predictions[np.arange(len(ids)), ids]
 
 
 def _rank(ids: NDArray[np.int64], predictions: Array, probability: Array) -> NDArray[np.int64]:

@@ -73,6 +73,13 @@ class RegressionMetrics(LabelMetrics):
     def usable(self, labels: Array) -> NDArray[np.bool_]:
         return np.isfinite(labels)
 
+    def losses(self, labels: Array, predictions: Array) -> Array:
+        squared: Array = (predictions[:, 0] - labels) ** 2
+        return squared
+
+    def predicted(self, predictions: Array) -> Array:
+        return predictions[:, 0]
+
     def sums(self, labels: Array, predictions: Array) -> Array:
         error = predictions[:, 0] - labels
         return np.stack([np.ones_like(error), np.abs(error), error**2, error**4], axis=1)

@@ -12,7 +12,20 @@ import pandas as pd
 import pytest
 import yaml
 
-from headrace.components.evaluation.result import Curves, Evaluation, SliceMetrics, ThresholdCheck, write_evaluation
+from headrace.components.evaluation.result import (
+    Agreement,
+    Curves,
+    ErrorBand,
+    Evaluation,
+    Explanation,
+    FeatureImportance,
+    PartialDependence,
+    SliceMetrics,
+    ThresholdCheck,
+    WorstExample,
+    WorstExamples,
+    write_evaluation,
+)
 from headrace.pipeline.report import write_report
 from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
 
@@ -154,6 +167,35 @@ EVALUATION = Evaluation(
     curves=Curves(roc=((0, 0), (0.2, 0.7), (1, 1)), calibration=((0.1, 0.12, 50), (0.8, 0.7, 50))),
     constant={"binary_crossentropy": 0.6234, "auc": 0.5},
     remarks=("the eval split has only 100 examples",),
+    worst=WorstExamples(
+        (EVIL, "company", "hour"),
+        (
+            WorstExample("1", "0", 4.5, None, ("0.25", EVIL_VALUE, None)),
+            WorstExample("0", "1", 3.25, None, ("x" * 200 + "\u202e", "", "3")),
+        ),
+        more=4,
+    ),
+    agreement=Agreement(
+        100,
+        (0.0, 5.0, 10.0),
+        ((0, 0, 60.0), (1, 1, 30.0), (1, 0, 10.0)),
+        0.0,
+        tuple(ErrorBand(float(at), (-2.0, -1.0, 0.5, 1.0, 2.0)) for at in (1, 5, 9)),
+    ),
+    explanation=Explanation(
+        "binary_crossentropy",
+        100,
+        5,
+        (
+            FeatureImportance("company", 0.5, 0.01),
+            FeatureImportance("hour", 0.25, 0.02),
+            *(FeatureImportance(f"{EVIL}{number}", -0.001 * number, 0.001) for number in range(20)),
+        ),
+        (
+            PartialDependence("hour", (0.0, 3.0, 5.0), ((0.25,), (0.5,), (0.375,)), (1,)),
+            PartialDependence("company", ("Blue Ribbon", EVIL_VALUE), ((0.125,), (0.625,)), (1,)),
+        ),
+    ),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -9,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.report.charts import Bar, Scale, histogram, padded, ticks
-from headrace.pipeline.report.formatting import MINUS, NONE, change, figure, percent, score, size
+from headrace.pipeline.report.charts import Bar, Scale, cell_map, histogram, padded, ticks
+from headrace.pipeline.report.formatting import MINUS, NONE, change, figure, percent, score, short, size
 
 
 @given(st.floats(-1e9, 1e9, allow_subnormal=False), st.floats(1e-6, 1e9, allow_subnormal=False), st.integers(2, 10))
@@ -68,3 +69,21 @@ def test_bars_have_area_in_proportion_to_their_counts() -> None:
 )
 def test_figures(shown: str, text: str) -> None:
     assert shown == text
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.25, "0.25"), (0, "0"), (-1500, "\N{MINUS SIGN}1,500"), (250_000, "250 k"), (1.5e6, "1.5 M"), (2e9, "2 G")],
+)
+def test_ticks_are_short_and_have_no_exponent(value: float, shown: str) -> None:
+    assert short(value) == shown
+
+
+def test_cells_are_as_dark_as_their_count_and_lie_where_they_belong() -> None:
+    cells = cell_map("cells", [(0, 1, 100.0), (1, 0, 25.0)], 2, (0.0, 1.0), x_label="prediction")
+    drawn = re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" opacity="([\d.]+)"', cells)
+    (left, top, _, _, dark), (right, bottom, width, height, light) = (tuple(map(float, one)) for one in drawn)
+    assert right - left == pytest.approx(width, abs=0.01)
+    assert bottom - top == pytest.approx(height, abs=0.01)
+    assert dark == 1.0
+    assert light == pytest.approx(0.15 + 0.85 / 2, abs=0.01)

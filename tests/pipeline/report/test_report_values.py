@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browsing import watched
+import yaml
+from browsing import violations, watched
 from hypothesis import given
 from hypothesis import strategies as st
+from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList, NumericStatistics
 
 from headrace.components.evaluation.result import SliceMetrics, read_evaluation, write_evaluation
 from headrace.pipeline.report.formatting import value_in_words, visible
@@ -65,7 +68,7 @@ def test_what_is_visible_is_plain_text_of_one_direction_at_a_time(text: str) -> 
 def test_slices_of_odd_values_are_distinguished(whole: Run) -> None:
     add_slices(whole, "", " ", TURNED)
     page = whole.report()
-    assert {"(empty)", '" "', r"\u202egpj.exe"} <= set(page.table("company"))
+    assert {"(empty)", '" "', r"\u202egpj.exe"} <= set(page.table("company", "Examples"))
     assert TURNED not in (whole.folder / "report.html").read_text()
 
 
@@ -88,3 +91,49 @@ def test_a_long_value_leaves_the_table_of_slices_on_the_page(whole: Run, browser
         assert unfolded["height"] > 100
         scroll, seen = table.evaluate("one => [one.parentElement.scrollWidth, one.parentElement.clientWidth]")
         assert scroll <= seen if width > 1000 else scroll <= 2 * seen
+
+
+WIDE = 120
+
+
+@pytest.fixture
+def wide(run: Run) -> Run:
+    """A run on many columns, in an order that is not that of their names."""
+    order = [f"c{(7 * number) % WIDE:03}" for number in range(WIDE)]
+    types = json.dumps(dict.fromkeys(order, "float"))
+    run.output("ExampleGen", "examples", {"rows": '{"train": 1}', "types": types})
+    made = DatasetFeatureStatisticsList()
+    made.datasets.add(num_examples=1)
+    for name in sorted(order):
+        column = made.datasets[0].features.add(type=1, num_stats=NumericStatistics(min=1, max=2, mean=1.5, median=1))
+        column.path.step.append(name)
+        column.num_stats.common_stats.num_non_missing = 1
+    split = run.output("StatisticsGen", "statistics") / "Split-train"
+    split.mkdir()
+    (split / "FeatureStats.pb").write_bytes(made.SerializeToString())
+    config = yaml.safe_load((run.folder / "config.yaml").read_text())
+    features = {name: {"column": "numeric"} for name in order}
+    (run.folder / "config.yaml").write_text(yaml.safe_dump({**config, "features": features}, sort_keys=False))
+    return run
+
+
+def test_many_columns_keep_the_file_s_order_and_fold(wide: Run) -> None:
+    page = wide.report()
+    order = [f"c{(7 * number) % WIDE:03}" for number in range(WIDE)]
+    for first, second in (("Column", "Type"), ("Feature", "Kind")):
+        tables = [table for table in page.tables if [cell.strip() for cell in table[0][:2]] == [first, second]]
+        assert [len(table) - 1 for table in tables] == [50, 50, 20]
+        assert [row[0].strip() for table in tables for row in table[1:]] == order
+    assert sum(tag == "details" and "folded" in (each["class"] or "") for tag, each in page.tags) == 4
+    assert f"50 more: {order[50]} to {order[99]}" in page.all_text()
+
+
+def test_what_is_folded_is_accessible(wide: Run, browser: Browser) -> None:
+    wide.report()
+    home = (wide.folder / "report.html").as_uri()
+    with watched(browser, home, viewport={"width": 390, "height": 844}) as page:
+        page.page.goto(home)
+        assert violations(page.page) == []
+        page.page.evaluate('document.querySelectorAll("details.folded").forEach((each) => { each.open = true; })')
+        assert violations(page.page) == []
+        assert page.page.evaluate("document.documentElement.scrollWidth") == 390

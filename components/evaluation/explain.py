@@ -1,0 +1,174 @@
+"""What the evaluation says of single examples, and of what the predictions depend on, from a few kept examples."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+from numpy.typing import NDArray
+from tensorflow_model_analysis.proto import config_pb2
+from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
+
+from headrace.common.errors import RunError
+from headrace.components.evaluation import tfma
+from headrace.components.evaluation.examples import PAIRS, agreement, column_names, number_as_text, worst_examples
+from headrace.components.evaluation.importance import MOST_EXAMPLES, REPEATS, Explainer, sample_size
+from headrace.components.evaluation.kept import EXAMPLES, Kept
+from headrace.components.evaluation.metrics import metrics_of
+from headrace.components.evaluation.metrics.accumulator import Array, LabelMetrics
+from headrace.components.evaluation.metrics.regression import RegressionMetrics
+from headrace.components.evaluation.result import Evaluation, Explanation, FeatureImportance, PartialDependence
+from headrace.components.example_gen.tfexample.encode import encode
+from headrace.configs.schema.evaluate import LOSSES
+from headrace.trainer.description import ModelDescription
+from headrace.trainer.served_model import ModelCall
+
+AUTO = -1
+"""Examples for importance if the number is left open."""
+WORST, SAMPLE, PAIRED = "worst", "sample", "paired"
+"""Which examples are kept: the worst-predicted ones, a sample with all columns, and one of numbers and their labels."""
+TOP = 4
+"""Columns whose partial dependence is computed."""
+
+
+class Judged(NamedTuple):
+    """Labels [n], predictions [n, outputs] and weights [n] of examples that count."""
+
+    labels: Array
+    predictions: Array
+    weights: Array
+
+
+@dataclass(frozen=True)
+class Explaining:
+    """What is asked for. rows: how many of the worst examples are shown; importance: on how many examples it is
+    measured, or AUTO; none for 0.
+    """
+
+    rows: int
+    importance: int
+
+    def keep(
+        self, judged: Judged, metrics: LabelMetrics, drawn: NDArray[np.uint64], examples: NDArray[Any]
+    ) -> dict[str, Kept]:
+        """The examples of a batch to keep. drawn: random numbers, [n]; examples: serialized, [n]."""
+        labels, predictions, weights = judged
+        found: dict[str, Kept] = {}
+        if self.rows:
+            losses = metrics.losses(labels, predictions)
+            shown = {"label": labels, "prediction": metrics.predicted(predictions), "loss": losses}
+            found[WORST] = Kept.of(self.rows, -losses, {**shown, EXAMPLES: examples})
+        if self.importance:
+            most = MOST_EXAMPLES if self.importance == AUTO else self.importance
+            found[SAMPLE] = Kept.of(most, drawn, {"label": labels, "weight": weights, EXAMPLES: examples})
+        if isinstance(metrics, RegressionMetrics):
+            paired = {"label": labels, "prediction": predictions[:, 0], "weight": weights}
+            found[PAIRED] = Kept.of(PAIRS, drawn, paired)
+        return {key: one for key, one in found.items() if len(one)}
+
+
+@functools.lru_cache(maxsize=2)
+def loaded_model(path: str) -> Any:
+    """A SavedModel, which all of a process share: a candidate and a baseline."""
+    return tf.saved_model.load(path)
+
+
+def explain(
+    evaluation: Evaluation, kept: Mapping[str, Kept], model: str, config: config_pb2.EvalConfig, asked: Explaining
+) -> Evaluation:
+    """The evaluation with what the kept examples show. model: the candidate's SavedModel."""
+    judge = Judge.of(model, config)
+    if PAIRED in kept:
+        evaluation = replace(evaluation, agreement=agreement(kept[PAIRED]))
+    if SAMPLE in kept:
+        evaluation = replace(evaluation, explanation=_explanation(kept[SAMPLE], judge, asked))
+    if WORST in kept:
+        important = [one.column for one in evaluation.explanation.importance]
+        others = [name for name in judge.columns(kept[WORST]) if name not in important]
+        rows = worst_examples(kept[WORST], [*important, *others], judge.class_name)
+        evaluation = replace(evaluation, worst=rows)
+    return evaluation
+
+
+@dataclass(frozen=True)
+class Judge:
+    """The candidate with its metrics. described: None if a replaced Trainer exported it."""
+
+    model: str
+    call: ModelCall
+    kind: str
+    metrics: LabelMetrics
+    described: ModelDescription | None
+
+    @classmethod
+    def of(cls, model: str, config: config_pb2.EvalConfig) -> Judge:
+        """From the SavedModel's folder."""
+        kind = tfma.label_kind(config)
+        spec = next(spec for spec in config.model_specs if not spec.is_baseline)
+        try:
+            described = ModelDescription.read(Path(model))
+        except RunError:
+            described = None
+        metrics = metrics_of(kind, tfma.decision_threshold(config))
+        return cls(model, tfma.model_call(spec), kind, metrics, described)
+
+    def columns(self, kept: Kept) -> list[str]:
+        """The data columns that the model reads; if that is unknown, all but the label."""
+        if self.described is not None:
+            return list(self.described.features)
+        return [name for name in column_names(kept.columns[EXAMPLES]) if name != self.call.label_key]
+
+    @property
+    def class_name(self) -> Callable[[float], str] | None:
+        """What to call the number of a class; None for a predicted number."""
+        if self.kind == "regression":
+            return None
+        names = (self.described.words or self.described.label.class_values) if self.described else ()
+        other = "other words" if self.kind == "next_word" else ""
+        return lambda number: str(names[int(number)]) if number < len(names) else other or number_as_text(number)
+
+    def explainer(self, batch: pa.RecordBatch, labels: Array, weights: Array) -> Explainer:
+        """One for a sample."""
+        loaded = loaded_model(self.model)
+
+        def predict(rows: pa.RecordBatch) -> Array:
+            found = self.call.predictions(loaded, tf.constant(encode(rows).to_pylist(), tf.string)).numpy()
+            return np.asarray(found, np.float64).reshape(rows.num_rows, -1)
+
+        return Explainer(predict, lambda predictions: self.metrics.losses(labels, predictions), batch, weights)
+
+
+def _explanation(kept: Kept, judge: Judge, asked: Explaining) -> Explanation:
+    columns = judge.columns(kept)
+    number = min(len(kept), sample_size(len(columns)) if asked.importance == AUTO else asked.importance)
+    if not number:
+        long = f"the model reads {len(columns):,} columns, which would take long"
+        return Explanation(note=f"{long}; set `evaluate.importance` to a number of examples")
+    labels, weights, serialized = (kept.columns[name][:number] for name in ("label", "weight", EXAMPLES))
+    batch = ExamplesToRecordBatchDecoder().DecodeBatch(serialized.tolist())
+    explainer = judge.explainer(batch, labels, weights)
+    try:
+        found = explainer.importance([name for name in columns if batch.schema.get_field_index(name) >= 0])
+        if not np.isfinite([(one.increase, one.error) for one in found]).all():
+            return Explanation(note="predictions are not numbers")
+        shown = asked.rows and judge.kind != "next_word"
+        dependence = _dependence(explainer, found, judge.kind) if shown else []
+    except tf.errors.OpError as error:
+        reason = str(error.message).splitlines()[0]
+        return Explanation(note=f"the model refuses examples with values of other examples: {reason}")
+    return Explanation(LOSSES[judge.kind], number, REPEATS, tuple(found), tuple(dependence))
+
+
+def _dependence(explainer: Explainer, importance: Sequence[FeatureImportance], kind: str) -> list[PartialDependence]:
+    """On the most important columns of those that have single values, as far as permuting them changes anything."""
+    computed = (
+        explainer.dependence(one.column, classes=kind != "regression") for one in importance if one.increase > 0
+    )
+    return list(itertools.islice((one for one in computed if one is not None), TOP))

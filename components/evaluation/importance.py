@@ -1,0 +1,153 @@
+"""What predictions depend on: permutation importance and partial dependence, of data columns and on a sample.
+
+    explainer = Explainer(predict, loss, batch, weights)
+    importance = explainer.importance(["fare", "hour"], repeats=5)      # the most important first
+    explainer.dependence("fare")                                        # of a column with one number or text per row
+
+Importance is how much the loss grows when the values of a column are permuted among the examples (Breiman, "Random
+forests", Machine Learning 45, 2001); partial dependence the mean prediction when all examples have the same value in it
+(Friedman, "Greedy function approximation", Annals of Statistics 29, 2001). Both are computed as by scikit-learn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.components.evaluation.metrics.accumulator import Array
+from headrace.components.evaluation.result import FeatureImportance, PartialDependence
+
+MOST_EXAMPLES, LEAST_EXAMPLES, REPEATS = 1000, 100, 5
+WORK = 10_000_000
+"""Values that may be encoded to measure the importance of all columns: about three seconds."""
+GRID = 15
+"""The most values of a column at which predictions are computed."""
+MOST_TEXTS = 10
+LONGEST_TEXT = 60
+MOST_CURVES = 3
+"""Classes whose probabilities are shown."""
+SEED = 0
+_TAIL = 0.05
+"""Share of the numbers at either end that the grid leaves out."""
+_ROWS = 5000
+"""About how many rows are predicted at once."""
+
+Predict = Callable[[pa.RecordBatch], Array]
+"""Rows of data columns to predictions [rows, outputs]."""
+
+
+def sample_size(columns: int) -> int:
+    """How many examples importance is measured on if the config leaves it open; 0 if the columns are too many."""
+    most = WORK // (REPEATS * max(columns, 1) ** 2)
+    return 0 if most < LEAST_EXAMPLES else min(most, MOST_EXAMPLES)
+
+
+def permutations(rows: int, repeats: int) -> list[NDArray[np.int64]]:
+    """Which row's value each row gets in each repeat. They are scikit-learn's for `random_state=SEED`."""
+    random = np.random.RandomState(np.random.RandomState(SEED).randint(np.iinfo(np.int32).max + 1))
+    shuffled, taken, found = np.arange(rows), np.arange(rows), []
+    for _ in range(repeats):
+        random.shuffle(shuffled)
+        taken = taken[shuffled]
+        found.append(taken)
+    return found
+
+
+@dataclass(frozen=True)
+class Explainer:
+    """A model on a sample. loss: of each example, [rows], for predictions [rows, outputs]; batch: the sample, [rows],
+    whose columns are lists; weights: [rows].
+    """
+
+    predict: Predict
+    loss: Callable[[Array], Array]
+    batch: pa.RecordBatch
+    weights: Array
+
+    def importance(self, columns: Sequence[str], repeats: int = REPEATS) -> list[FeatureImportance]:
+        """Of each column, the most important first."""
+        orders = permutations(self.batch.num_rows, repeats)
+        base = self._mean_loss(self.predict(self.batch))
+        found = [self._importance(column, base, orders) for column in columns]
+        return sorted(found, key=lambda one: -one.increase)
+
+    def _importance(self, column: str, base: float, orders: Sequence[NDArray[np.int64]]) -> FeatureImportance:
+        values = self.batch.column(column)
+        permuted = self._with_each(column, [values.take(pa.array(order)) for order in orders])
+        grown = np.array([self._mean_loss(predictions) for predictions in permuted]) - base
+        error = float(grown.std(ddof=1)) / math.sqrt(len(grown)) if len(grown) > 1 else 0.0
+        return FeatureImportance(column, float(grown.mean()), error)
+
+    def dependence(self, column: str, *, classes: bool) -> PartialDependence | None:
+        """On a column; None if its rows do not have a single number or short text.
+
+        classes: whether the outputs are probabilities of classes.
+        """
+        values, grid = self.batch.column(column), self._grid(column)
+        if grid is None:
+            return None
+        rows = self.batch.num_rows
+        filled = [_same(one, rows, values.type) for one in grid]
+        means = [np.average(each, axis=0, weights=self.weights) for each in self._with_each(column, filled)]
+        table = np.stack(means)
+        if not np.isfinite(table).all():
+            return None
+        outputs = _shown_outputs(table)
+        numbers = () if not classes else (1,) if table.shape[1] == 1 else tuple(map(int, outputs))
+        shown = tuple(one.decode() if isinstance(one, bytes) else float(one) for one in grid.to_pylist())
+        return PartialDependence(column, shown, tuple(tuple(map(float, row)) for row in table[:, outputs]), numbers)
+
+    def _grid(self, column: str) -> pa.Array | None:
+        """The values to compare: numbers in rising order, or the most frequent texts."""
+        lists = self.batch.column(column)
+        if pa.types.is_null(lists.type) or (pc.max(lists.value_lengths()).as_py() or 0) != 1:
+            return None
+        values = lists.flatten()
+        if not pa.types.is_large_binary(values.type):
+            numbers = np.asarray(values)
+            finite = np.unique(numbers[np.isfinite(numbers)])
+            if len(finite) > GRID:
+                shares = np.linspace(_TAIL, 1 - _TAIL, GRID)
+                finite = np.unique(np.quantile(numbers[np.isfinite(numbers)], shares, method="inverted_cdf"))
+            return pa.array(finite, values.type) if len(finite) > 1 else None
+        counts = sorted(values.value_counts().to_pylist(), key=lambda one: (-one["counts"], one["values"]))
+        texts = [one["values"] for one in counts[:MOST_TEXTS]]
+        few = 1 < len(counts) <= max(MOST_TEXTS, len(values) // 2)
+        return pa.array(texts, values.type) if few and all(map(_is_short_text, texts)) else None
+
+    def _with_each(self, column: str, replacements: Sequence[pa.Array]) -> Iterator[Array]:
+        """The predictions with each of these in place of a column, several in a call."""
+        rows, place = self.batch.num_rows, self.batch.schema.get_field_index(column)
+        together = max(1, _ROWS // rows)
+        for start in range(0, len(replacements), together):
+            some = replacements[start : start + together]
+            batches = [self.batch.set_column(place, self.batch.schema.field(place), each) for each in some]
+            table = pa.Table.from_batches(batches).combine_chunks()
+            yield from np.split(self.predict(table.to_batches()[0]), len(some))
+
+    def _mean_loss(self, predictions: Array) -> float:
+        return float(np.average(self.loss(predictions), weights=self.weights))
+
+
+def _same(value: pa.Scalar, rows: int, kind: pa.DataType) -> pa.Array:
+    """A column of lists that have this one value."""
+    return pa.LargeListArray.from_arrays(np.arange(rows + 1), pa.repeat(value, rows)).cast(kind)
+
+
+def _is_short_text(value: bytes) -> bool:
+    try:
+        return len(value.decode()) <= LONGEST_TEXT
+    except UnicodeDecodeError:
+        return False
+
+
+def _shown_outputs(table: Array) -> NDArray[np.int64]:
+    """The outputs that change most over the rows of a table, in order."""
+    spread = np.ptp(table, axis=0)
+    return np.sort(np.argsort(-spread, kind="stable")[:MOST_CURVES])

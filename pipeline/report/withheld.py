@@ -1,0 +1,66 @@
+"""What a report leaves out with `report.rows: none`: all that may be the value of a single row of the data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from headrace.components.canary.verdict import CanaryVerdict
+from headrace.pipeline.report.data import Anomaly, ColumnRow, DataSection
+from headrace.pipeline.results.record import NodeRecord, RunRecord
+from headrace.pipeline.results.verdict import CANARY, ModelVerdict
+
+WITHHELD = "left out, as report.rows is none"
+
+
+def data_without_values(data: DataSection) -> DataSection:
+    """Columns without their extremes, medians, most frequent values and pictures; ingestion without its messages."""
+    ingested = replace(data.ingested, places=(), notes=())
+    return replace(data, columns=list(map(_without_values, data.columns)), ingested=ingested)
+
+
+def _without_values(row: ColumnRow) -> ColumnRow:
+    numbers = row.column.numbers
+    hidden = numbers and replace(numbers, minimum=math.nan, median=math.nan, maximum=math.nan)
+    column = replace(row.column, numbers=hidden, top=(), histogram=(), too_low=None)
+    return replace(row, column=column, picture=type(row.picture)())
+
+
+def anomalies_without_values(anomalies: Sequence[Anomaly] | None) -> list[Anomaly] | None:
+    """The columns and rules alone."""
+    return None if anomalies is None else [replace(one, what=WITHHELD) for one in anomalies]
+
+
+def verdict_without_values(verdict: ModelVerdict) -> ModelVerdict:
+    """Without the errors that the canary quotes."""
+    if verdict.canary is None:
+        return verdict
+    others = [reason for reason in verdict.reasons if not reason.startswith(CANARY)]
+    ours = [f"{CANARY}why it did not pass is {WITHHELD}"] if verdict.canary.reasons else []
+    return replace(verdict, canary=_canary(verdict.canary), reasons=(*ours, *others))
+
+
+def _canary(canary: CanaryVerdict) -> CanaryVerdict:
+    signatures = [
+        one.model_copy(
+            update={
+                "skipped": one.skipped and WITHHELD,
+                "odd": tuple(odd.model_copy(update={"detail": odd.detail and WITHHELD}) for odd in one.odd),
+            }
+        )
+        for one in canary.signatures
+    ]
+    reasons = (f"the reasons are {WITHHELD}",) if canary.reasons else ()
+    return canary.model_copy(update={"reasons": reasons, "signatures": tuple(signatures)})
+
+
+def record_without_values(record: RunRecord) -> RunRecord:
+    """Without the messages of errors."""
+    message = f"The message is {WITHHELD}; the log on the machine of the run has it."
+    nodes = [_node(node, message) for node in record.nodes]
+    return replace(record, nodes=nodes, error=message if record.error else record.error)
+
+
+def _node(node: NodeRecord, message: str) -> NodeRecord:
+    return replace(node, error=message) if node.error else node
