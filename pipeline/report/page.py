@@ -23,6 +23,7 @@ from headrace.pipeline.report.training import draw_curves, read_search, read_tra
 from headrace.pipeline.report.withheld import (
     anomalies_without_values,
     data_without_values,
+    gates_without_values,
     record_without_values,
     verdict_without_values,
 )
@@ -91,10 +92,11 @@ def style() -> Markup:
 def gather(folder: RunFolder) -> dict[str, Any]:
     """The variables of the templates."""
     record, config, verdict = folder.record, folder.config, read_verdict(folder)
-    data, anomalies, failures = read_data(folder), read_anomalies(folder), _failures(folder)
+    data, anomalies, failures, gates = read_data(folder), read_anomalies(folder), _failures(folder), folder.gates
     if not folder.shows_rows:
         record, verdict = record_without_values(record), verdict_without_values(verdict)
         data, anomalies = data_without_values(data), anomalies_without_values(anomalies)
+        gates = gates_without_values(gates)
         failures = [replace(one, node=record.node(one.node.id), lines=[]) for one in failures]
     training = read_training(folder.directory("Trainer", "model_run"))
     return {
@@ -107,7 +109,7 @@ def gather(folder: RunFolder) -> dict[str, Any]:
         "beam": describe_beam(record),
         "data": data,
         "anomalies": anomalies,
-        "gates": folder.gates,
+        "gates": gates,
         "features": describe_features(config) if config else [],
         "training": training,
         "curves": draw_curves(training) if training else [],

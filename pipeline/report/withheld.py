@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.components.canary.verdict import CanaryVerdict
+from headrace.components.gates.verdict import DataVerdicts
 from headrace.pipeline.report.data import Anomaly, ColumnRow, DataSection
 from headrace.pipeline.results.record import NodeRecord, RunRecord
 from headrace.pipeline.results.verdict import CANARY, ModelVerdict
 
+DRIFT = "gates.drift."
+"""How the gates are called whose rows repeat values."""
 WITHHELD = "left out, as report.rows is none"
 
 
@@ -30,6 +33,19 @@ def _without_values(row: ColumnRow) -> ColumnRow:
 def anomalies_without_values(anomalies: Sequence[Anomaly] | None) -> list[Anomaly] | None:
     """The columns and rules alone."""
     return None if anomalies is None else [replace(one, what=WITHHELD) for one in anomalies]
+
+
+def gates_without_values(gates: DataVerdicts | None) -> DataVerdicts | None:
+    """Distances of columns without the values that they were measured from."""
+    if gates is None:
+        return None
+    bare = {"before": WITHHELD, "now": WITHHELD}
+    drift = {
+        gate.gate: gate.model_copy(update={"rows": tuple(row.model_copy(update=bare) for row in gate.rows)})
+        for gate in gates.gates
+        if gate.gate.startswith(DRIFT)
+    }
+    return DataVerdicts(gates=tuple(drift.get(gate.gate, gate) for gate in gates.gates))
 
 
 def verdict_without_values(verdict: ModelVerdict) -> ModelVerdict:

@@ -10,6 +10,7 @@ import yaml
 
 from headrace.components.canary.verdict import CanaryVerdict, OddAnswer, SignatureVerdict
 from headrace.components.evaluation.result import Evaluation, Explanation, read_evaluation, write_evaluation
+from headrace.components.gates.verdict import DataVerdicts, GateRow, GateVerdict
 from headrace.pipeline.report.evaluation import evaluation_section
 from headrace.pipeline.report.formatting import NONE
 from headrace.pipeline.results.record import Status
@@ -90,12 +91,26 @@ def test_without_rows_no_value_of_a_single_row_is_on_the_page(whole: Any, rows: 
     odd = (OddAnswer(what="wrong rank", outcome="refused", detail="ODD"),)
     asked = SignatureVerdict(name="serving_default", examples=1, odd=odd)
     CanaryVerdict(reasons=("serving_default: CANARY",), signatures=(asked,)).write(whole.output("Canary", "blessing"))
-    failed = whole.record.nodes[-2]
+    drift = GateRow(what="hour", measure="distance", value="0.5", limit="0.1", before="EARLIER", now="LATER", excess=4)
+    gates = DataVerdicts(gates=(GateVerdict.of("gates.drift.blessed", "warn", [drift]),))
+    (whole.output("DataVerdict", "verdict") / "value").write_text(gates.model_dump_json())
+    failed = whole.record.nodes[-3]
     failed.status, failed.error = Status.FAILED, "FAILURE"
     (whole.folder / "logs" / f"{failed.id}.log").write_text("LOGGED\n")
     whole.record.error = "RECORDED"
     page, html = whole.report(), (whole.folder / "report.html").read_text()
-    told = ("ANOMALY", "RECORD", "ROUNDED", "ODD", "CANARY", "FAILURE", "LOGGED", "Chicago Carriage")
+    told = (
+        "ANOMALY",
+        "RECORD",
+        "ROUNDED",
+        "ODD",
+        "CANARY",
+        "EARLIER",
+        "LATER",
+        "FAILURE",
+        "LOGGED",
+        "Chicago Carriage",
+    )
     # the record's own error is shown only if no component failed
     assert [word for word in told if word in html] == ([] if rows == "none" else [*told])
     assert ("Worst predictions" in page.all_text()) is (rows == 10)
