@@ -599,6 +599,10 @@ class _Sklearn(sklearn.base.ClassifierMixin, sklearn.base.BaseEstimator):
         return _called(self.model, [dict(zip(self.columns, row, strict=True)) for row in rows])[:, 0]
 
 
+class _SklearnRegressor(sklearn.base.RegressorMixin, _Sklearn):
+    """The same with the tag of a regressor, by which scikit-learn calls `predict`."""
+
+
 def _called(model: Any, rows: list[dict[str, float]]) -> np.ndarray:
     """The predictions of an exported model, [rows, outputs]."""
     loaded = tf.saved_model.load(str(Path(model.uri) / "Format-Serving"))
@@ -630,7 +634,7 @@ def test_importance_and_partial_dependence_equal_scikit_learn_s(
     rows = np.column_stack([data["a"], data["w"]])[order].astype(np.float64)
     labels = data[kind].astype(np.float32)[order]
     labels = labels if kind == "regression" else labels.astype(int)
-    model = _Sklearn(on_two[kind], columns, kind)
+    model = (_SklearnRegressor if kind == "regression" else _Sklearn)(on_two[kind], columns, kind)
     scorer = {"regression": "neg_mean_squared_error"}.get(kind, "neg_log_loss")
     expected = permutation_importance(model, rows, labels, scoring=scorer, n_repeats=REPEATS, random_state=SEED)
     by_column = {one.column: one for one in found.importance}
