@@ -173,12 +173,12 @@ def _address(python: str) -> str:
 class Server:
     """Forks as asked, and tells whoever asked how each ended."""
 
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, path: list[str]) -> None:
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ, self._fork)
         self._selector.register(0, selectors.EVENT_READ, self._end)
         self._children: dict[int, tuple[int, socket.socket]] = {}
-        self._path = list(sys.path)
+        self._path = path
 
     def serve(self) -> dict[str, Any]:
         """Go on until the tests end. Comes back in each child, with what was asked for."""
@@ -269,7 +269,8 @@ def _become(asked: dict[str, Any]) -> None:
 
 
 def main(descriptor: int, *, only_libraries: bool) -> None:
-    """Import what programs need, and serve."""
+    """Import what programs need, and serve. Programs get `sys.path` as it is before: setuptools adds to it."""
+    path = list(sys.path)
     from headrace.pipeline.environment import prepare
 
     prepare()
@@ -286,7 +287,7 @@ def main(descriptor: int, *, only_libraries: bool) -> None:
     gc.enable()
     listener = socket.socket(fileno=descriptor)
     address = listener.getsockname()
-    asked = Server(listener).serve()
+    asked = Server(listener, path).serve()
     _become({**asked, "address": address})
 
 
