@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from headrace.common import yaml_text
 from headrace.common.errors import ConfigError, Problem
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.scalars import FIRST, PATTERNS, PREFIX
@@ -82,7 +83,7 @@ def edit(
     try:
         for key, value in values.items():
             text = _set(text, (*section, key), value)
-        sound = yaml.safe_load(text) == _expected(before, section, values)
+        sound = yaml_text.parse(text) == _expected(before, section, values)
     except yaml.YAMLError:
         sound = False
     if not sound or not _replace(path, text, check):
@@ -163,7 +164,7 @@ def _nested(path: tuple[str, ...], value: object) -> object:
 
 
 def _expected(text: str, section: tuple[str, ...], values: Mapping[str, Value]) -> object:
-    whole = yaml.safe_load(text) or {}
+    whole = yaml_text.parse(text) or {}
     inner = whole
     for key in section:
         if not isinstance(inner, dict) or not isinstance(inner.get(key), dict | None):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from headrace.common import yaml_text
 from headrace.common.credentials import CERTAIN_PATTERNS
 from headrace.common.digests import digest_path, digest_text
 from headrace.common.errors import RunError
@@ -126,7 +127,7 @@ def _is_config(file: Path) -> bool:
     if file.suffix not in CONFIGS or not file.is_file() or file.stat().st_size > READABLE:
         return False
     try:
-        content = yaml.safe_load(file.read_bytes())
+        content = yaml_text.parse(file.read_bytes())
     except (yaml.YAMLError, ValueError, RecursionError):
         return False
     sections = set(content) if isinstance(content, dict) else set()

@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from headrace.common import yaml_text
+
 NAME_DIGITS = 16
 """Digits of the content's SHA-256 in the name of a version."""
 
@@ -77,7 +79,7 @@ def with_retry_limits(text: str, seconds: Mapping[str, int]) -> str:
     """
     if not seconds:
         return text
-    documents = list(yaml.safe_load_all(text))
+    documents = yaml_text.parse_all(text)
     for name, task in tasks_in(documents[0]):
         if name in seconds:
             task["retryPolicy"]["backoffMaxDuration"] = f"{seconds[name]}s"
@@ -87,7 +89,7 @@ def with_retry_limits(text: str, seconds: Mapping[str, int]) -> str:
 
 def without_cache(text: str) -> str:
     """The pipeline with the cache of every task off."""
-    documents = list(yaml.safe_load_all(text))
+    documents = yaml_text.parse_all(text)
     for _, task in tasks_in(documents[0]):
         task["cachingOptions"] = {}
     return yaml.safe_dump_all(documents, sort_keys=True)

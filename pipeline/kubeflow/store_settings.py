@@ -18,6 +18,7 @@ from urllib.parse import parse_qs
 
 import yaml
 
+from headrace.common import yaml_text
 from headrace.common.errors import RunError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def launcher_settings(folder: Path | None, root: str | None) -> tuple[str, dict[
     try:
         if query:  # is complete by itself: `?region=eu-1&endpoint=store.example:9000&disableSSL=true`
             return root, _address({name: values[-1] for name, values in parse_qs(query).items()})
-        return root, _options(yaml.safe_load(texts["providers"]) or {}, root)
+        return root, _options(yaml_text.parse(texts["providers"]) or {}, root)
     except (yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
         raise RunError(f"{folder}/providers is not what Kubeflow's launcher reads: {error}") from error
 

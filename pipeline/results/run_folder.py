@@ -54,7 +54,7 @@ class RunFolder:
         if self.config is not None:
             return self.config.report.shows_rows
         try:
-            tree = yaml.safe_load(self.config_text)
+            tree = yaml_text.parse(self.config_text)
         except yaml.YAMLError:
             return False
         section = tree.get("report") if isinstance(tree, dict) else None

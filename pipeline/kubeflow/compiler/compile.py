@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 from kfp import compiler, components, dsl
 
+from headrace.common import yaml_text
 from headrace.components.trigger.decision import GO, NO
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.kubeflow import KubeflowConfig
@@ -61,7 +62,7 @@ def _compile(config: PipelineConfig, environ: Mapping[str, str]) -> str:
     checks.check_config(config)
     tasks = component_tasks(config)
     text = with_retry_limits(_compiled(_pipeline(config, tasks)), _retry_limits(tasks, config.kubeflow))
-    documents = list(yaml.safe_load_all(text))
+    documents = yaml_text.parse_all(text)
     checks.check_backend(documents[1] if len(documents) > 1 else {}, config.kubeflow.backend)
     invocations = [task.invocation.to_json() for task in tasks]
     credentials.check([*documents, *invocations], environ, credentials.declared(config))

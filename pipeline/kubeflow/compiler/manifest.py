@@ -16,8 +16,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
+from headrace.common import yaml_text
 from headrace.common.errors import RunError
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.editing import to_yaml
@@ -80,7 +79,7 @@ def _custom_resources(config: PipelineConfig, text: str) -> list[dict[str, Any]]
     `headrace submit` gives it, so neither repeats the work of the other.
     """
     name = config.pipeline.name
-    specification, *platform = yaml.safe_load_all(text)
+    specification, *platform = yaml_text.parse_all(text)
     spec = {"pipelineName": name, "displayName": version_name(name, text), "pipelineSpec": specification}
     if platform and platform[0]:
         spec["platformSpec"] = platform[0]

@@ -17,8 +17,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from headrace.common import yaml_text
 from headrace.configs.schema.kubeflow import SharedVolume
 from headrace.pipeline.kubeflow.document import TaskSpec, all_tasks, task_specs
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
@@ -74,7 +73,7 @@ class Cluster:
 
     def run(self, text: str, parameters: Mapping[str, Any] | None = None) -> ClusterRun:
         """Run a compiled pipeline to its end. Raises RunError at the first task that fails."""
-        pipeline, *more = yaml.safe_load_all(text)
+        pipeline, *more = yaml_text.parse_all(text)
         run = ClusterRun(str(uuid.uuid4()))
         given = {**_defaults(pipeline), **(parameters or {})}
         root = f"{self._root}/{pipeline['pipelineInfo']['name']}/{run.run_id}"
