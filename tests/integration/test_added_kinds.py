@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import ROOT
@@ -150,8 +151,15 @@ class Added:
 
     def next_run(self) -> dict[str, list[str]]:
         """The components that the next run would compute, with the reasons."""
-        said = json.loads(self.headrace("explain-cache", "requests.yaml", "--next", "--json").stdout)
-        return {one["component"]: one["reasons"] for one in said["components"] if one["result"] == "would run"}
+        return {one["component"]: one["reasons"] for one in self._foretold() if one["result"] == "would run"}
+
+    def components(self, *overrides: str) -> set[str]:
+        """The components of the next run."""
+        return {one["component"] for one in self._foretold(*overrides)}
+
+    def _foretold(self, *overrides: str) -> list[dict[str, Any]]:
+        said = self.headrace("explain-cache", "requests.yaml", "--next", "--json", *overrides).stdout
+        return list(json.loads(said)["components"])
 
 
 @pytest.fixture(scope="module")
@@ -239,6 +247,7 @@ def test_the_gate_lets_a_batch_pass_and_stops_the_run_before_transform_at_less(a
     said = added.failed("run", "requests.yaml", "--set", f"train.batch_size={int(counted['train']) + 1}").stdout
     assert f"BatchGate failed: the train split has {counted['train']} examples" in said
     assert re.search(r"^skipped +Transform, Trainer", said, re.MULTILINE)
+    assert added.components() - added.components("--set", "train.batch_size=auto") == {"BatchGate"}
     assert added.mistakes({"BatchGate": "BatchGates"}) == [
         'mine.yaml:22: kubeflow.components.BatchGates: unknown component BatchGates; did you mean "BatchGate"?'
     ]
