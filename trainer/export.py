@@ -17,8 +17,8 @@ with -1. That of a vector is [batch, size]; a row of missing values is a missing
 The label may be absent; transform_features returns it for the evaluation. An example with several values in a column of
 which the model takes one is refused.
 
-Keras' ExportArchive writes it, because the V1 and C++ loaders (TensorFlow Serving, BulkInferrer) cannot find the
-variables of a Keras 3 model that `tf.saved_model.save` wrote.
+Of the model, only the variables and tables of the signatures are written, not its layers: the V1 and C++ loaders
+(TensorFlow Serving, BulkInferrer) cannot find the variables of a Keras 3 model that `tf.saved_model.save` wrote.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from __future__ import annotations
 import keyword
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 import tensorflow_transform as tft
+from tensorflow.saved_model.experimental import TrackableResource
 
 from headrace.configs.schema.features import single_columns
 from headrace.configs.schema.label import LabelConfig
@@ -56,15 +57,23 @@ Tensors = dict[str, tf.Tensor]
 
 def export(directory: str, signatures: Signatures, weights: Path) -> None:
     """Write the SavedModel into `directory`, and the file with the model's weights inside it."""
-    archive = keras.export.ExportArchive()
-    archive.track(signatures.model)
-    archive.track(signatures.loaded)
-    for name, (function, spec) in signatures.all().items():
-        archive.add_endpoint(name, function, input_signature=[spec])
-    archive.write_out(directory, verbose=False)
+    traced = {
+        name: tf.function(function, input_signature=[spec], autograph=False).get_concrete_function()
+        for name, (function, spec) in signatures.all().items()
+    }
+    root = tf.Module()
+    variables = (variable for function in traced.values() for variable in function.variables)
+    root.saved_variables = list({id(variable): variable for variable in variables}.values())
+    root.saved_tables = [*_tables(signatures.model), *_tables(signatures.loaded)]
+    tf.saved_model.save(root, directory, traced)
     extra = Path(directory, WEIGHTS)
     extra.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(weights, extra)
+
+
+def _tables(tracked: Any) -> Iterator[TrackableResource]:
+    """The lookup tables, and other resources that are no variables, of a model or a loaded graph."""
+    return (each for each in tf.train.TrackableView(tracked).descendants() if isinstance(each, TrackableResource))
 
 
 @dataclass(frozen=True)
