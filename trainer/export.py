@@ -175,14 +175,13 @@ class Signatures:
         """Signature `serving_raw`."""
         specs = self.all()["serving_raw"][1]
         checked = {name: _shaped(tensors[given], specs[given]) for name, given in self.raw_inputs.items()}
-        raw = {name: self._sparse(name, x) for name, x in checked.items()}
-        return self._predict(raw, tf.shape(next(iter(tensors.values())), tf.int64)[0])
-
-    def _sparse(self, name: str, tensor: tf.Tensor) -> tf.SparseTensor:
-        """A named tensor of a request as a data column."""
-        if name in self.vectors:
-            return _whole_rows(tensor)
-        return _ragged_values(tensor) if name in self.multivalued else _values(tensor)
+        single = {name: x for name, x in checked.items() if name not in self.multivalued}
+        raw = {
+            name: (_whole_rows if name in self.vectors else _ragged_values)(x)
+            for name, x in checked.items()
+            if name in self.multivalued
+        }
+        return self._predict(*_same_rows({**raw, **_values(single)}))
 
     def predict_transformed(self, tensors: Tensors) -> Tensors:
         """Signature `serving_transformed`."""
@@ -201,7 +200,7 @@ class Signatures:
         """Return the features of texts [batch] in the data column `key`, with all other columns missing."""
         return self.transform(
             {
-                name: _values(texts) if name == key else _empty(spec.dtype, tf.size(texts, tf.int64))
+                name: _values({key: texts})[key] if name == key else _empty(spec.dtype, tf.size(texts, tf.int64))
                 for name, spec in self.raw_spec.items()
             }
         )
@@ -236,12 +235,11 @@ class Signatures:
         names = [name for name in self.single if name in raw]
         if not names:
             return raw
-        longest = tf.stack([raw[name].dense_shape[1] for name in names])
+        longest = tf.stack([raw[name].dense_shape for name in names])[:, 1]
         messages = tf.constant([f"column {name!r}, of which `{self.single[name]}` takes one" for name in names])
         wrong = longest > 1
         data = [MULTIPLE_VALUES, tf.boolean_mask(messages, wrong), tf.boolean_mask(longest, wrong)]
-        with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(wrong), data, summarize=10)]):
-            return {name: tf.sparse.map_values(tf.identity, tensor) for name, tensor in raw.items()}
+        return _after(tf.debugging.Assert(~tf.reduce_any(wrong), data, summarize=10), raw)
 
 
 def signature_names(names: Iterable[str]) -> dict[str, str]:
@@ -302,30 +300,55 @@ def _missing_value(dtype: tf.DType) -> str | int | float:
     return {tf.string: "", tf.int64: MISSING_INTEGER}.get(dtype, float("nan"))
 
 
-def _values(tensor: tf.Tensor) -> tf.SparseTensor:
-    """[batch] to sparse [batch, 1], without the missing values."""
-    missing = _missing_value(tensor.dtype)
-    absent = tf.math.is_nan(tensor) if tensor.dtype.is_floating else tf.equal(tensor, missing)
-    column = tensor[:, tf.newaxis]
-    indices = tf.where(tf.logical_not(absent)[:, tf.newaxis])
-    return tf.SparseTensor(indices, tf.gather_nd(column, indices), tf.shape(column, tf.int64))
+def _values(tensors: Mapping[str, tf.Tensor]) -> dict[str, tf.SparseTensor]:
+    """[batch] each to sparse [batch, 1] each, without the missing values; those of one dtype are computed together."""
+    sparse = {}
+    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors.values()):
+        names = [name for name, tensor in tensors.items() if tensor.dtype == dtype]
+        stacked = tf.stack([tensors[name] for name in names])
+        present = _present(stacked)
+        places = tf.where(present)
+        counts = tf.math.count_nonzero(present, axis=1)
+        values = tf.split(tf.gather_nd(stacked, places), counts)
+        rows = tf.split(tf.stack([places[:, 1], tf.zeros_like(places[:, 1])], axis=1), counts)
+        shape = tf.stack([tf.shape(stacked, tf.int64)[1], 1])
+        parts = zip(names, rows, values, strict=True)
+        sparse.update({name: tf.SparseTensor(indices, value, shape) for name, indices, value in parts})
+    return sparse
+
+
+def _same_rows(raw: Mapping[str, tf.SparseTensor]) -> tuple[Mapping[str, tf.SparseTensor], tf.Tensor]:
+    """Assert that all columns of a request have the same number of rows, and return it too: int64 []."""
+    rows = tf.stack([tensor.dense_shape for tensor in raw.values()])[:, 0]
+    check = tf.debugging.Assert(tf.reduce_all(tf.equal(rows, rows[0])), ["the columns' numbers of rows differ:", rows])
+    return _after(check, raw), rows[0]
+
+
+def _after(check: tf.Operation, raw: Mapping[str, tf.SparseTensor]) -> Mapping[str, tf.SparseTensor]:
+    """The same columns, which exist only if an assertion holds."""
+    with tf.control_dependencies([check]):
+        values = tf.identity_n([tensor.values for tensor in raw.values()])
+    return {name: tensor.with_values(one) for (name, tensor), one in zip(raw.items(), values, strict=True)}
+
+
+def _present(tensor: tf.Tensor) -> tf.Tensor:
+    """Bool of the same shape: whether a value is not the one that stands for a missing value."""
+    if tensor.dtype.is_floating:
+        return tf.logical_not(tf.math.is_nan(tensor))
+    return tf.not_equal(tensor, _missing_value(tensor.dtype))
 
 
 def _whole_rows(tensor: tf.Tensor) -> tf.SparseTensor:
     """[batch, size] to sparse of the same shape, without the rows that have only missing values."""
-    missing = _missing_value(tensor.dtype)
-    absent = tf.math.is_nan(tensor) if tensor.dtype.is_floating else tf.equal(tensor, missing)
     size = tf.shape(tensor, tf.int64)[1]
-    lengths = tf.where(tf.reduce_all(absent, axis=1), tf.zeros_like(size), size)
+    lengths = tf.where(tf.reduce_any(_present(tensor), axis=1), size, tf.zeros_like(size))
     return tf.RaggedTensor.from_tensor(tensor, lengths).to_sparse()
 
 
 def _ragged_values(tensor: tf.Tensor) -> tf.SparseTensor:
     """[batch, values] to sparse of the same shape, without the missing values at the end of each row."""
-    missing = _missing_value(tensor.dtype)
-    present = tf.logical_not(tf.math.is_nan(tensor)) if tensor.dtype.is_floating else tf.not_equal(tensor, missing)
     positions = tf.range(1, tf.shape(tensor, tf.int64)[1] + 1)
-    lengths = tf.reduce_max(tf.where(present, positions, 0), axis=1)
+    lengths = tf.reduce_max(tf.where(_present(tensor), positions, 0), axis=1)
     # reduce_max over no columns returns the smallest int64
     return tf.RaggedTensor.from_tensor(tensor, tf.maximum(lengths, 0)).to_sparse()
 

@@ -17,7 +17,7 @@ from headrace.common.errors import TrainingError
 from headrace.configs.schema.features import Categorical, CustomFeature, Embedding, FeatureBase
 from headrace.trainer.columns.analyzers.numbers import Statistic, analyze
 from headrace.trainer.columns.analyzers.texts import VocabularyAnalyzer, learn_vocabularies
-from headrace.trainer.columns.raw import MultivaluedRawColumn, RawColumn, RawTensor, split_values
+from headrace.trainer.columns.raw import MultivaluedRawColumn, RawColumn, RawTensor, rows_of, split_values
 
 FeatureT = TypeVar("FeatureT", bound=FeatureBase)
 CategoricalT = TypeVar("CategoricalT", bound=Categorical)
@@ -228,7 +228,7 @@ class Batch:
         self._values: dict[str, MultivaluedRawColumn] = {}
         self._words: dict[str, tf.RaggedTensor] = {}
         self._categories: dict[str, Categories] = {}
-        self._functions: dict[Hashable, Callable[..., tf.Tensor]] = {}
+        self._together: dict[Hashable, dict[str, tf.Tensor]] = {}
 
     def raw(self, name: str) -> RawColumn:
         """Return the first value of each example of a data column."""
@@ -258,20 +258,26 @@ class Batch:
             )
         return self.tensors[name]
 
+    def has_numbers(self, name: str) -> bool:
+        """Whether there is a data column of this name, and it holds no text."""
+        return name in self.tensors and self.tensors[name].dtype != tf.string
+
+    @cached_property
+    def size(self) -> tf.Tensor:
+        """Number of examples: int64 []."""
+        return rows_of(next(iter(self.tensors.values())))
+
     def categories(self, column: CategoryColumn) -> Categories:
         """Return the categories of a feature."""
         if column.name not in self._categories:
             self._categories[column.name] = column.categories(self)
         return self._categories[column.name]
 
-    def function(self, key: Hashable, body: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
-        """Return a function that is traced once for all columns with this key, and called by each of them.
-
-        key: all that determines what the body computes from its arguments, their types included.
-        """
-        if key not in self._functions:
-            self._functions[key] = tf.function(body, reduce_retracing=True, autograph=False)
-        return self._functions[key]
+    def together(self, key: Hashable, compute: Callable[[], dict[str, tf.Tensor]]) -> dict[str, tf.Tensor]:
+        """Return the features of all columns with this key, by name; the first of them computes those of all."""
+        if key not in self._together:
+            self._together[key] = compute()
+        return self._together[key]
 
     def result(self, analyzer: Analyzer) -> tf.Tensor:
         """Return the result of one of the `analyzers` of a column."""

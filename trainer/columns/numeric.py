@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from headrace.configs.schema.features import NumericFeature
 from headrace.trainer.columns.analyzers.numbers import Moments
 from headrace.trainer.columns.base import Analyzer, Batch, NumberColumn
-from headrace.trainer.columns.raw import RawColumn, RawTensor
+from headrace.trainer.columns.stacked import stacked_numbers
+
+TOGETHER = 64
+"""The most columns in one tensor. TFT's loader searches the graph for the columns that each feature depends on: 64
+instead of all make that search linear in the columns, and the graph has hardly more operations."""
 
 
 class NumericColumn(NumberColumn[NumericFeature]):
@@ -26,22 +32,41 @@ class NumericColumn(NumberColumn[NumericFeature]):
     def transform(self, batch: Batch) -> tf.Tensor:
         """(x - mean) / deviation, (x - min) / (max - min), sign(x) log(1 + |x|), or x.
 
-        Columns with the same settings call one function, which is traced once: a graph takes time per operation.
+        Columns with the same settings are computed as one tensor: a graph takes time per operation.
         """
-        moments = batch.result(Moments(self.key)) if self.analyzers() else tf.zeros([4], tf.float64)
-        raw = batch.tensor(self.key)
-        settings = (self.feature.normalize, self.feature.missing, raw.dtype, type(raw), raw.shape.rank)
-        if raw.dtype == tf.string:
+        if batch.tensor(self.key).dtype == tf.string:
             _ = self.numbers(batch)  # raises the error that says what to do
-        return batch.function(("numeric", *settings), self._scale)(raw, moments)
+        settings = (self.feature.normalize, self.feature.missing)
+        return batch.together(("numeric", *settings), lambda: self._alike(batch))[self.name]
+
+    def _alike(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """Of each numeric column with the settings of this one, its feature: float32 [batch]."""
+        settings = (self.feature.normalize, self.feature.missing)
+        alike = [
+            column
+            for column in batch.columns.values()
+            if isinstance(column, NumericColumn)
+            and (column.feature.normalize, column.feature.missing) == settings
+            and batch.has_numbers(column.key)
+        ]
+        features: dict[str, tf.Tensor] = {}
+        for start in range(0, len(alike), TOGETHER):
+            features.update(_scaled_alike(alike[start : start + TOGETHER], batch))
+        return features
 
     def numbers(self, batch: Batch) -> tf.Tensor:
         """float64 [batch], NaN where missing."""
         return batch.raw(self.key).numbers
 
-    def _scale(self, raw: RawTensor, moments: tf.Tensor) -> tf.Tensor:
-        """float32 [batch]. moments: mean, deviation, minimum and maximum, if the settings need them."""
-        return scaled(RawColumn(self.key, raw).numbers, moments, self.feature.normalize, self.feature.missing)
+
+def _scaled_alike(alike: Sequence[NumericColumn], batch: Batch) -> dict[str, tf.Tensor]:
+    """The features of columns with the same settings: float32 [batch] each."""
+    zeros = tf.zeros([4], tf.float64)
+    moments = [batch.result(Moments(column.key)) if column.analyzers() else zeros for column in alike]
+    numbers = stacked_numbers(batch.tensors, [column.key for column in alike], batch.size)
+    feature = alike[0].feature
+    x = scaled(numbers, tf.stack(moments), feature.normalize, feature.missing)
+    return dict(zip((column.name for column in alike), tf.unstack(x, len(alike), axis=1), strict=True))
 
 
 def scaled(numbers: tf.Tensor, moments: tf.Tensor, normalize: str, missing: str | float) -> tf.Tensor:

@@ -113,6 +113,11 @@ def as_ragged(tensor: RawTensor | tf.RaggedTensor) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_tensor(tensor if tensor.shape.rank == 2 else tensor[:, tf.newaxis])
 
 
+def rows_of(tensor: RawTensor) -> tf.Tensor:
+    """Number of examples: int64 []."""
+    return tensor.dense_shape[0] if isinstance(tensor, tf.SparseTensor) else tf.shape(tensor, tf.int64)[0]
+
+
 def suggest_type(column: str, kind: str) -> str:
     """Explain how to find the values of a column that do not have the expected type."""
     return f"If it should be {kind}, set `data.types.{column}: {kind}`; the run then names the first value that is not"
