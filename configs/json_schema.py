@@ -228,6 +228,9 @@ PATTERN_DESCRIPTIONS = {
     r"^https?://[^\s/]\S*$": "a URL such as https://hooks.example/headrace",
     r"^[^\s@<>,;:\"]+@[^\s@<>,;:\"]+$": "an address such as team@example.com",
     r"\.prom$": "a path that ends in .prom",
+    r"^[A-Za-z0-9_.{}-]+$": "letters, digits, dots, dashes and underscores, and {name}",
+    r"^[A-Za-z0-9_-]+$": "letters, digits, dashes and underscores",
+    r"^[a-z][a-z0-9+.-]*://[^?#@\s]+$": "a URI such as s3://models/taxi",
 }
 """A description of every regular expression in the config."""
 

@@ -86,6 +86,27 @@ def receivers_are_told_by_a_notifier(
                 yield ("notify", name), f"{what} {example}"
 
 
+def registries_are_reached_from_the_pushers_pod(
+    deploy: DeployConfig, pipeline: PipelineSection, kubeflow: KubeflowConfig
+) -> Iterator[Violation]:
+    """The pod that pushed a version registers it: by its URI, and with a token from a Secret."""
+    push = deploy.push and deploy.push.replace("{name}", pipeline.name)
+    if deploy.registry is None or push is None:
+        return
+    if Path(push).is_absolute():
+        what = f"{push} is not in the object store, whose list of versions is what is registered"
+        yield ("deploy", "registry"), f"{what}; set a relative `deploy.push`, or `deploy.registry` to null for Kubeflow"
+    if kubeflow.storage == "reference" and deploy.registry.source is None:
+        what = "with `kubeflow.storage: reference` the versions are on a volume; set the URI at which others read"
+        yield ("deploy", "registry", "source"), f"{what} deploy.push, such as pvc://claim/folder"
+    given = {name for secret in kubeflow.settings("Pusher").secrets for name in secret.env}
+    for name, server in deploy.registry.named:
+        if (variable := server.authorization_env) is not None and variable not in given:
+            what = f"the Pusher's pod gets no {variable}; name the Secret that holds it, such as"
+            example = f"`kubeflow.components.Pusher.secrets: [{{name: registry, env: {{{variable}: key}}}}]`"
+            yield ("deploy", "registry", name, "authorization_env"), f"{what} {example}"
+
+
 def beam_workers_share_the_artifacts(beam: BeamConfig, kubeflow: KubeflowConfig) -> Iterator[Violation]:
     """With `storage: staged` the files of an artifact are copies on the disk of one pod."""
     if kubeflow.storage == "staged" and (to := remote_endpoint(beam)) is not None:
@@ -140,4 +161,5 @@ RULES: tuple[Rule, ...] = (
     pushed_models_outlive_the_pod,
     models_are_pushed_without_a_person,
     receivers_are_told_by_a_notifier,
+    registries_are_reached_from_the_pushers_pod,
 )

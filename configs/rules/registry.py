@@ -12,6 +12,7 @@ from headrace.configs.rules import (
     kubeflow,
     kubernetes,
     model,
+    model_registry,
     notify,
     schedule,
     tfx_functions,
@@ -33,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     *kubernetes.RULES,
     *schedule.RULES,
     *notify.RULES,
+    *model_registry.RULES,
 )
 
 

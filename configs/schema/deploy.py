@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from headrace.configs.schema.model_registry import ModelRegistries
 from headrace.configs.schema.section import Name, PositiveInt, Section
 
 
@@ -40,3 +41,7 @@ class DeployConfig(Section):
     canary: CanaryConfig | None = CanaryConfig()
     """The examination of the exported model in a fresh process, as a model server would load and ask it. A model that
     fails it is not blessed and not pushed (see docs/canary.md). Without effect if `push` is null. null: none."""
+    registry: ModelRegistries | None = None
+    """The model registries that pushed versions are registered in, by runs, promotions and rollbacks (see
+    docs/models.md). One that cannot be reached is reported, does not fail the run, and is tried again by the next.
+    Without effect if `push` is null. null: none."""

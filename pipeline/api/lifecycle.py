@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.configs.loading.loader import ConfigSource
 from headrace.pipeline.api.loading import Overrides, load
-from headrace.pipeline.api.running import runs, write_card_of
+from headrace.pipeline.api.running import register_versions, runs, write_card_of
 from headrace.pipeline.environment import prepare, quiet
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def promote_model(
     there, wanted = runs(loaded), None if to is None else str(to)
     done = push_approved(loaded, there, wanted, dt.datetime.now(dt.UTC), allow_older=allow_older)
     write_card_of(loaded, there, done.version)
+    register_versions(loaded)
     return done
 
 
@@ -121,4 +122,6 @@ def roll_back(
     prepare()
     with quiet():
         from headrace.pipeline.models.rollback import roll_back as put_back
-    return put_back(loaded, None if to is None else str(to), dt.datetime.now(dt.UTC))
+    done = put_back(loaded, None if to is None else str(to), dt.datetime.now(dt.UTC))
+    register_versions(loaded)
+    return done

@@ -17,6 +17,7 @@ from headrace.pipeline.api.loading import Overrides, as_pairs, load, load_checke
 logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
+    from headrace.pipeline.registration.register import Outcome
     from headrace.pipeline.run import Run
     from headrace.pipeline.terminal import Display
 
@@ -55,6 +56,7 @@ def run(  # noqa: PLR0913 - one for each option of the command
                 write_pages(loaded.config, done)
         if done.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
+        register_versions(loaded.config)  # last, as it may take long, and may be interrupted
     if done.status is Status.FAILED:
         failed = [node for node in done.record.nodes if node.status is Status.FAILED]
         raise RunError("\n\n".join(map(failure_text, failed)))
@@ -162,3 +164,18 @@ def write_card_of(config: PipelineConfig, there: Sequence[Run], version: Path) -
         write_card(config, there, version)
     except (HeadraceError, OSError, ValueError) as error:
         logger.warning("%s was pushed, but its model card cannot be written: %s", version, error)
+
+
+def register_versions(config: PipelineConfig) -> list[Outcome]:
+    """Bring the model registries of `deploy.registry` to the state of `deploy.push`. What prevents that is logged."""
+    if config.deploy.registry is None:
+        return []
+    from headrace.pipeline.registration.register import register
+    from headrace.pipeline.registration.versions import local_shelf
+
+    try:
+        shelf = local_shelf(config, lambda: runs(config))
+    except (HeadraceError, OSError, ValueError) as error:
+        logger.warning("deploy.registry: no version is registered: %s; the next run tries again", error)
+        return []
+    return register(config.deploy.registry, config.pipeline.name, shelf) if shelf else []

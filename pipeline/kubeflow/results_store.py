@@ -51,8 +51,12 @@ def open_results(config: PipelineConfig) -> Store:
             f"kubeflow.volume.path: {volume.path} is not mounted here, and with `storage: reference` the results of"
             f" runs are on that volume ({volume.claim}); mount it at that path, as the pods of runs do"
         )
-    folder = SCHEMES[f"{config.kubeflow.pipeline_root.partition('://')[0]}://"].strip("/")
-    return _VolumeStore(volume.path, folder)
+    return volume_store(volume.path, config.kubeflow.pipeline_root)
+
+
+def volume_store(mount: str, uri: str) -> Store:
+    """What is on a volume in place of the object store of a URI."""
+    return _VolumeStore(mount, SCHEMES[f"{uri.partition('://')[0]}://"].strip("/"))
 
 
 class _VolumeStore(Store):

@@ -27,6 +27,7 @@ from headrace.pipeline.kubeflow.pod import records
 from headrace.pipeline.kubeflow.pod.invocation import Invocation, pack, restore_uncached
 from headrace.pipeline.kubeflow.pod.parameters import with_parameters
 from headrace.pipeline.kubeflow.pod.paths import RECORD, ROOT, PodPaths, fill_placeholders, home_of
+from headrace.pipeline.kubeflow.results_store import volume_store
 from headrace.pipeline.kubeflow.store import open_store
 
 if TYPE_CHECKING:
@@ -117,6 +118,10 @@ def _run_component(invocation: Invocation, executor_input: Mapping[str, Any], en
         with present(properties, paths, store, exchange.user):
             outputs = execute(invocation.node(properties), inputs, exchange.output_uris(), BeamPipelines(beam, shared))
         exchange.write(outputs)
+        if invocation.registration:
+            from headrace.pipeline.kubeflow.registration import register_pushed
+
+            register_pushed(invocation.registration, home, volume_store(paths.shared, home) if paths.mount else store)
 
 
 def _is_useful(record: logging.LogRecord) -> bool:

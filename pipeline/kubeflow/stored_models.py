@@ -58,11 +58,8 @@ def stored_models(config: PipelineConfig, store: Store, limit: int) -> list[Stor
     Raises RunError if `blessed.json` or `pushed.json` is damaged, OSError if the store fails.
     """
     with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
-        home = _Home(config, store, Path(folder))
-        found = home.trained()
-        home.add_blessed(found)
-        home.add_versions(found)
-        order = sorted(found.values(), key=_age, reverse=True)
+        home = StoredHome(home_uri(config), config.push_directory, store, Path(folder))
+        order = sorted(home.models(), key=_age, reverse=True)
         spans = home.spans(2 * limit)
         chosen = (model for place, model in enumerate(order) if place < limit or model.in_service)
         return [home.judged(replace(model, spans=spans.get(model.run or "", ()))) for model in chosen]
@@ -73,13 +70,20 @@ def _age(model: StoredModel) -> tuple[float, int]:
     return (time.timestamp() if time else 0.0), max(model.versions, default=0)
 
 
-class _Home:
-    """The pipeline's folder in the store. tmp: an empty folder."""
+class StoredHome:
+    """The pipeline's folder in the store. uri: its URI; push: `deploy.push`; tmp: an empty folder."""
 
-    def __init__(self, config: PipelineConfig, store: Store, tmp: Path) -> None:
-        self._config, self._store, self._tmp = config, store, tmp
-        self._uri = home_uri(config)
+    def __init__(self, uri: str, push: str | None, store: Store, tmp: Path) -> None:
+        self._push, self._store, self._tmp = push, store, tmp
+        self._uri = uri
         self._listing = store.listing(self._uri)
+
+    def models(self) -> list[StoredModel]:
+        """All models, with their versions and what the list of blessed ones says of them."""
+        found = self._trained()
+        self._add_blessed(found)
+        self._add_versions(found)
+        return [*found.values()]
 
     @cached_property
     def _outputs(self) -> Mapping[str, Mapping[str, str]]:
@@ -90,7 +94,7 @@ class _Home:
                 found[match["task"]][match["run"]] = name
         return found
 
-    def trained(self) -> dict[str, StoredModel]:
+    def _trained(self) -> dict[str, StoredModel]:
         """The models that Trainers wrote, by their paths in the folder."""
         found = {}
         for run, name in self._outputs["trainer"].items():
@@ -99,16 +103,16 @@ class _Home:
             found[str(model.path)] = model
         return found
 
-    def add_blessed(self, found: dict[str, StoredModel]) -> None:
+    def _add_blessed(self, found: dict[str, StoredModel]) -> None:
         """Add what the list of blessed models says; also of those whose files are gone."""
         for entry in fetch_blessings(f"{self._uri}/blessed.json", self._tmp / "blessed.json", self._store).models:
             path = inside(self._tmp, entry.uri)
             model = found.get(path) or self._model(path, path.partition("/")[0])
             found[path] = with_entry(replace(model, blessed=True), entry)
 
-    def add_versions(self, found: dict[str, StoredModel]) -> None:
+    def _add_versions(self, found: dict[str, StoredModel]) -> None:
         """Add the versions below `deploy.push` to their models. An absolute folder is on a volume of the Pusher's."""
-        push, file = self._config.push_directory, self._tmp / "pushed.json"
+        push, file = self._push, self._tmp / "pushed.json"
         if push is None or Path(push).is_absolute():
             return
         pattern = re.compile(rf"{re.escape(push)}/(\d+)/{GRAPH}")

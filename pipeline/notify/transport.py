@@ -18,22 +18,30 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.message import EmailMessage
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TypeVar
+
+Result = TypeVar("Result")
 
 TIMEOUT = 5.0
 """Seconds to connect, and to wait for each answer."""
 WAITS = (0.5, 2.0)
 """Seconds before each further try: with TIMEOUT, a receiver that does not answer takes 17.5 s."""
+ANSWER = 4096
+"""Bytes of a refusal that are read."""
 TRANSIENT = frozenset({408, 425, 429})
 """HTTP statuses besides those from 500 that may be different next time."""
 
 
 class DeliveryError(Exception):
-    """A message could not be delivered. `str(error)` is the reason. again: whether a further try may help."""
+    """A message could not be delivered. `str(error)` is the reason.
 
-    def __init__(self, why: str, *, again: bool = False) -> None:
+    again: whether a further try may help; status: that of the server's answer, None if there was none; answer: the
+    beginning of its body, which may repeat what was sent.
+    """
+
+    def __init__(self, why: str, *, again: bool = False, status: int | None = None, answer: bytes = b"") -> None:
         super().__init__(why)
-        self.again = again
+        self.again, self.status, self.answer = again, status, answer
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,7 @@ class Destination:
     ca_file: str | None = None
 
 
-def with_tries(send: Callable[[], None], sleep: Callable[[float], None] = time.sleep) -> None:
+def with_tries(send: Callable[[], Result], sleep: Callable[[float], None] = time.sleep) -> Result:
     """Call `send`, again if that may help. Raises DeliveryError."""
     for wait in WAITS:
         try:
@@ -60,22 +68,37 @@ def with_tries(send: Callable[[], None], sleep: Callable[[float], None] = time.s
 
 def request(to: Destination, method: str, body: bytes, content_type: str) -> None:
     """Send one request, and follow no redirect: it would lead elsewhere. Raises DeliveryError."""
-    headers = {"Content-Type": content_type, "User-Agent": "headrace"}
+    exchange(to, method, body, {"Content-Type": content_type}, most=1)
+
+
+def exchange(  # noqa: PLR0913 - what an HTTP request consists of
+    to: Destination,
+    method: str,
+    body: bytes | BinaryIO | None,
+    headers: Mapping[str, str],
+    *,
+    timeout: float = TIMEOUT,
+    most: int | None = None,
+) -> bytes:
+    """Send one request, and return the body of the answer, or its first `most` bytes. Follows no redirect.
+
+    timeout: seconds to connect, and to wait for each part of the answer. Raises DeliveryError.
+    """
+    headers = {**headers, "User-Agent": "headrace"}
     if to.authorization is not None:
         headers["Authorization"] = to.authorization
     opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=trusting(to.ca_file)))
     try:
         made = urllib.request.Request(to.url, body, headers, method=method)  # noqa: S310 - checked to be http or https
-        with opener.open(made, timeout=TIMEOUT) as answer:
-            answer.read(1)
+        with opener.open(made, timeout=timeout) as answer:
+            return bytes(answer.read(most))
     except urllib.error.HTTPError as error:
-        error.close()
-        again = error.code in TRANSIENT or error.code >= 500
-        raise DeliveryError(f"{to.shown} answers with status {error.code}", again=again) from None
+        why, again = f"{to.shown} answers with status {error.code}", error.code in TRANSIENT or error.code >= 500
+        raise DeliveryError(why, again=again, status=error.code, answer=_beginning(error)) from None
     except urllib.error.URLError as error:
-        raise _failed(to.shown, error.reason) from None
+        raise _failed(to.shown, error.reason, timeout) from None
     except (OSError, http.client.HTTPException) as error:
-        raise _failed(to.shown, error) from None
+        raise _failed(to.shown, error, timeout) from None
     except ValueError:  # a header or URL that cannot be sent, which the error would repeat
         raise DeliveryError(f"{to.shown} is not a URL, or its header `Authorization` has a line break") from None
 
@@ -140,12 +163,18 @@ def host_of(url: str) -> str:
     return parts.netloc.rpartition("@")[2]
 
 
-def _failed(shown: str, why: object) -> DeliveryError:
+def _beginning(error: urllib.error.HTTPError) -> bytes:
+    with error, contextlib.suppress(OSError, http.client.HTTPException):
+        return bytes(error.read(ANSWER))
+    return b""
+
+
+def _failed(shown: str, why: object, timeout: float = TIMEOUT) -> DeliveryError:
     """A connection that failed; only a certificate that is not trusted stays so."""
     if isinstance(why, ssl.SSLCertVerificationError):
         return DeliveryError(f"{shown}: its certificate is not valid here: {why.verify_message}; see `ca_file`")
     if isinstance(why, TimeoutError):
-        return DeliveryError(f"{shown} did not answer within {TIMEOUT:g} s", again=True)
+        return DeliveryError(f"{shown} did not answer within {timeout:g} s", again=True)
     reason = why.strerror if isinstance(why, OSError) and why.strerror else type(why).__name__
     return DeliveryError(f"{shown} cannot be reached: {reason}", again=True)
 

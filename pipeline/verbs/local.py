@@ -47,6 +47,9 @@ def validate(config: Path | None, profile: str | None, overrides: tuple[str, ...
         click.echo(f"note: `headrace run` would stop on this machine: {problem}", err=True)
     for name, variable in _unset_variables(loaded.config):
         click.echo(f"note: notify.{name} would not be told: {variable} is not set in the environment", err=True)
+    for name, variable in _unset_tokens(loaded.config):
+        where = f"deploy.registry.{name}"
+        click.echo(f"note: {where} would get no versions: {variable} is not set in the environment", err=True)
     count, function = len(loaded.config.declared_features), loaded.config.preprocessing
     features = f"features by {function.function}" if function else f"{count} feature{'' if count == 1 else 's'}"
     click.echo(f"{config}: the config is valid and fits the data ({features}, label {loaded.config.label.key})")
@@ -61,6 +64,15 @@ def _unset_variables(config: PipelineConfig) -> list[tuple[str, str]]:
 
     named = [(name, variable) for name, receiver in config.notify.items() for variable in variables(receiver)]
     return [(name, variable) for name, variable in named if not os.environ.get(variable)]
+
+
+def _unset_tokens(config: PipelineConfig) -> list[tuple[str, str]]:
+    """The model registries whose token is in an environment variable that is not set, with that."""
+    import os
+
+    named = config.deploy.registry.named if config.deploy.registry else ()
+    variables = [(name, server.authorization_env) for name, server in named]
+    return [(name, variable) for name, variable in variables if variable and not os.environ.get(variable)]
 
 
 def _show_selection(loaded: LoadedConfig) -> None:
@@ -92,7 +104,7 @@ def run(
     Components whose inputs, settings and code are unchanged since an earlier run are reused.
     """
     prepare()
-    from headrace.pipeline.api import load_to_run, notifying, run_loaded
+    from headrace.pipeline.api import load_to_run, notifying, register_versions, run_loaded
     from headrace.pipeline.interrupts import uninterrupted
     from headrace.pipeline.results.record import Status
     from headrace.pipeline.run_parameters import parameter_overrides
@@ -105,6 +117,10 @@ def run(
         done = run_loaded(loaded, str(config), display, fresh=fresh, obey_retrain=obey_retrain)
     with uninterrupted(), notifying(loaded.config, done):
         _report_and_summary(console, loaded.config, done, _options(profile, overrides))
+    if done.status is not Status.INTERRUPTED:
+        for outcome in register_versions(loaded.config):
+            if outcome.added:
+                console.print(f"registry  {outcome}", soft_wrap=True, highlight=False)
     if console.reader_gone:
         sys.exit(BROKEN_PIPE)
     if done.status is not Status.DONE:

@@ -5,7 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from broken_rules import beam, data, gates, kubeflow, kubernetes, model, notify, schedule, tfx_functions, training, tune
+from broken_rules import (
+    beam,
+    data,
+    gates,
+    kubeflow,
+    kubernetes,
+    model,
+    model_registry,
+    notify,
+    schedule,
+    tfx_functions,
+    training,
+    tune,
+)
 from broken_rules import features as features_rules
 from broken_rules.sections import SOURCE, complete, features
 
@@ -26,6 +39,7 @@ BROKEN = {
     **kubernetes.BROKEN,
     **schedule.BROKEN,
     **notify.BROKEN,
+    **model_registry.BROKEN,
 }
 CASES = [(rule, text, reported) for rule, cases in BROKEN.items() for text, reported in cases]
 

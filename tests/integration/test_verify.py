@@ -17,10 +17,12 @@ import pytest
 import yaml
 from command import PATIENCE, ROOT, wait_until
 from forks import FIRST, HEADRACE, Forked
+from model_registry import Registry, model_registry
 from s3_servers import S3Server
 
 from headrace.components.deploy.registry import LATE
 from headrace.configs.loading.loader import load
+from headrace.configs.schema.model_registry import KubeflowRegistry, ModelRegistries
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.document import TaskSpec, task_specs
 from headrace.pipeline.kubeflow.pod.invocation import pack, unpack
@@ -62,6 +64,8 @@ class Story:
     text: str
     again: ClusterRun
     one_epoch: ClusterRun
+    registered: Registry
+    """The registry that the last of the runs knew."""
 
     def registry(self) -> list[dict[str, Any]]:
         models: list[dict[str, Any]] = json.loads(self.cluster.path(f"{HOME}/blessed.json").read_text())["models"]
@@ -83,9 +87,12 @@ def story(new_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
     assert not done.stderr
     config = as_compiled(load(TAXI, overrides=SETTINGS))
     cluster, text = Cluster(kept / "cluster", config.kubeflow.pipeline_root), compile_pipeline(config)
-    with forked_pods():
-        again, one_epoch = cluster.run(text), cluster.run(text, {"epochs": 1})
-    return Story(done.returncode, done.stdout.splitlines(), [*folder.iterdir()], cluster, text, again, one_epoch)
+    with forked_pods(), model_registry() as registered:
+        registries = ModelRegistries(kubeflow=KubeflowRegistry(url=registered.url))
+        registering = config.model_copy(update={"deploy": config.deploy.model_copy(update={"registry": registries})})
+        again, one_epoch = cluster.run(text), cluster.run(compile_pipeline(registering), {"epochs": 1})
+    lines, left = done.stdout.splitlines(), [*folder.iterdir()]
+    return Story(done.returncode, lines, left, cluster, text, again, one_epoch, registered)
 
 
 @contextlib.contextmanager
@@ -159,6 +166,22 @@ def test_models_are_listed_by_what_the_runs_left_in_the_store(story: Story) -> N
         own = pushed["pushed"] and LATE not in pushed  # of another run's model, that one has the version
         assert model.versions == ((int(pushed["pushed_version"]),) if own else ())
         assert model.in_service == (max(versions) in model.versions)
+
+
+def test_pushers_pod_registers_the_versions_that_lie_in_the_object_store(story: Story) -> None:
+    name = "chicago-taxi"
+    versions = story.cluster.store.children(f"{HOME}/serving")
+    assert {*story.registered.versions(name)} == {*versions}
+    uris = {number: one["uri"] for number, (one,) in story.registered.artifacts(name).items()}
+    assert uris == {number: f"{HOME}/serving/{number}".replace("minio://", "s3://") for number in versions}
+    states = story.registered.texts(name, "headrace.state")
+    assert [number for number, state in states.items() if state == "in_service"] == [max(versions, key=int)]
+    model = story.again.tasks["trainer"].artifacts["model"]["uri"]
+    assert story.registered.texts(name, "headrace.model")[versions[0]] == model
+    evaluation = story.cluster.path(story.again.tasks["evaluator"].artifacts["evaluation"]["uri"]) / "evaluation.json"
+    measured = story.registered.versions(name)[versions[0]]["customProperties"]
+    for metric, value in json.loads(evaluation.read_text())["metrics"].items():
+        assert measured[f"metric.{metric}"]["double_value"] == value
 
 
 @pytest.fixture

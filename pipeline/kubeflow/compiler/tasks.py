@@ -150,6 +150,7 @@ def _task(
         store=store_options(settings),
         files=contents,
         code=node.code,
+        registration=_registration(node, config),
     )
     return ComponentTask(
         name=task_name(node.id),
@@ -162,6 +163,14 @@ def _task(
         decides=node.decides,
         uncached=uncached,
     )
+
+
+def _registration(node: Node, config: PipelineConfig) -> Mapping[str, Any]:
+    """What the Pusher's pod registers pushed versions with; empty for other components."""
+    if config.deploy.registry is None or node.id != "Pusher":
+        return {}
+    registries = config.deploy.registry.model_dump(mode="json")
+    return {"registries": registries, "pipeline": config.pipeline.name, "push": config.push_directory}
 
 
 def _with_useful_store(properties: Mapping[str, Any], config: PipelineConfig) -> Mapping[str, Any]:

@@ -53,7 +53,8 @@ class Invocation:
     """One component. The field names are the keys of its JSON.
 
     mount: path of the shared volume, or ""; store: options of `open_store`; files: name to content of the files that
-    the config names; code: digest of the component's code and libraries.
+    the config names; code: digest of the component's code and libraries; registration: of the Pusher, what
+    `headrace.pipeline.kubeflow.registration` needs.
     """
 
     id: str
@@ -68,10 +69,12 @@ class Invocation:
     store: Mapping[str, str]
     files: Mapping[str, str] = field(default_factory=dict)
     code: str = ""
+    registration: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The invocation as one line of JSON without `{{` and `$(`."""
-        return without_placeholders(json.dumps(asdict(self), sort_keys=True))
+        fields = {name: value for name, value in asdict(self).items() if value or name != "registration"}
+        return without_placeholders(json.dumps(fields, sort_keys=True))
 
     @classmethod
     def from_json(cls, text: str) -> Self:

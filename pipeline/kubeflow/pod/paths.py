@@ -37,6 +37,11 @@ class PodPaths:
     root: str = ""
     mount: str = ""
 
+    @property
+    def shared(self) -> str:
+        """The path of the shared volume."""
+        return self.root + self.mount
+
     def launcher_file(self, path: str) -> Path:
         """The file at a path that the launcher gave, such as the output file."""
         return Path(self.root + path)

@@ -1,0 +1,85 @@
+"""Registers pushed versions from the Pusher's pod, from what the runs left in the object store.
+
+register_pushed(invocation.registration, "s3://bucket/root/taxi", store)
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headrace.common.errors import HeadraceError
+from headrace.configs.schema.model_registry import ModelRegistries, filled
+from headrace.pipeline.kubeflow.store import Store
+from headrace.pipeline.kubeflow.stored_models import StoredHome, StoredModel
+from headrace.pipeline.registration.register import register
+from headrace.pipeline.registration.versions import PushedVersion, Shelf, facts_of, finite, state_of
+
+logger = logging.getLogger(__name__)
+
+_SPANS = 100
+"""The newest trainings whose spans are looked for."""
+_MINIO = "minio://"
+
+
+def register_pushed(
+    registration: Mapping[str, Any], home: str, store: Store, environ: Mapping[str, str] = os.environ
+) -> None:
+    """Register what is in `deploy.push`. What prevents that is logged: the push itself succeeded.
+
+    registration: `registries`, `pipeline` and `push`, as they were compiled; home: URI of the pipeline's folder.
+    """
+    pipeline, push = str(registration["pipeline"]), str(registration["push"])
+    try:
+        registries = ModelRegistries.model_validate(registration["registries"])
+        with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+            stored = StoredHome(home, push, store, Path(folder))
+            for one in register(registries, pipeline, stored_shelf(stored, registries, pipeline, home, push), environ):
+                if one.added:
+                    logger.info(f"registry: {one}")
+    except (HeadraceError, OSError, ValueError) as error:
+        logger.warning(f"deploy.registry: no version is registered: {error}; the next run tries again")
+
+
+def stored_shelf(home: StoredHome, registries: ModelRegistries, pipeline: str, uri: str, push: str) -> Shelf:
+    """The folder `deploy.push` in the object store. uri: that of the pipeline's folder, `home`.
+
+    Raises RunError if `blessed.json` or `pushed.json` is damaged, OSError if the store fails.
+    """
+    at = filled(registries.source, pipeline).rstrip("/") if registries.source else readable(f"{uri}/{push}")
+    models = home.models()
+    pushed = {number: model for model in models if model.run for number in model.versions}
+    every = [number for model in models for number in model.versions]
+    states = {
+        number: state_of(number, every, withdrawn=model.withdrawn_at is not None) for number, model in pushed.items()
+    }
+
+    def describe(numbers: Collection[int]) -> list[PushedVersion]:
+        spans = home.spans(_SPANS)
+
+        def one(number: int, model: StoredModel) -> PushedVersion:
+            model = home.judged(replace(model, spans=spans.get(model.run or "", ())))
+            return PushedVersion(
+                number=number,
+                model=model.uri,
+                source=f"{at}/{number}",
+                state=states[number],
+                run=model.run,
+                trained=model.trained,
+                metrics=finite(model.metrics),
+                facts=facts_of(model, pipeline, number, {"model": model.uri}),
+            )
+
+        return [one(number, model) for number, model in sorted(pushed.items()) if number in numbers]
+
+    return Shelf(at, states, describe)
+
+
+def readable(uri: str) -> str:
+    """A URI as other programs read it: `minio://` is Kubeflow's own word for its S3-compatible store."""
+    return f"s3://{uri.removeprefix(_MINIO)}" if uri.startswith(_MINIO) else uri

@@ -1,0 +1,114 @@
+"""MLflow's own server, in an environment of its own: it would change versions that the lock of the project has.
+
+with mlflow_server(folder) as mlflow:
+    mlflow.get("registered-models/get", name="taxi")
+    mlflow.download("models:/taxi@champion", folder / "model")    # by MLflow's own client
+
+The packages come from the index by uv, which `make env` installs; without an answer the tests skip, and say so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import wait_until
+
+from headrace.trainer.service.ports import free_ports
+
+MLFLOW = "mlflow==3.17.2"
+SECONDS = 300
+"""Within which the packages are fetched."""
+
+
+@dataclass(frozen=True)
+class MlflowServer:
+    """A server with nothing in it. python: the interpreter of its environment."""
+
+    url: str
+    python: Path
+
+    def get(self, path: str, **query: str) -> dict[str, Any]:
+        """The answer of its REST API."""
+        with urllib.request.urlopen(f"{self.url}/api/2.0/mlflow/{path}?{urllib.parse.urlencode(query)}") as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    def versions(self, model: str) -> dict[str, dict[str, Any]]:
+        """The versions of a registered model by number, each with its tags by name."""
+        found = self.get("model-versions/search", filter=f"name='{model}'").get("model_versions", [])
+        return {one["version"]: {**one, "tags": {tag["key"]: tag["value"] for tag in one["tags"]}} for one in found}
+
+    def alias(self, model: str, alias: str = "champion") -> str:
+        """The version that an alias names."""
+        version: str = self.get("registered-models/alias", name=model, alias=alias)["model_version"]["version"]
+        return version
+
+    def download(self, uri: str, folder: Path) -> None:
+        """Fetch a model with MLflow's own client."""
+        program = "import sys, mlflow; mlflow.artifacts.download_artifacts(sys.argv[1], dst_path=sys.argv[2])"
+        environment = {**os.environ, "MLFLOW_TRACKING_URI": self.url}
+        subprocess.run(
+            [str(self.python), "-c", program, uri, str(folder)], check=True, env=environment, timeout=SECONDS
+        )
+
+
+def installed(folder: Path) -> Path:
+    """The interpreter of an environment with MLflow. Skips the test if the packages cannot be fetched."""
+    uv, python = Path(sys.executable).with_name("uv"), folder / "env" / "bin" / "python"
+    if not uv.exists():
+        pytest.skip("uv is not installed")
+    wanted = ["pip", "install", "--quiet", "--python", str(python), MLFLOW]
+    for command in (["venv", "--quiet", "--python", sys.executable, str(folder / "env")], wanted):
+        try:
+            done = subprocess.run([uv, *command], capture_output=True, text=True, timeout=SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            pytest.skip(f"uv got no answer in {SECONDS} s")
+        if done.returncode:
+            pytest.skip(f"uv could not install MLflow: {done.stderr.strip()[:200]}")
+    return python
+
+
+@contextlib.contextmanager
+def mlflow_server(folder: Path) -> Iterator[MlflowServer]:
+    """Its own server with its own artifact store, on loopback."""
+    python = installed(folder)
+    (port,) = free_ports(1)
+    server = MlflowServer(f"http://127.0.0.1:{port}", python)
+    stores = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", f"{folder}/artifacts"]
+    where = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    with (folder / "mlflow.log").open("w") as log:
+        process = subprocess.Popen(
+            [str(python), "-m", "mlflow", "server", *stores, *where],
+            cwd=folder,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        assert wait_until(lambda: process.poll() is not None or _is_up(server.url)), (folder / "mlflow.log").read_text()
+        assert process.poll() is None, (folder / "mlflow.log").read_text()
+        yield server
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
+
+
+def _is_up(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
