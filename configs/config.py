@@ -22,6 +22,7 @@ from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import AnyModelConfig, RunFnModel, WideAndDeepModel
 from headrace.configs.schema.notify import AnyReceiver
+from headrace.configs.schema.predict import PredictConfig
 from headrace.configs.schema.report import ReportConfig
 from headrace.configs.schema.schedule import Retrain, ScheduleConfig
 from headrace.configs.schema.section import DottedPath, Name, Section
@@ -71,6 +72,8 @@ class PipelineConfig(Section):
     """What the report of a run shows of the data."""
     deploy: DeployConfig = DeployConfig()
     """Where a blessed model is pushed."""
+    predict: PredictConfig | None = None
+    """New data that each run predicts at its end, with the model in service. null: none."""
     beam: BeamConfig = BeamConfig()
     """How the Beam components run."""
     kubeflow: KubeflowConfig = KubeflowConfig()

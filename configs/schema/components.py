@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tfx.dsl.components.base.base_node import BaseNode
 
-DATA, TRAINING, DEPLOYMENT = (f"headrace.pipeline.dag.{module}" for module in ("data", "training", "deployment"))
+DATA, TRAINING, DEPLOYMENT, PREDICTIONS = (
+    f"headrace.pipeline.dag.{module}" for module in ("data", "training", "deployment", "predictions")
+)
 _DECLARATION = "declaration"
 
 
@@ -91,6 +93,13 @@ class Components:
     pusher: BaseNode | None = _component("Pusher", f"{DEPLOYMENT}.pusher")
     record_training: BaseNode | None = _component(
         "RecordTraining", f"{DEPLOYMENT}.record_training", instead="set `schedule.retrain`"
+    )
+    predict_spans: BaseNode | None = _component(
+        "PredictSpans", f"{PREDICTIONS}.predict_spans", instead="set `predict.source`"
+    )
+    bulk_predictor: BaseNode | None = _component("BulkPredictor", f"{PREDICTIONS}.bulk_predictor")
+    publish_predictions: BaseNode | None = _component(
+        "PublishPredictions", f"{PREDICTIONS}.publish_predictions", instead="set `predict.output`"
     )
     extra: tuple[BaseNode, ...] = ()
     """The further components."""

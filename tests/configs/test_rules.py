@@ -5,7 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from broken_rules import beam, data, gates, kubeflow, kubernetes, model, notify, schedule, tfx_functions, training, tune
+from broken_rules import (
+    beam,
+    data,
+    gates,
+    kubeflow,
+    kubernetes,
+    model,
+    notify,
+    predict,
+    schedule,
+    tfx_functions,
+    training,
+    tune,
+)
 from broken_rules import features as features_rules
 from broken_rules.sections import SOURCE, complete, features
 
@@ -26,6 +39,7 @@ BROKEN = {
     **kubernetes.BROKEN,
     **schedule.BROKEN,
     **notify.BROKEN,
+    **predict.BROKEN,
 }
 CASES = [(rule, text, reported) for rule, cases in BROKEN.items() for text, reported in cases]
 
@@ -56,6 +70,8 @@ def test_every_rule_has_a_config_that_breaks_it() -> None:
         "train: {epochs: 1, optimizer: Adam}",
         "evaluate: {split: train, thresholds: {recall: {min: 0.5}}}",
         "evaluate: {metrics: [mean_squared_error]}\nlabel: {key: tip, kind: regression}",
+        "predict: {source: {kind: csv, path: '{SPAN:2}/v{VERSION}/*.csv'}, output: '../scored/{SPAN}.csv', window: all}",
+        "predict: {source: {kind: csv, path: 's3://new/*.csv'}, output: 'new/scored.tfrecord.gz', columns: []}",
         "gates: {rows: {min: 1, max_decrease: 0.5}, freshness: {max_days: 0, column: at, format: epoch_s}}",
         "model: {kind: my.builder, options: {a: 1}}",
         "model: {kind: my.builder}\n" + features(photo="image, height: 8, width: 8"),

@@ -18,6 +18,7 @@ from tfx.types.value_artifact import ValueArtifact
 
 from headrace.common.errors import ConfigError, Problem, RunError
 from headrace.common.names import did_you_mean_or_list
+from headrace.components.bulk_predictor.artifact import Predictions
 from headrace.components.deploy.baseline import Baseline, RecordBlessing, WarmStart
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.components import IDS
@@ -44,6 +45,7 @@ SYSTEM_TYPES = {
     standard_artifacts.Examples: "system.Dataset",
     standard_artifacts.Model: "system.Model",
     standard_artifacts.PushedModel: "system.Model",
+    Predictions: "system.Dataset",
 }
 """Kubeflow's types for artifacts that its interface shows in a special way; all others are `system.Artifact`."""
 MAX_FILES_LENGTH = 60_000
@@ -91,10 +93,15 @@ class ComponentTask:
 
 
 class PodFolders(Folders):
-    """The folders of a pipeline in any pod: below HOME, pushed models too, unless the config gives an absolute path."""
+    """The folders of a pipeline in any pod: below HOME, pushed models and predictions too, unless the config gives an
+    absolute path.
+    """
 
     def pushed(self, directory: str) -> Path:
         return self.home / directory
+
+    def predictions(self, output: str) -> Path:
+        return self.home / output
 
 
 def component_tasks(config: PipelineConfig) -> list[ComponentTask]:

@@ -1,0 +1,102 @@
+"""What there is to predict, and the file that gets the predictions. Imports no TFX, as both run in every run.
+
+The components of around.py are thin layers over these functions, which take TFX's artifacts, or others with the same
+methods (pipeline/local/light.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+from headrace.common.checksums import file_checksum
+from headrace.common.durable import replacing
+from headrace.common.errors import RunError
+from headrace.components.bulk_predictor.record import FILE, NO_MODEL, ROWS, SKIPPED, PublishedPredictions
+from headrace.components.deploy import shared_models
+from headrace.components.deploy.registry import IN_SERVICE
+from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.example_gen.spans.manifest import SpanManifest
+from headrace.components.example_gen.spans.patterns import path_of_span
+from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, placeholders
+from headrace.configs.schema.sources import FileSource
+
+logger = logging.getLogger(__name__)
+
+Artifact = Any
+"""An artifact of TFX, or one with its methods."""
+
+
+def list_new_data(as_of: Artifact, spans: Artifact, data: str, code: str = "") -> None:  # noqa: ARG001
+    """What the component PredictSpans does; its arguments are documented there."""
+    config = DataConfig.model_validate_json(data)
+    paths = config.source.patterns if isinstance(config.source, FileSource) else ()
+    if placeholders(paths) >= DATE_PLACEHOLDERS:
+        config = config.model_copy(update={"run_date": as_of.value or None})
+    spans.value = find_spans(config).to_json()
+
+
+def publish_predictions(  # noqa: PLR0913, PLR0917
+    predictions: Artifact,
+    model: Artifact,
+    spans: Artifact,
+    published: Artifact,
+    publish_to: str,
+    pushed_model: Artifact | None = None,
+) -> None:
+    """What the component PublishPredictions does; its arguments are documented there."""
+    file = next((file for file in Path(predictions.uri).iterdir() if file.name.startswith(FILE)), None)
+    if file is None:
+        logger.warning(NO_MODEL)
+        published.value = PublishedPredictions().model_dump_json()
+        return
+    manifest = SpanManifest.from_json(spans.value)
+    output = Path(path_of_span(publish_to, manifest.spans[-1].number))
+    if str(output) in manifest.paths:
+        raise RunError(f"predict.output: {output} is one of the files that are predicted; name another file")
+    done = PublishedPredictions(
+        output=str(output),
+        rows=predictions.get_int_custom_property(ROWS),
+        skipped=predictions.get_int_custom_property(SKIPPED),
+        version=_version(pushed_model),
+        model=model.uri,
+        spans=tuple(span.name for span in manifest.spans if span.name),
+        changed=_replace(output, file),
+    )
+    published.value = done.model_dump_json()
+    logger.info(f"{output}{'' if done.changed else ', which is unchanged'}: {done.words}")
+
+
+def _version(pushed_model: Artifact | None) -> str | None:
+    """The version that the run has pushed, or else the one in service."""
+    if pushed_model is None:
+        return None
+    if pushed_model.get_int_custom_property("pushed") == 1:
+        return str(pushed_model.get_string_custom_property("pushed_version"))
+    return Path(pushed_model.get_string_custom_property(IN_SERVICE)).name or None
+
+
+def _replace(output: Path, file: Path) -> bool:
+    """Give a file the content of another in one step, unless it has it already. Returns whether it was written."""
+    try:
+        shared_models.fetch_file(output)
+        if output.is_dir():
+            raise IsADirectoryError(0, "it is a folder")
+        if output.exists() and _same(output, file):
+            return False
+        with replacing(output) as partial:
+            shutil.copyfile(file, partial)
+        shared_models.publish(output.parent, [output.name])
+    except OSError as error:
+        raise RunError(
+            f"predict.output: {output} cannot be written: {error.strerror or error}.\n"
+            "  Make its folder writable and free some space, or name another file. What was predicted is not lost: the"
+            " next run only writes the file."
+        ) from error
+    return True
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.stat().st_size == other.stat().st_size and file_checksum(one) == file_checksum(other)
