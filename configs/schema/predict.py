@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from headrace.configs.schema.data import DataConfig, placeholders
 from headrace.configs.schema.section import Name, PositiveInt, Section
@@ -19,7 +21,7 @@ class PredictConfig(Section):
 
     source: SourceConfig
     """Where the new rows come from: any source, as in `data.source`. Columns have the types of the training data;
-    `types`, `columns`, `on_bad_record`, `max_bad_fraction` and `fingerprint` are those of `data`."""
+    `types`, `columns` and `fingerprint` are those of `data`."""
     output: Name
     """The file to write, such as `scored/{YYYY}-{MM}-{DD}.parquet`, which each run replaces in one step. Its ending
     names the format: `.parquet`, `.csv`, `.jsonl` or `.tfrecord`, or one of the last three with `.gz`. `{SPAN}`, or
@@ -36,6 +38,11 @@ class PredictConfig(Section):
     batch_size: PositiveInt | None = None
     """Examples in a call of the model. null: 2048, or fewer if examples are long or classes are many."""
 
+    on_bad_record: Literal["stop", "skip"] | None = None
+    """What to do with a record that cannot be read, as in `data.on_bad_record`. null: what it says."""
+    max_bad_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Write nothing and stop the run if more than this fraction of records is skipped. null: that of `data`."""
+
     @property
     def placeholders(self) -> frozenset[str]:
         """The placeholders in the paths of the new data."""
@@ -49,4 +56,6 @@ class PredictConfig(Section):
     def data(self, training: DataConfig) -> DataConfig:
         """How the new data is read. training: how the training data is."""
         own = {"source": self.source, "window": self.window, "spans": None, "run_date": None, "delay": 0}
-        return training.model_copy(update=own)
+        bad = {"on_bad_record": self.on_bad_record, "max_bad_fraction": self.max_bad_fraction}
+        given = {name: value for name, value in bad.items() if value is not None}
+        return training.model_copy(update={**own, **given})
