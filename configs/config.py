@@ -86,8 +86,18 @@ class PipelineConfig(Section):
 
     @property
     def retrain(self) -> Retrain:
-        """When a run trains."""
-        return "always" if self.schedule is None else self.schedule.retrain
+        """When a run trains, if the pipeline trains at all."""
+        return "always" if self.schedule is None or self.only_predicts else self.schedule.retrain
+
+    @property
+    def only_predicts(self) -> bool:
+        """Whether the pipeline predicts with the model in service and does nothing else."""
+        return self.predict is not None and self.predict.only
+
+    @property
+    def name_on_kubeflow(self) -> str:
+        """What the pipeline is called on the server. Its folder is that of the training's, whatever it is called."""
+        return f"{self.pipeline.name}-predict" if self.only_predicts else self.pipeline.name
 
     @property
     def drift_limits(self) -> str:

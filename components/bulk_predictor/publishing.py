@@ -1,4 +1,5 @@
-"""What there is to predict, and the file that gets the predictions. Imports no TFX, as both run in every run.
+"""What there is to predict and by which model, and the file that gets the predictions. Imports no TFX, as all of this
+runs in every run.
 
 The components of around.py are thin layers over these functions, which take TFX's artifacts, or others with the same
 methods (pipeline/local/light.py).
@@ -6,6 +7,7 @@ methods (pipeline/local/light.py).
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import shutil
 from pathlib import Path
@@ -14,9 +16,12 @@ from typing import Any
 from headrace.common.checksums import file_checksum
 from headrace.common.durable import replacing
 from headrace.common.errors import RunError
+from headrace.components.blessed_model import why_unusable
 from headrace.components.bulk_predictor.record import FILE, NO_MODEL, ROWS, SKIPPED, PublishedPredictions
 from headrace.components.deploy import shared_models
-from headrace.components.deploy.registry import IN_SERVICE
+from headrace.components.deploy.choices import point
+from headrace.components.deploy.push_record import PushRecord
+from headrace.components.deploy.registry import IN_SERVICE, Registry
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.spans.patterns import path_of_span
@@ -29,12 +34,30 @@ Artifact = Any
 """An artifact of TFX, or one with its methods."""
 
 
-def list_new_data(as_of: Artifact, spans: Artifact, data: str, code: str = "") -> None:  # noqa: ARG001
+def find_model_in_service(
+    newest: Artifact, version: Artifact, registry: str, push_record: str, serving: str = ""
+) -> None:
+    """What the component ModelInService does; its arguments are documented there."""
+    path, record = Path(push_record), PushRecord.read(Path(push_record))
+    blessed, last = Registry.read(Path(registry)), record.last.get(serving)
+    found = blessed.find(str(path.parent / last.uri)) if last else blessed.newest
+    if found is None:
+        why = f"version {last.version} is not in the list of blessed models, {registry}" if last else NO_MODEL
+        raise RunError(f"{why}.\n  Run the whole pipeline first, without `predict.only`.")
+    if flaw := why_unusable(found.uri, found, None, path):
+        raise RunError(f"{flaw.reason}.\n  Run the whole pipeline again, without `predict.only`.")
+    point(newest, found)
+    version.value = last.version if last else ""
+    logger.info(f"version {last.version}: {found.uri}" if last else found.uri)
+
+
+def list_new_data(spans: Artifact, data: str, code: str = "", as_of: Artifact | None = None) -> None:  # noqa: ARG001
     """What the component PredictSpans does; its arguments are documented there."""
     config = DataConfig.model_validate_json(data)
     paths = config.source.patterns if isinstance(config.source, FileSource) else ()
     if placeholders(paths) >= DATE_PLACEHOLDERS:
-        config = config.model_copy(update={"run_date": as_of.value or None})
+        day = as_of.value or None if as_of else config.run_date or str(dt.datetime.now(dt.UTC).date())
+        config = config.model_copy(update={"run_date": day})
     spans.value = find_spans(config).to_json()
 
 
@@ -45,6 +68,7 @@ def publish_predictions(  # noqa: PLR0913, PLR0917
     published: Artifact,
     publish_to: str,
     pushed_model: Artifact | None = None,
+    version: Artifact | None = None,
 ) -> None:
     """What the component PublishPredictions does; its arguments are documented there."""
     file = next((file for file in Path(predictions.uri).iterdir() if file.name.startswith(FILE)), None)
@@ -60,7 +84,7 @@ def publish_predictions(  # noqa: PLR0913, PLR0917
         output=str(output),
         rows=predictions.get_int_custom_property(ROWS),
         skipped=predictions.get_int_custom_property(SKIPPED),
-        version=_version(pushed_model),
+        version=version.value or None if version else _version(pushed_model),
         model=model.uri,
         spans=tuple(span.name for span in manifest.spans if span.name),
         changed=_replace(output, file),

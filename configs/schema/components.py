@@ -40,10 +40,12 @@ class Declaration:
     """Names of later components that wait for it, besides those that read its outputs: those that a gate guards."""
     instead: str = ""
     """If `pipeline.extend` must not replace it, as others depend on more than its outputs: what to do instead."""
+    predicts: bool = False
+    """Whether it is part of a pipeline that only predicts."""
 
 
-def _component(id_: str, make: str, *, before: tuple[str, ...] = (), instead: str = "") -> Any:
-    return field(default=None, metadata={_DECLARATION: Declaration(id_, make, before, instead)})
+def _component(id_: str, make: str, *, before: tuple[str, ...] = (), instead: str = "", predicts: bool = False) -> Any:
+    return field(default=None, metadata={_DECLARATION: Declaration(id_, make, before, instead, predicts)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,12 +96,15 @@ class Components:
     record_training: BaseNode | None = _component(
         "RecordTraining", f"{DEPLOYMENT}.record_training", instead="set `schedule.retrain`"
     )
-    predict_spans: BaseNode | None = _component(
-        "PredictSpans", f"{PREDICTIONS}.predict_spans", instead="set `predict.source`"
+    model_in_service: BaseNode | None = _component(
+        "ModelInService", f"{PREDICTIONS}.model_in_service", instead="set `predict.only`", predicts=True
     )
-    bulk_predictor: BaseNode | None = _component("BulkPredictor", f"{PREDICTIONS}.bulk_predictor")
+    predict_spans: BaseNode | None = _component(
+        "PredictSpans", f"{PREDICTIONS}.predict_spans", instead="set `predict.source`", predicts=True
+    )
+    bulk_predictor: BaseNode | None = _component("BulkPredictor", f"{PREDICTIONS}.bulk_predictor", predicts=True)
     publish_predictions: BaseNode | None = _component(
-        "PublishPredictions", f"{PREDICTIONS}.publish_predictions", instead="set `predict.output`"
+        "PublishPredictions", f"{PREDICTIONS}.publish_predictions", instead="set `predict.output`", predicts=True
     )
     extra: tuple[BaseNode, ...] = ()
     """The further components."""

@@ -43,6 +43,10 @@ class PredictConfig(Section):
     max_bad_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
     """Write nothing and stop the run if more than this fraction of records is skipped. null: that of `data`."""
 
+    only: bool = False
+    """true: the pipeline does nothing else: it predicts with the model in service, and trains none. For a profile with
+    a schedule of its own (see docs/predict.md). On Kubeflow it is called `<pipeline.name>-predict`."""
+
     @property
     def placeholders(self) -> frozenset[str]:
         """The placeholders in the paths of the new data."""

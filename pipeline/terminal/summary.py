@@ -63,7 +63,7 @@ def summary(
             f"ended     {record.ended}",
             "          the model in service stays; --param retrain=always trains anyway",
         ]
-    elif record.status is Status.DONE:
+    elif record.status is Status.DONE and not _only_predicts(record):
         lines += _blessing(verdict or ModelVerdict())
     lines += _remarks(remarks, PREDICTED)
     if report is not None:
@@ -71,6 +71,10 @@ def summary(
     if record.finished is not None:
         lines.append(f"time      {duration(record.finished - record.started)}{_reused(record.nodes)}")
     return lines
+
+
+def _only_predicts(record: RunRecord) -> bool:
+    return any(node.id == "ModelInService" for node in record.nodes)
 
 
 def _remarks(remarks: Mapping[str, Sequence[str]], about: str) -> list[str]:

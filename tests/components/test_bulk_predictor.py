@@ -13,10 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
+from headrace.common.checksums import checksum
 from headrace.common.errors import DataError, RunError
-from headrace.components.bulk_predictor.publishing import list_new_data, publish_predictions
+from headrace.components.bulk_predictor.publishing import find_model_in_service, list_new_data, publish_predictions
 from headrace.components.bulk_predictor.record import ROWS, SKIPPED, PublishedPredictions
-from headrace.components.deploy.registry import IN_SERVICE
+from headrace.components.deploy.blessing import record_blessing
+from headrace.components.deploy.push_record import PushRecord
+from headrace.components.deploy.registry import EXISTS, IN_SERVICE, MadeFor, Registry
 from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.spans.patterns import match_files, path_of_span
 from headrace.configs.schema.data import DataConfig
@@ -123,13 +126,64 @@ def test_the_path_of_a_span_is_one_that_is_found_as_this_span(day: dt.date, numb
         assert found.span == span
 
 
+class Blessed:
+    """A pipeline's folder with blessed models, the first of which is pushed."""
+
+    def __init__(self, folder: Path, models: int) -> None:
+        folder.mkdir(exist_ok=True)
+        self.home, self.serving = folder, folder / "serving"
+        for number in range(models):
+            self.bless(number)
+        if models:
+            entry = Registry.read(folder / "blessed.json").models[0]
+            (self.serving / "17").mkdir(parents=True)
+            PushRecord().write(folder / "pushed.json", entry, self.serving / "17")
+
+    def bless(self, number: int) -> None:
+        model = self.home / f"model-{number}"
+        (model / "Format-Serving").mkdir(parents=True)
+        (model / "Format-Serving" / "saved_model.pb").write_text(f"{number}")
+        now = dt.datetime(2026, 11, 20 + number, tzinfo=dt.UTC)
+        label = MadeFor(label="{}", columns={})
+        record_blessing(self.home / "blessed.json", str(model), now, label, checksum(model))
+
+    def find(self, *, pushes: bool = True) -> tuple[str, str]:
+        """The name of the model's folder, and its version."""
+        newest, version = artifact(self.home / "newest"), text(self.home / "version")
+        paths = str(self.home / "blessed.json"), str(self.home / "pushed.json")
+        find_model_in_service(newest, version, *paths, str(self.serving) if pushes else "")
+        assert newest.get_int_custom_property(EXISTS) == 1
+        return Path(newest.uri).name, version.value
+
+
+def test_the_model_in_service_is_the_one_pushed_last_even_if_another_was_blessed_since(tmp_path: Path) -> None:
+    assert Blessed(tmp_path, 2).find() == ("model-0", "17")
+
+
+def test_where_nothing_is_pushed_the_newest_blessed_model_predicts(tmp_path: Path) -> None:
+    assert Blessed(tmp_path, 2).find(pushes=False) == ("model-1", "")
+
+
+def test_without_a_usable_model_a_pipeline_that_only_predicts_says_what_to_run(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no model is blessed yet") as caught:
+        Blessed(tmp_path / "none", 0).find()
+    assert "without `predict.only`" in str(caught.value)
+    damaged = Blessed(tmp_path / "one", 1)
+    (tmp_path / "one" / "model-0" / "Format-Serving" / "saved_model.pb").write_text("1")
+    with pytest.raises(RunError, match="model-0 is damaged"):
+        damaged.find()
+    (tmp_path / "one" / "blessed.json").unlink()
+    with pytest.raises(RunError, match="version 17 is not in the list"):
+        damaged.find()
+
+
 def list_days(folder: Path, as_of: str, days: list[str]) -> list[str]:
     for day in days:
         (folder / f"{day}.csv").write_text("id\n1\n")
     source = {"kind": "csv", "path": f"{folder}/{{YYYY}}-{{MM}}-{{DD}}.csv"}
     data = DataConfig.model_validate({"source": source, "window": 2}).model_dump_json(by_alias=True)
     spans = text(folder / "spans")
-    list_new_data(text(folder / "as_of", as_of), spans, data)
+    list_new_data(spans, data, as_of=text(folder / "as_of", as_of))
     return [span.name for span in SpanManifest.from_json(spans.value).spans]
 
 

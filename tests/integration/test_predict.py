@@ -327,6 +327,15 @@ class TestRun:
         check(pq.read_table(scored).rename_columns(["prediction", *PROBABILITIES]), expected)
         assert [path.name for path in scored.parent.iterdir()] == ["new.parquet"]
 
+    def test_a_pipeline_that_only_predicts_does_so_with_the_version_in_service(
+        self, pushed: Pushed, expected: np.ndarray
+    ) -> None:
+        done = self.run(pushed, NEW, "predict.only=true", "predict.output=only.parquet", "predict.batch_size=7")
+        assert self.told(done) == f"only.parquet: 300 rows by version {pushed.version.name}", done.out
+        assert ran(done) == {"ModelInService", "PredictSpans", "BulkPredictor", "PublishPredictions"}
+        assert not [line for line in done.out.splitlines() if line.startswith(("blessing", "pushed"))]
+        check(pq.read_table(pushed.folder / "only.parquet"), expected)
+
     def test_the_newest_day_is_predicted_into_a_file_of_its_own(self, pushed: Pushed, expected: np.ndarray) -> None:
         today, tomorrow = (dt.datetime.now(dt.UTC).date() + dt.timedelta(days) for days in (0, 1))
         (pushed.folder / "arrived").mkdir()
@@ -474,7 +483,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 frame = pq.read_table("new.parquet").to_pandas()
-(run,) = headrace.runs("parcels.yaml")
+*_, run = headrace.runs("parcels.yaml")  # the first one, which made the model
 table = run.model().predict(frame, columns=["id"])
 written = headrace.predict("parcels.yaml", "new.parquet", "from_python.parquet", columns=["id"])
 small = headrace.predict(str(run.pushed), {"distance": [1.0], "stops": [2], "code": ["x"], "tags": [["heavy"]]})

@@ -112,6 +112,15 @@ def test_new_data_is_predicted_after_the_push_by_the_newest_blessed_model() -> N
     assert {"RecordBlessing"} <= set(nodes(PREDICT, "deploy.push=null")["PredictSpans"].upstream)
 
 
+def test_a_pipeline_that_only_predicts_has_no_other_components_and_shares_their_cache() -> None:
+    found, whole = nodes(PREDICT, "predict.only=true"), nodes(PREDICT)
+    assert set(found) == {"ModelInService", "PredictSpans", "BulkPredictor", "PublishPredictions"}
+    assert found["BulkPredictor"].digest == whole["BulkPredictor"].digest
+    assert found["BulkPredictor"].inputs["model"] == (("ModelInService", "newest"),)
+    assert found["PublishPredictions"].inputs["version"] == (("ModelInService", "version"),)
+    assert not found["ModelInService"].cacheable
+
+
 @pytest.mark.parametrize(
     ("override", "ids"),
     [

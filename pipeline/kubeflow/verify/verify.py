@@ -53,6 +53,8 @@ def verify(
     config: PipelineConfig, folder: Path, display: Display, report: Callable[[str], None] = print
 ) -> RunComparison:
     """Run the pipeline both ways in an empty folder, and compare. Raises RunError if one of the runs fails."""
+    if config.only_predicts:
+        raise RunError("`predict.only`: there is no model in an empty folder; verify the whole pipeline, without it")
     config = _in_one_pod(config, report)
     here = config.model_copy(
         update={
