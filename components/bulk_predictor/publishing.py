@@ -20,7 +20,7 @@ from headrace.components.blessed_model import why_unusable
 from headrace.components.bulk_predictor.record import FILE, NO_MODEL, ROWS, SKIPPED, PublishedPredictions
 from headrace.components.deploy import shared_models
 from headrace.components.deploy.choices import point
-from headrace.components.deploy.push_record import PushRecord
+from headrace.components.deploy.push_record import Push, PushRecord
 from headrace.components.deploy.registry import IN_SERVICE, Registry
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import SpanManifest
@@ -39,7 +39,7 @@ def find_model_in_service(
 ) -> None:
     """What the component ModelInService does; its arguments are documented there."""
     path, record = Path(push_record), PushRecord.read(Path(push_record))
-    blessed, last = Registry.read(Path(registry)), record.last.get(serving)
+    blessed, last = Registry.read(Path(registry)), _last_push(record, path.parent, serving)
     found = blessed.find(str(path.parent / last.uri)) if last else blessed.newest
     if found is None:
         why = f"version {last.version} is not in the list of blessed models, {registry}" if last else NO_MODEL
@@ -49,6 +49,16 @@ def find_model_in_service(
     point(newest, found)
     version.value = last.version if last else ""
     logger.info(f"version {last.version}: {found.uri}" if last else found.uri)
+
+
+def _last_push(record: PushRecord, home: Path, serving: str) -> Push | None:
+    """The last push to a folder. The record names it as the pod that pushed did, which may see the same storage at
+    another path; so in the pipeline's own folder, the paths below that count.
+    """
+    if serving in record.last or not Path(serving).is_relative_to(home):
+        return record.last.get(serving)
+    ending = f"/{home.name}/{Path(serving).relative_to(home)}"
+    return next((push for folder, push in record.last.items() if folder.endswith(ending)), None)
 
 
 def list_new_data(spans: Artifact, data: str, code: str = "", as_of: Artifact | None = None) -> None:  # noqa: ARG001

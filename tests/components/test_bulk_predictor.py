@@ -6,6 +6,7 @@ BulkPredictor itself is tested with a pushed model in tests/integration/test_pre
 from __future__ import annotations
 
 import datetime as dt
+import json
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,14 @@ class Blessed:
 
 def test_the_model_in_service_is_the_one_pushed_last_even_if_another_was_blessed_since(tmp_path: Path) -> None:
     assert Blessed(tmp_path, 2).find() == ("model-0", "17")
+
+
+def test_a_pod_finds_the_last_push_where_another_sees_the_storage_at_another_path(tmp_path: Path) -> None:
+    one = Blessed(tmp_path / "taxi", 2)
+    there = (one.home / "pushed.json").read_bytes().replace(str(tmp_path).encode(), b"/volume/of/another")
+    record = {name: value for name, value in json.loads(there).items() if name != "checksum"}
+    (one.home / "pushed.json").write_text(json.dumps(record))
+    assert one.find() == ("model-0", "17")
 
 
 def test_where_nothing_is_pushed_the_newest_blessed_model_predicts(tmp_path: Path) -> None:
