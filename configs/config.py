@@ -22,6 +22,7 @@ from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import AnyModelConfig, RunFnModel, WideAndDeepModel
 from headrace.configs.schema.notify import AnyReceiver
+from headrace.configs.schema.predict import PredictConfig
 from headrace.configs.schema.report import ReportConfig
 from headrace.configs.schema.schedule import Retrain, ScheduleConfig
 from headrace.configs.schema.section import DottedPath, Name, Section
@@ -71,6 +72,8 @@ class PipelineConfig(Section):
     """What the report of a run shows of the data."""
     deploy: DeployConfig = DeployConfig()
     """Where a blessed model is pushed."""
+    predict: PredictConfig | None = None
+    """New data that each run predicts at its end, with the model in service. null: none."""
     beam: BeamConfig = BeamConfig()
     """How the Beam components run."""
     kubeflow: KubeflowConfig = KubeflowConfig()
@@ -83,8 +86,18 @@ class PipelineConfig(Section):
 
     @property
     def retrain(self) -> Retrain:
-        """When a run trains."""
-        return "always" if self.schedule is None else self.schedule.retrain
+        """When a run trains, if the pipeline trains at all."""
+        return "always" if self.schedule is None or self.only_predicts else self.schedule.retrain
+
+    @property
+    def only_predicts(self) -> bool:
+        """Whether the pipeline predicts with the model in service and does nothing else."""
+        return self.predict is not None and self.predict.only
+
+    @property
+    def name_on_kubeflow(self) -> str:
+        """What the pipeline is called on the server. Its folder is that of the training's, whatever it is called."""
+        return f"{self.pipeline.name}-predict" if self.only_predicts else self.pipeline.name
 
     @property
     def drift_limits(self) -> str:

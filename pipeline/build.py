@@ -25,14 +25,16 @@ def create_pipeline(config: PipelineConfig, folders: Folders | None = None) -> P
     folders: the pipeline's folders; None for those that the config names, on this machine.
     """
     folders = folders or Folders.of(config)
-    components = extended(config.pipeline.extend, _components(config, folders))
+    built = _components(config, folders)
+    components = built if config.only_predicts else extended(config.pipeline.extend, built)
     return Pipeline(config.pipeline.name, str(folders.artifacts), components=[*components], enable_cache=True)
 
 
 def _components(config: PipelineConfig, folders: Folders) -> Components:
     """Our own components, in the order of their declarations, which is that of the data."""
     built = Components()
-    for name, declared in DECLARATIONS.items():
+    chosen = {name: each for name, each in DECLARATIONS.items() if each.predicts or not config.only_predicts}
+    for name, declared in chosen.items():
         module, _, function = declared.make.rpartition(".")
         make: Make = getattr(import_module(module), function)
         if (node := make(config, built, folders)) is not None:

@@ -77,6 +77,10 @@ class Folders:
         """The absolute path of `deploy.push`."""
         return Path(directory).absolute()
 
+    def predictions(self, output: str) -> Path:
+        """The absolute path of `predict.output`."""
+        return Path(output).absolute()
+
     @property
     def runs(self) -> Path:
         return self.home / "runs"

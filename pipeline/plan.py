@@ -14,6 +14,7 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.types import Artifact
 
 from headrace.common.digests import digest_text
+from headrace.components.bulk_predictor.around import ModelInService, PredictSpans, PublishPredictions
 from headrace.components.deploy.baseline import Baseline, RecordBlessing, WarmStart
 from headrace.components.example_gen.spans.component import Spans
 from headrace.components.gates.data_verdict import DataVerdict
@@ -34,6 +35,9 @@ UNCACHED = frozenset(
         DataVerdict.EXECUTOR_SPEC.executor_class,
         Drift.EXECUTOR_SPEC.executor_class,
         RecordTraining.EXECUTOR_SPEC.executor_class,
+        ModelInService.EXECUTOR_SPEC.executor_class,
+        PredictSpans.EXECUTOR_SPEC.executor_class,
+        PublishPredictions.EXECUTOR_SPEC.executor_class,
         import_schema_gen.Executor,
     }
 )

@@ -205,6 +205,8 @@ def file_violations(config: PipelineConfig) -> Iterator[Violation]:
 def _kinds(config: PipelineConfig) -> Iterator[tuple[KeyPath, Kind]]:
     """The sections of which a tag selects the class."""
     yield ("data", "source"), config.data.source
+    if config.predict is not None:
+        yield ("predict", "source"), config.predict.source
     for name, feature in config.declared_features.items():
         yield ("features", name), feature
     yield ("model",), config.model
@@ -229,7 +231,7 @@ def function_violations(config: PipelineConfig) -> Iterator[Violation]:
     """The user's own functions that cannot be imported."""
     named: list[tuple[KeyPath, str]] = []
     for section, kind in _kinds(config):
-        if kind not in (config.data.source, config.own_training):  # of a source, its reader calls them
+        if section[-1] != "source" and kind != config.own_training:  # of a source, its reader calls them
             named += [((*section, *path), function) for path, function in kind.functions().items()]
     if config.own_training is not None:
         yield from _called_function(("model", "run_fn"), config.own_training.run_fn, "fn_args")

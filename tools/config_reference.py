@@ -31,6 +31,8 @@ from headrace.configs.schema.models import MODELS
 from headrace.configs.schema.sources import SOURCES
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "config.md"
+ALIKE = {"predict.source": "data.source"}
+"""Settings with the kinds of another one, which are described there."""
 SHARED = ("missing", "embedding", "deep", "wide")
 INTRODUCTION = """\
 # Config reference
@@ -99,7 +101,8 @@ def _section(name: str, schema: Schema) -> Iterator[str]:
             twin = _twin(section, setting, inner)
             same = [f"The same as [{name}.{twin}](#{name.replace('.', '')}{twin}).\n"] if twin else []
             yield from same or _section(f"{name}.{setting}", inner)
-        yield from _kinds(f"{name}.{setting}", value)
+        if f"{name}.{setting}" not in ALIKE:
+            yield from _kinds(f"{name}.{setting}", value)
 
 
 def _kinds(name: str, schema: Schema) -> Iterator[str]:
@@ -178,7 +181,7 @@ def _rank(item: tuple[str, Schema]) -> tuple[bool, int]:
 
 def _link(name: str, value: Schema) -> str:
     """A link to the settings of a section; of a section with kinds, to the first kind."""
-    heading = next(_kind_headings(name, value), name)
+    heading = next(_kind_headings(ALIKE.get(name, name), value), name)
     return f"[its settings](#{re.sub(r'[.:]', '', heading).replace(' ', '-')})"
 
 

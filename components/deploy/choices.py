@@ -55,7 +55,7 @@ def find_baseline(  # noqa: PLR0913, PLR0917
         for file, text in ((WHY, chosen.why_not), (DAMAGED, chosen.damaged)):
             if text:
                 (Path(baseline.uri) / file).write_text(text, encoding="utf-8")
-    _point(baseline, found)
+    point(baseline, found)
 
 
 def find_base_model(  # noqa: PLR0913, PLR0917
@@ -123,7 +123,7 @@ def list_blessed(  # noqa: PLR0913, PLR0917
     refused = None if passed else inside(path.parent, model.uri)
     entry.value = _newest_entry(path.parent, listed, found, own, refused).model_dump_json() if found else json.dumps({})
     # Without its checksum: Pusher compares the files itself, and reports what is in service if they are damaged.
-    _point(newest, found.model_copy(update={"contents": None}) if found else None)
+    point(newest, found.model_copy(update={"contents": None}) if found else None)
 
 
 def _blesses(blessing: Artifact) -> bool:
@@ -212,7 +212,7 @@ def columns_of(schema: str) -> dict[str, str]:
     return dict(column_types(read_schema(Path(schema) / "schema.pbtxt")))
 
 
-def _point(output: Artifact, found: Entry | None) -> None:
+def point(output: Artifact, found: Entry | None) -> None:
     """Point an output at a blessed model, with its checksum as of the blessing; at an empty folder if there is none."""
     output.set_int_custom_property(EXISTS, int(found is not None))
     if found is None:

@@ -1,4 +1,4 @@
-"""Shared storage of blessed and pushed models, for machines that start each run with an empty disk.
+"""Shared storage of blessed and pushed models, and of predictions, for machines that start each run with an empty disk.
 
 with sharing(models):         # around a component, in a pod
     fetch(folder)             # in the component: bring the files of a model's folder to this disk
@@ -22,6 +22,9 @@ class SharedModels(Protocol):
     def fetch(self, folder: Path) -> None:
         """Bring the files of a folder to this disk. Raises OSError or RunError if the store fails."""
 
+    def fetch_file(self, file: Path) -> None:
+        """Bring one file to this disk, if there is such a file. Raises OSError or RunError if the store fails."""
+
     def publish(self, folder: Path, names: Iterable[str]) -> None:
         """Replace files of a folder for all machines. Raises OSError or RunError if the store fails."""
 
@@ -33,6 +36,12 @@ def fetch(folder: Path) -> None:
     """Bring the files of a model's folder to this disk."""
     if (shared := _CURRENT.get()) is not None:
         shared.fetch(folder)
+
+
+def fetch_file(file: Path) -> None:
+    """Bring one file to this disk, if there is such a file."""
+    if (shared := _CURRENT.get()) is not None:
+        shared.fetch_file(file)
 
 
 def publish(folder: Path, names: Iterable[str]) -> None:

@@ -58,11 +58,12 @@ class TableSource(Arrays):
 class Input:
     """The data to predict.
 
-    data: how it is read; table: the data itself if it is in memory, else None.
+    data: how it is read; table: the data itself if it is in memory, else None; found: its files, if they are known.
     """
 
     data: DataConfig
     table: pa.Table | None = None
+    found: tuple[Span, ...] | None = None
 
     @property
     def kind(self) -> str:
@@ -72,7 +73,7 @@ class Input:
     @cached_property
     def spans(self) -> tuple[Span, ...]:
         """The files, as they are now; none for a table. Raises DataError if there are none."""
-        return () if self.table is not None else find_spans(self.data).spans
+        return () if self.table is not None else self.found or find_spans(self.data).spans
 
     def open(self, columns: tuple[str, ...] | None = None) -> list[Source]:
         """The sources, one for each span. Raises DataError if there is no data."""

@@ -20,6 +20,7 @@ from headrace.components.example_gen.arrow_columns import is_list
 from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.tfexample.framing import framed_examples
 from headrace.components.predict.json_lines import json_lines
+from headrace.configs.schema.predict import OUTPUT_ENDINGS
 
 Write = Callable[[pa.RecordBatch], None]
 Encode = Callable[[pa.RecordBatch], bytes | memoryview]
@@ -30,7 +31,6 @@ ROW_GROUP_BYTES = 1 << 26
 """About the most bytes of a row group in memory."""
 
 CSV, JSONL, PARQUET, TFRECORD = ".csv", ".jsonl", ".parquet", ".tfrecord"
-ENDINGS = (PARQUET, CSV, CSV + ".gz", JSONL, JSONL + ".gz", TFRECORD, TFRECORD + ".gz")
 
 
 def check_output(output: Path, schema: pa.Schema) -> None:
@@ -58,11 +58,11 @@ def open_writer(output: Path, file: Path, schema: pa.Schema) -> AbstractContextM
 
 def format_of(output: Path) -> str:
     """The ending of the output, without `.gz`. Raises DataError if it names no format."""
-    for ending in ENDINGS:
+    for ending in OUTPUT_ENDINGS:
         if output.name.endswith(ending):
             return ending.removesuffix(".gz")
     raise DataError(
-        "the ending names no format of the output", file=str(output), hint=f"Use one of {', '.join(ENDINGS)}"
+        "the ending names no format of the output", file=str(output), hint=f"Use one of {', '.join(OUTPUT_ENDINGS)}"
     )
 
 

@@ -13,6 +13,7 @@ from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.deploy import DeployConfig
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.notify import AnyReceiver, PrometheusFileReceiver, variables
+from headrace.configs.schema.predict import PredictConfig
 from headrace.configs.schema.train import TrainConfig, service_config
 
 LOCAL_ENDPOINT = re.compile(
@@ -51,6 +52,17 @@ def pushed_models_outlive_the_pod(
     if not any(Path(push).is_relative_to(path) for path in mounts):
         what = f"{push} is on no volume that the Pusher's pod mounts, so pushed models would be lost with the pod"
         yield ("deploy", "push"), f"{what}; mount one under kubeflow.components.Pusher.volumes"
+
+
+def predictions_outlive_the_pod(predict: PredictConfig | None, kubeflow: KubeflowConfig) -> Iterator[Violation]:
+    if predict is None or not Path(predict.output).is_absolute():
+        return
+    mounts = [volume.path for volume in kubeflow.settings("PublishPredictions").volumes]
+    mounts += [kubeflow.volume.path] if kubeflow.volume else []
+    if not any(Path(predict.output).is_relative_to(path) for path in mounts):
+        what = f"{predict.output} is on no volume that its pod mounts, so predictions would be lost with the pod"
+        way = "mount one under kubeflow.components.PublishPredictions.volumes, or use a relative path"
+        yield ("predict", "output"), f"{what}; {way}"
 
 
 def models_are_pushed_without_a_person(deploy: DeployConfig) -> Iterator[Violation]:
@@ -159,6 +171,7 @@ RULES: tuple[Rule, ...] = (
     image_is_named,
     *RULES_OF_PODS,
     pushed_models_outlive_the_pod,
+    predictions_outlive_the_pod,
     models_are_pushed_without_a_person,
     receivers_are_told_by_a_notifier,
     registries_are_reached_from_the_pushers_pod,

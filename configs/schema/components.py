@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tfx.dsl.components.base.base_node import BaseNode
 
-DATA, TRAINING, DEPLOYMENT = (f"headrace.pipeline.dag.{module}" for module in ("data", "training", "deployment"))
+DATA, TRAINING, DEPLOYMENT, PREDICTIONS = (
+    f"headrace.pipeline.dag.{module}" for module in ("data", "training", "deployment", "predictions")
+)
 _DECLARATION = "declaration"
 
 
@@ -38,10 +40,12 @@ class Declaration:
     """Names of later components that wait for it, besides those that read its outputs: those that a gate guards."""
     instead: str = ""
     """If `pipeline.extend` must not replace it, as others depend on more than its outputs: what to do instead."""
+    predicts: bool = False
+    """Whether it is part of a pipeline that only predicts."""
 
 
-def _component(id_: str, make: str, *, before: tuple[str, ...] = (), instead: str = "") -> Any:
-    return field(default=None, metadata={_DECLARATION: Declaration(id_, make, before, instead)})
+def _component(id_: str, make: str, *, before: tuple[str, ...] = (), instead: str = "", predicts: bool = False) -> Any:
+    return field(default=None, metadata={_DECLARATION: Declaration(id_, make, before, instead, predicts)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +95,16 @@ class Components:
     pusher: BaseNode | None = _component("Pusher", f"{DEPLOYMENT}.pusher")
     record_training: BaseNode | None = _component(
         "RecordTraining", f"{DEPLOYMENT}.record_training", instead="set `schedule.retrain`"
+    )
+    model_in_service: BaseNode | None = _component(
+        "ModelInService", f"{PREDICTIONS}.model_in_service", instead="set `predict.only`", predicts=True
+    )
+    predict_spans: BaseNode | None = _component(
+        "PredictSpans", f"{PREDICTIONS}.predict_spans", instead="set `predict.source`", predicts=True
+    )
+    bulk_predictor: BaseNode | None = _component("BulkPredictor", f"{PREDICTIONS}.bulk_predictor", predicts=True)
+    publish_predictions: BaseNode | None = _component(
+        "PublishPredictions", f"{PREDICTIONS}.publish_predictions", instead="set `predict.output`", predicts=True
     )
     extra: tuple[BaseNode, ...] = ()
     """The further components."""

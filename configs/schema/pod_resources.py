@@ -60,6 +60,7 @@ TABLE: Mapping[str, Resources] = {
     "Canary": DATA,
     "Evaluator": DATA,
     "Drift": DATA,
+    "BulkPredictor": DATA,
     "Tuner": TRAINING,
     "Trainer": TRAINING,
 }

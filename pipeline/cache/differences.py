@@ -13,6 +13,8 @@ from headrace.pipeline.cache_key import KeyParts
 Kind = Literal["setting", "code", "version", "input", "executor", "image"]
 MAX_LENGTH = 60
 """Characters shown of a value."""
+LISTING = frozenset({"Spans", "PredictSpans"})
+"""The components that output what there is to read, as a manifest."""
 MAX_NAMES = 3
 """Files or spans listed by name."""
 
@@ -78,7 +80,7 @@ def _shown(value: Any) -> str:
 
 
 def manifest_changes(before: str, now: str) -> list[str]:
-    """The changes between two outputs of Spans (JSON); empty if one of them is not a manifest."""
+    """The changes between two manifests of spans (JSON); empty if one of them is not a manifest."""
     try:
         then, here = map(SpanManifest.from_json, (before, now))
     except (ValueError, TypeError, KeyError):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headrace.common.errors import RunError
 from headrace.common.names import did_you_mean
-from headrace.pipeline.cache.differences import Difference, differences, manifest_changes
+from headrace.pipeline.cache.differences import LISTING, Difference, differences, manifest_changes
 from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, ComponentExplanation, Explanation
 from headrace.pipeline.cache_key import KeyInput, KeyParts
 from headrace.pipeline.folders import Folders
@@ -116,7 +116,7 @@ def _describe(difference: Difference, before: KeyInput | None, now: KeyInput | N
     start = f"input {difference.name} from {now.producer}"
     if before.producer != now.producer:
         return f"{start}: was from {before.producer}"
-    changes = manifest_changes(_text(before.uri), _text(now.uri)) if now.producer == "Spans" else []
+    changes = manifest_changes(_text(before.uri), _text(now.uri)) if now.producer in LISTING else []
     if changes:
         return f"{start}: {'; '.join(changes)}"
     made_in = [run_of(Path(one.uri), folders) for one in (before, now)]

@@ -22,6 +22,7 @@ from headrace.common.durable import write_text
 from headrace.common.errors import RunError
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.components import DECLARATIONS
+from headrace.configs.schema.sources import SourceBase
 from headrace.pipeline.code.digest import PACKAGES, PROJECT, closure, sources_digest, stack_versions
 from headrace.pipeline.training_digest import feature_files, file_digests, model_files, modules
 
@@ -35,8 +36,7 @@ def plan_key(config: PipelineConfig, searched: Sequence[str]) -> str | None:
 
     searched: the folders that are searched for modules.
     """
-    own_source = config.data.source.functions() or not config.data.source.implementation.startswith(f"{PROJECT}.")
-    if config.pipeline.extend is not None or own_source:
+    if config.pipeline.extend is not None or any(map(_is_own, _sources(config))):
         return None
     files = [config.data.schema_file, *feature_files(config), *model_files(config)]
     try:
@@ -73,4 +73,15 @@ def write_plan(file: Path, key: str, nodes: Sequence[dict[str, Any]]) -> None:
 
 def _modules(config: PipelineConfig) -> list[str]:
     builders = {declared.make.rpartition(".")[0] for declared in DECLARATIONS.values()}
-    return sorted({FORK_SERVER, *builders, *modules(config)})
+    read = [module for source in _sources(config) for module in source.modules()]
+    return sorted({FORK_SERVER, *builders, *modules(config), *read})
+
+
+def _sources(config: PipelineConfig) -> list[SourceBase]:
+    """Where the training data comes from, and the new data to predict."""
+    return [config.data.source, *([config.predict.source] if config.predict else [])]
+
+
+def _is_own(source: SourceBase) -> bool:
+    """Whether a source runs code of the user's."""
+    return bool(source.functions()) or not source.implementation.startswith(f"{PROJECT}.")

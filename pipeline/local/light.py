@@ -2,8 +2,9 @@
 
 message = run_light(node, request)
 
-Spans, Baseline, WarmStart, RecordBlessing and ImportSchemaGen take milliseconds, and their code needs no TFX: their
-components are thin layers over the functions that are called here, with artifacts that have the methods of TFX's.
+Spans, Baseline, WarmStart, RecordBlessing, ImportSchemaGen, ModelInService, PredictSpans and PublishPredictions take
+milliseconds, and their code needs no TFX: their components are thin layers over the functions that are called here,
+with artifacts that have the methods of TFX's.
 Whatever goes wrong here is left to the fork server, which runs the component again and reports what is wrong.
 """
 
@@ -24,6 +25,7 @@ from typing import Any
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
 from headrace.common.durable import write_text
+from headrace.components.bulk_predictor.publishing import find_model_in_service, list_new_data, publish_predictions
 from headrace.components.contents import check_whole, seal
 from headrace.components.deploy.choices import find_base_model, find_baseline, list_blessed
 from headrace.components.example_gen.spans.find import write_spans
@@ -47,6 +49,9 @@ LIGHT: Mapping[str, Callable[..., None]] = {
     "headrace.components.deploy.baseline.Baseline": find_baseline,
     "headrace.components.deploy.baseline.WarmStart": find_base_model,
     "headrace.components.deploy.baseline.RecordBlessing": list_blessed,
+    "headrace.components.bulk_predictor.around.ModelInService": find_model_in_service,
+    "headrace.components.bulk_predictor.around.PredictSpans": list_new_data,
+    "headrace.components.bulk_predictor.around.PublishPredictions": publish_predictions,
     "tfx.components.schema_gen.import_schema_gen.component.ImportSchemaGen": import_schema,
 }
 """Kind of component, as ML Metadata has it, to what it does."""

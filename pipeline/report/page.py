@@ -104,6 +104,7 @@ def gather(folder: RunFolder) -> dict[str, Any]:
         "config": config,
         "headline": headline(record, verdict),
         "verdict": verdict,
+        "predicted": folder.predicted,
         "failures": failures,
         "timings": read_timings(record),
         "beam": describe_beam(record),

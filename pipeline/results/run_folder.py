@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from headrace.common import yaml_text
 from headrace.common.errors import RunError
+from headrace.components.bulk_predictor.record import PublishedPredictions
 from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.evaluation.result import Evaluation, read_evaluation
 from headrace.components.gates.verdict import DataVerdicts
@@ -80,6 +81,12 @@ class RunFolder:
         """The verdicts of the gates in `gates:`, or None if there are none."""
         text = self.text("DataVerdict", "verdict")
         return None if text is None else DataVerdicts.model_validate_json(text)
+
+    @cached_property
+    def predicted(self) -> PublishedPredictions | None:
+        """What the run predicted of the new data in `predict:`, or None if it got to none."""
+        text = self.text("PublishPredictions", "published")
+        return None if text is None else PublishedPredictions.model_validate_json(text)
 
     @property
     def blessed(self) -> bool | None:

@@ -16,6 +16,8 @@ from headrace.pipeline.terminal.table import duration
 
 MAX_SKIPPED = 3
 """Skipped records listed one by one; the report lists more."""
+PREDICTED = "predicted"
+"""The remarks on what was predicted, which follow what was pushed."""
 
 _STYLES = {
     "blessed": "bold green",
@@ -51,23 +53,32 @@ def summary(
 ) -> list[str]:
     """The lines that end a run.
 
-    verdict: from `headrace.pipeline.results.verdict.read_verdict`; remarks: lines about the `data` and the `training`;
-    paths are shown as given.
+    verdict: from `headrace.pipeline.results.verdict.read_verdict`; remarks: lines about the `data`, the `training` and
+    what was `predicted`; paths are shown as given.
     """
     lines = [*_failures(record), *_data(ingested(record))]
-    lines += [f"{about:<10}{remark}" for about, listed in remarks.items() for remark in listed]
+    lines += [line for about in remarks if about != PREDICTED for line in _remarks(remarks, about)]
     if record.ended is not None:
         lines += [
             f"ended     {record.ended}",
             "          the model in service stays; --param retrain=always trains anyway",
         ]
-    elif record.status is Status.DONE:
+    elif record.status is Status.DONE and not _only_predicts(record):
         lines += _blessing(verdict or ModelVerdict())
+    lines += _remarks(remarks, PREDICTED)
     if report is not None:
         lines.append(f"report    {report}")
     if record.finished is not None:
         lines.append(f"time      {duration(record.finished - record.started)}{_reused(record.nodes)}")
     return lines
+
+
+def _only_predicts(record: RunRecord) -> bool:
+    return any(node.id == "ModelInService" for node in record.nodes)
+
+
+def _remarks(remarks: Mapping[str, Sequence[str]], about: str) -> list[str]:
+    return [f"{about:<10}{remark}" for remark in remarks.get(about, ())]
 
 
 def _failures(record: RunRecord) -> list[str]:

@@ -48,11 +48,14 @@ def compile_(  # noqa: PLR0913, PLR0917 - one for each argument of the command
 
 
 def _manifest(config: Path, profile: str | None, overrides: tuple[str, ...], endpoint: str) -> str:
+    from headrace.common.errors import RunError
     from headrace.configs.rules import on_kubeflow
 
     prepare()
     rules: list[Rule] = [*on_kubeflow.RULES, on_kubeflow.name_fits_a_job, on_kubeflow.name_fits_a_cron_job]
     loaded = load(config, profile, overrides, data=False, functions=True, rules=rules)
+    if loaded.config.only_predicts:
+        raise RunError("--manifest is for the pipeline that trains; apply `predict.only` with `headrace schedule`")
     with quiet(), imports_alone():
         from headrace.pipeline.kubeflow.compiler.manifest import manifest
     return manifest(loaded.config, endpoint)

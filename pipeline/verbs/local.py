@@ -16,6 +16,7 @@ from headrace.pipeline.verbs.options import config_options, load, overlay_option
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from headrace.components.bulk_predictor.record import PublishedPredictions
     from headrace.configs.config import PipelineConfig
     from headrace.configs.loading.loader import LoadedConfig
     from headrace.pipeline.run import Run
@@ -146,6 +147,7 @@ def _report_and_summary(console: Console, config: PipelineConfig, done: Run, opt
     from headrace.pipeline.results.run_folder import RunFolder
     from headrace.pipeline.results.verdict import read_verdict
     from headrace.pipeline.terminal import print_summary
+    from headrace.pipeline.terminal.summary import PREDICTED
 
     report_file = short(write_pages(config, done))
     folder = RunFolder(done.path, done.record)
@@ -161,8 +163,18 @@ def _report_and_summary(console: Console, config: PipelineConfig, done: Run, opt
         "gates": gates_in_words(folder),
         "training": training.remarks if training else (),
         "test": folder.evaluation.remarks if folder.evaluation else (),
+        PREDICTED: _predicted(folder.predicted),
     }
     print_summary(console, done.record, verdict, report_file, remarks)
+
+
+def _predicted(done: PublishedPredictions | None) -> list[str]:
+    """The line about the predictions of new data."""
+    if done is None:
+        return []
+    if done.output is None:
+        return [done.words]
+    return [f"{short(Path(done.output))}{'' if done.changed else ' (unchanged)'}: {done.words}"]
 
 
 @click.command()

@@ -10,7 +10,7 @@ import pytest
 from span_runs import DAYS, config, days, generate, rows_of, write
 
 from headrace.common.errors import DataError
-from headrace.components.deploy.choices import _point
+from headrace.components.deploy.choices import point
 from headrace.components.deploy.registry import Entry, MadeFor
 from headrace.components.split_spans import TRAINED_ON, RoleOfSpans
 from headrace.configs.schema.data import DataConfig
@@ -86,13 +86,13 @@ def test_rows_of_train_are_stratified_and_held_out_spans_are_whole(folder: Path)
     assert sorted(held["train"] + held["eval"]) == rows_of_days(0, 1)
 
 
-def test_a_blessed_model_is_pointed_at_with_the_spans_that_it_learned_from(tmp_path: Path) -> None:
+def test_a_blessed_model_ispointed_at_with_the_spans_that_it_learned_from(tmp_path: Path) -> None:
     from tfx.types import standard_artifacts
 
     made_for = MadeFor(label="l", columns={}, trained_on=(7, 8))
     assert made_for.fits(MadeFor(label="l", columns={"more": "int"}, trained_on=(9,)))
     baseline = standard_artifacts.Model()
-    _point(baseline, Entry(uri=str(tmp_path), blessed_at="2026-01-01", made_for=made_for))
+    point(baseline, Entry(uri=str(tmp_path), blessed_at="2026-01-01", made_for=made_for))
     assert json.loads(baseline.get_string_custom_property(TRAINED_ON)) == [7, 8]
     entry = Entry(uri="u", blessed_at="b", made_for=made_for)
     assert Entry.model_validate_json(entry.model_dump_json()) == entry

@@ -14,6 +14,7 @@ from broken_rules import (
     model,
     model_registry,
     notify,
+    predict,
     schedule,
     tfx_functions,
     training,
@@ -40,6 +41,7 @@ BROKEN = {
     **schedule.BROKEN,
     **notify.BROKEN,
     **model_registry.BROKEN,
+    **predict.BROKEN,
 }
 CASES = [(rule, text, reported) for rule, cases in BROKEN.items() for text, reported in cases]
 
@@ -70,6 +72,8 @@ def test_every_rule_has_a_config_that_breaks_it() -> None:
         "train: {epochs: 1, optimizer: Adam}",
         "evaluate: {split: train, thresholds: {recall: {min: 0.5}}}",
         "evaluate: {metrics: [mean_squared_error]}\nlabel: {key: tip, kind: regression}",
+        "predict: {source: {kind: csv, path: '{SPAN:2}/v{VERSION}/*.csv'}, output: '../s/{SPAN}.csv', window: all}",
+        "predict: {source: {kind: csv, path: 's3://new/*.csv'}, output: 'new/scored.tfrecord.gz', columns: []}",
         "gates: {rows: {min: 1, max_decrease: 0.5}, freshness: {max_days: 0, column: at, format: epoch_s}}",
         "model: {kind: my.builder, options: {a: 1}}",
         "model: {kind: my.builder}\n" + features(photo="image, height: 8, width: 8"),

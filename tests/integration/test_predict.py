@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import datetime as dt
 import gzip
 import json
 import random
@@ -278,6 +279,101 @@ class TestOutputs:
         np.testing.assert_allclose(values, expected, rtol=0, atol=1e-6)
 
 
+NEW = "predict={source: {kind: parquet, path: new.parquet}, output: scored/new.parquet}"
+
+
+class TestRun:
+    """`predict:` in the config: a run predicts new data at its end. Nothing else in these runs is new."""
+
+    @staticmethod
+    def run(pushed: Pushed, *settings: str) -> Finished:
+        return headrace(pushed.folder, "run", "parcels.yaml", *(word for one in settings for word in ("--set", one)))
+
+    @staticmethod
+    def told(done: Finished) -> str:
+        """What the summary says of the predictions."""
+        (line,) = (line for line in done.out.splitlines() if line.startswith("predicted"))
+        return line.removeprefix("predicted").strip()
+
+    def test_the_version_in_service_predicts_once_and_again_when_something_changed(
+        self, pushed: Pushed, expected: np.ndarray
+    ) -> None:
+        scored, by = pushed.folder / "scored" / "new.parquet", f"by version {pushed.version.name}"
+        done = self.run(pushed, NEW)
+        assert (done.code, self.told(done)) == (0, f"scored/new.parquet: 300 rows {by}"), done.out
+        check(pq.read_table(scored), expected)
+        assert pq.read_table(scored).select(SCHEMA.names).to_pylist() == pushed.rows
+
+        written = scored.stat()
+        again = self.run(pushed, NEW)
+        assert self.told(again) == f"scored/new.parquet (unchanged): 300 rows {by}"
+        assert (scored.stat().st_mtime_ns, scored.stat().st_ino) == (written.st_mtime_ns, written.st_ino)
+        assert "BulkPredictor" not in ran(again)
+
+        scored.write_bytes(b"damaged")
+        restored = self.run(pushed, NEW)
+        assert self.told(restored) == f"scored/new.parquet: 300 rows {by}"
+        assert "BulkPredictor" not in ran(restored)
+        check(pq.read_table(scored), expected)
+
+        refused = self.run(pushed, NEW, "evaluate.thresholds.accuracy.min=1.0")
+        assert "not blessed" in refused.out
+        assert self.told(refused) == f"scored/new.parquet (unchanged): 300 rows {by}"
+
+        fewer = self.run(pushed, NEW, "predict.columns=[]", "predict.prefix=new_", "beam.runner=direct")
+        assert "BulkPredictor" in ran(fewer)
+        names = [f"new_{name}" for name in ("prediction", *PROBABILITIES)]
+        assert pq.read_table(scored).column_names == names
+        check(pq.read_table(scored).rename_columns(["prediction", *PROBABILITIES]), expected)
+        assert [path.name for path in scored.parent.iterdir()] == ["new.parquet"]
+
+    def test_a_pipeline_that_only_predicts_does_so_with_the_version_in_service(
+        self, pushed: Pushed, expected: np.ndarray
+    ) -> None:
+        done = self.run(pushed, NEW, "predict.only=true", "predict.output=only.parquet", "predict.batch_size=7")
+        assert self.told(done) == f"only.parquet: 300 rows by version {pushed.version.name}", done.out
+        assert ran(done) == {"ModelInService", "PredictSpans", "BulkPredictor", "PublishPredictions"}
+        assert not [line for line in done.out.splitlines() if line.startswith(("blessing", "pushed"))]
+        check(pq.read_table(pushed.folder / "only.parquet"), expected)
+
+    def test_the_newest_day_is_predicted_into_a_file_of_its_own(self, pushed: Pushed, expected: np.ndarray) -> None:
+        today, tomorrow = (dt.datetime.now(dt.UTC).date() + dt.timedelta(days) for days in (0, 1))
+        (pushed.folder / "arrived").mkdir()
+        for day in (dt.date(2020, 2, 29), today, tomorrow):
+            (pushed.folder / "arrived" / f"{day}.parquet").symlink_to(pushed.folder / "new.parquet")
+        days = "predict={source: {kind: parquet, path: 'arrived/{YYYY}-{MM}-{DD}.parquet'}, output: 'days/%s.jsonl'%s}"
+        done = self.run(pushed, days % ("{YYYY}-{MM}-{DD}", ", columns: [id]"))
+        assert self.told(done) == f"days/{today}.jsonl: 300 rows of {today} by version {pushed.version.name}"
+        rows = [json.loads(line) for line in (pushed.folder / "days" / f"{today}.jsonl").read_text().splitlines()]
+        assert [row["id"] for row in rows] == [row["id"] for row in pushed.rows]
+        values = np.array([[row[name] for name in PROBABILITIES] for row in rows])
+        np.testing.assert_allclose(values, expected, rtol=0, atol=1e-6)
+
+    def test_records_that_cannot_be_read_are_counted_where_they_are_skipped(self, pushed: Pushed) -> None:
+        bad = "id,note,distance,stops,code,tags\n1,a,1,1,x,\n2,b,1\n3,c,1,1,x,\n"
+        (pushed.folder / "unread.csv").write_text(bad)
+        source = "predict={source: {kind: csv, path: unread.csv}, output: scored/unread.csv, columns: [id]}"
+        refused = self.run(pushed, source)
+        assert refused.code == 1
+        assert "unread.csv:3" in refused.out + refused.err
+        assert "Traceback" not in refused.out + refused.err
+        assert not (pushed.folder / "scored" / "unread.csv").exists()
+        skipping = ("predict.on_bad_record=skip", "predict.max_bad_fraction=0.5")
+        done = self.run(pushed, source, *skipping)
+        by = f"by version {pushed.version.name}"
+        assert self.told(done) == f"scored/unread.csv: 2 rows {by}, 1 unreadable ones left out"
+        text = (pushed.folder / "scored" / "unread.csv").read_text()
+        assert [line.partition(",")[0] for line in text.splitlines()] == ['"id"', "1", "3"]
+        (report,) = (line.split()[1] for line in done.out.splitlines() if line.startswith("report"))
+        page = (pushed.folder / report).read_text(encoding="utf-8")
+        assert f"2 rows {by}" in page
+
+
+def ran(done: Finished) -> set[str]:
+    """The components that a run did not take from the cache."""
+    return {line.split()[1] for line in done.out.splitlines() if line.split()[2:3] == ["done"]}
+
+
 def refusal(done: Finished) -> str:
     assert done.code == 1
     assert "Traceback" not in done.err
@@ -387,7 +483,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 frame = pq.read_table("new.parquet").to_pandas()
-(run,) = headrace.runs("parcels.yaml")
+*_, run = headrace.runs("parcels.yaml")  # the first one, which made the model
 table = run.model().predict(frame, columns=["id"])
 written = headrace.predict("parcels.yaml", "new.parquet", "from_python.parquet", columns=["id"])
 small = headrace.predict(str(run.pushed), {"distance": [1.0], "stops": [2], "code": ["x"], "tags": [["heavy"]]})

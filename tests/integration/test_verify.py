@@ -8,11 +8,13 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from command import PATIENCE, ROOT, wait_until
@@ -20,6 +22,7 @@ from forks import FIRST, HEADRACE, Forked
 from model_registry import Registry, model_registry
 from s3_servers import S3Server
 
+import headrace
 from headrace.components.deploy.registry import LATE
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.model_registry import KubeflowRegistry, ModelRegistries
@@ -139,6 +142,27 @@ def test_a_candidate_is_compared_with_the_model_that_the_run_before_blessed(stor
     assert story.registry()[0]["uri"] == first.removeprefix(f"{HOME}/")
     folder = story.cluster.path(story.one_epoch.tasks["evaluator"].artifacts["evaluation"]["uri"])
     assert json.loads((folder / "evaluation.json").read_text())["baseline"]["auc"] > 0.9
+
+
+def test_a_pipeline_that_only_predicts_finds_the_model_that_the_other_pushed(story: Story, tmp_path: Path) -> None:
+    (data,) = resources.files("tfx.examples.chicago_taxi_pipeline").joinpath("data/big_tipper_label").iterdir()
+    (tmp_path / "new.csv").write_text("".join(data.read_text().splitlines(keepends=True)[:51]))
+    given = f"predict={{source: {{kind: csv, path: {tmp_path}/new.csv}}, output: scored/new.parquet, only: true}}"
+    text = compile_pipeline(as_compiled(load(TAXI, overrides=[*SETTINGS, given])))
+    with forked_pods():
+        first, again = (story.cluster.run(text) for _ in range(2))
+    assert first.tasks.keys() == {"model-in-service", "predict-spans", "bulk-predictor", "publish-predictions"}
+    assert again.cached == {"bulk-predictor"}
+    version = max(story.cluster.store.children(f"{HOME}/serving"), key=int)
+    records = [json.loads(unpack(run.tasks["publish-predictions"].parameters["published"])) for run in (first, again)]
+    assert [(one["version"], one["rows"], one["changed"]) for one in records] == [
+        (version, 50, True),
+        (version, 50, False),
+    ]
+    story.cluster.store.get_all(f"{HOME}/serving/{version}", tmp_path / version)
+    story.cluster.store.get(f"{HOME}/predictions/new.parquet", tmp_path / "new.parquet")
+    expected = headrace.predict(str(tmp_path / version), str(tmp_path / "new.csv"), str(tmp_path / "expected.parquet"))
+    assert pq.read_table(tmp_path / "new.parquet").equals(pq.read_table(expected))
 
 
 def test_what_is_pushed_lies_whole_in_the_object_store(story: Story) -> None:

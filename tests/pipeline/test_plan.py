@@ -95,6 +95,48 @@ def test_components_that_look_outside_run_each_time_and_the_others_are_reused() 
     assert {id_ for id_, node in nodes().items() if not node.cacheable} == {"Spans", "Baseline", "RecordBlessing"}
 
 
+PREDICT = "predict={source: {kind: csv, path: new.csv}, output: scored.parquet}"
+
+
+def test_new_data_is_predicted_after_the_push_by_the_newest_blessed_model() -> None:
+    found = nodes(PREDICT)
+    assert list(found)[-3:] == ["PredictSpans", "BulkPredictor", "PublishPredictions"]
+    assert set(found) == {*NODES, "PredictSpans", "BulkPredictor", "PublishPredictions"}
+    assert found["PredictSpans"].upstream == ("Pusher", "Spans")
+    assert found["BulkPredictor"].inputs == {
+        "spans": (("PredictSpans", "spans"),),
+        "model": (("RecordBlessing", "newest"),),
+    }
+    assert found["PublishPredictions"].inputs["pushed_model"] == (("Pusher", "pushed_model"),)
+    assert [id_ for id_ in list(found)[-3:] if found[id_].cacheable] == ["BulkPredictor"]
+    assert {"RecordBlessing"} <= set(nodes(PREDICT, "deploy.push=null")["PredictSpans"].upstream)
+
+
+def test_a_pipeline_that_only_predicts_has_no_other_components_and_shares_their_cache() -> None:
+    found, whole = nodes(PREDICT, "predict.only=true"), nodes(PREDICT)
+    assert set(found) == {"ModelInService", "PredictSpans", "BulkPredictor", "PublishPredictions"}
+    assert found["BulkPredictor"].digest == whole["BulkPredictor"].digest
+    assert found["BulkPredictor"].inputs["model"] == (("ModelInService", "newest"),)
+    assert found["PublishPredictions"].inputs["version"] == (("ModelInService", "version"),)
+    assert not found["ModelInService"].cacheable
+
+
+@pytest.mark.parametrize(
+    ("override", "ids"),
+    [
+        ("predict.output=other.parquet", {"PublishPredictions"}),
+        ("predict.output=other.csv", {"PublishPredictions", "BulkPredictor"}),
+        ("predict.columns=[fare]", {"BulkPredictor"}),
+        ("predict.batch_size=7", {"BulkPredictor"}),
+        ("predict.source.path=newer.csv", {"PredictSpans", "BulkPredictor"}),
+        ("predict.on_bad_record=skip", {"BulkPredictor"}),
+        ("evaluate.thresholds.auc.min=0.7", {"Evaluator"}),
+    ],
+)
+def test_a_setting_of_predictions_concerns_no_training(override: str, ids: set[str]) -> None:
+    assert changed(nodes(PREDICT), nodes(PREDICT, override)) == ids
+
+
 def test_nodes_name_their_kind_as_tfx_does_and_the_types_of_their_outputs() -> None:
     found = nodes()
     assert found["Trainer"].kind == "tfx.components.trainer.component.Trainer"

@@ -61,6 +61,16 @@ def span_name(number: int, pattern: str) -> str:
     return str(EPOCH + dt.timedelta(number)) if dated else str(number)
 
 
+def path_of_span(pattern: str, number: int) -> str:
+    """The path with the number or the date of a span in place of its placeholders. `{SPAN:4}` has at least 4 digits."""
+    dated = placeholders(pattern) >= DATE_PLACEHOLDERS
+    day = EPOCH + dt.timedelta(number) if dated else EPOCH
+    values = {"YYYY": f"{day:%Y}".zfill(4), "MM": f"{day:%m}", "DD": f"{day:%d}"}
+    return PLACEHOLDER.sub(
+        lambda found: values.get(found["name"]) or str(number).zfill(int(found["width"] or 1)), pattern
+    )
+
+
 def span_window(data: DataConfig, numbers: Sequence[int]) -> tuple[int, int]:
     """The numbers of the first and the last span that a run reads, given those of the existing spans."""
     if isinstance(data.spans, tuple):

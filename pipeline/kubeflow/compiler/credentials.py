@@ -37,9 +37,9 @@ def declared(config: PipelineConfig) -> frozenset[str]:
     kubeflow = config.kubeflow
     pods = (kubeflow.defaults, *kubeflow.components.values())
     named = [variable for one in pods for secret in one.secrets for variable in secret.env]
-    return frozenset(
-        filter(None, [*named, kubeflow.server.auth.env, getattr(config.data.source, "password_env", None)])
-    )
+    sources = [config.data.source, *([config.predict.source] if config.predict else [])]
+    passwords = [getattr(source, "password_env", None) for source in sources]
+    return frozenset(filter(None, [*named, kubeflow.server.auth.env, *passwords]))
 
 
 def check(document: Any, environ: Mapping[str, str], declared: frozenset[str] = frozenset()) -> None:

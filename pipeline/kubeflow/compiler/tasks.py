@@ -18,6 +18,8 @@ from tfx.types.value_artifact import ValueArtifact
 
 from headrace.common.errors import ConfigError, Problem, RunError
 from headrace.common.names import did_you_mean_or_list
+from headrace.components.bulk_predictor.around import ModelInService
+from headrace.components.bulk_predictor.artifact import Predictions
 from headrace.components.deploy.baseline import Baseline, RecordBlessing, WarmStart
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.components import IDS
@@ -34,7 +36,7 @@ from headrace.pipeline.kubeflow.pod.invocation import (
     class_name,
     split_uncached,
 )
-from headrace.pipeline.kubeflow.pod.parameters import PARAMETERS, constants, offered
+from headrace.pipeline.kubeflow.pod.parameters import constants, offered, takes
 from headrace.pipeline.kubeflow.pod.paths import FILES, HOME, RECORD
 from headrace.pipeline.kubeflow.store_settings import store_options
 from headrace.pipeline.plan import Node, plan
@@ -44,12 +46,13 @@ SYSTEM_TYPES = {
     standard_artifacts.Examples: "system.Dataset",
     standard_artifacts.Model: "system.Model",
     standard_artifacts.PushedModel: "system.Model",
+    Predictions: "system.Dataset",
 }
 """Kubeflow's types for artifacts that its interface shows in a special way; all others are `system.Artifact`."""
 MAX_FILES_LENGTH = 60_000
 """Characters of all files together that travel with the pipeline, in the arguments of pods."""
 
-_POINTERS = tuple(one.EXECUTOR_SPEC.executor_class for one in (Baseline, WarmStart, RecordBlessing))
+_POINTERS = tuple(one.EXECUTOR_SPEC.executor_class for one in (Baseline, WarmStart, RecordBlessing, ModelInService))
 """Executors whose output, apart from texts, is a model of an earlier run."""
 
 
@@ -91,10 +94,15 @@ class ComponentTask:
 
 
 class PodFolders(Folders):
-    """The folders of a pipeline in any pod: below HOME, pushed models too, unless the config gives an absolute path."""
+    """The folders of a pipeline in any pod: below HOME, pushed models and predictions too, unless the config gives an
+    absolute path.
+    """
 
     def pushed(self, directory: str) -> Path:
         return self.home / directory
+
+    def predictions(self, output: str) -> Path:
+        return self.home / output
 
 
 def component_tasks(config: PipelineConfig) -> list[ComponentTask]:
@@ -156,7 +164,7 @@ def _task(
         name=task_name(node.id),
         invocation=invocation,
         inputs={key: (task_name(producer), output) for key, (producer, output) in producers.items()},
-        parameters=tuple(name for name in offered(config) if PARAMETERS[name].component == node.id),
+        parameters=tuple(name for name in offered(config) if takes(config, node.id, name)),
         after=tuple(map(task_name, node.upstream)),
         cacheable=node.cacheable or node.executor is import_schema_gen.Executor,
         constants=constants(config, node.id),

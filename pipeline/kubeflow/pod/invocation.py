@@ -130,10 +130,12 @@ class StatePaths(NamedTuple):
     """The folder of the checkpoints of a training or a search."""
     spans: Path | None = None
     """The folder of cached spans."""
+    predictions: Path | None = None
+    """The file that gets the predictions of new data, with placeholders for the newest span."""
 
 
 def state_paths(properties: Mapping[str, Any]) -> StatePaths:
-    """The state that a component's properties name, all of it in the pipeline's folder."""
+    """The state that a component's properties name, all of it in the pipeline's folder, or on a volume."""
     checkpoints = (json.loads(properties.get(_CUSTOM) or "null") or {}).get(CHECKPOINT_FOLDER)
     return StatePaths(
         registry=Path(properties["registry"]) if "registry" in properties else None,
@@ -142,6 +144,7 @@ def state_paths(properties: Mapping[str, Any]) -> StatePaths:
         push_record=Path(properties["push_record"]) if "push_record" in properties else None,
         checkpoints=Path(checkpoints) if checkpoints else None,
         spans=Path(properties["store"]) if properties.get("store") else None,
+        predictions=Path(properties["publish_to"]) if "publish_to" in properties else None,
     )
 
 

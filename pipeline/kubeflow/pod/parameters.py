@@ -50,7 +50,7 @@ def with_parameters(component: str, properties: Mapping[str, Any], values: Mappi
     changed = dict(properties)
     for name, value in _with_scheduled_day(values).items():
         parameter = PARAMETERS.get(name)
-        if parameter is not None and parameter.component == component:
+        if parameter is not None and component in (parameter.component, *_ALSO.get(name, ())):
             try:
                 changed = parameter.put(changed, value)
             except ValueError as error:
@@ -61,23 +61,31 @@ def with_parameters(component: str, properties: Mapping[str, Any], values: Mappi
 def offered(config: PipelineConfig) -> tuple[str, ...]:
     """The names of the parameters of the compiled pipeline."""
     absent = set() if has_dates(config) else {"run_date"}
+    if config.only_predicts:
+        return tuple(name for name in config.kubeflow.parameters if name in {"run_date"} - absent)
     if config.own_training is not None:
         absent |= {"epochs", "steps_per_epoch"}
     chosen = [name for name in config.kubeflow.parameters if name not in absent]
     return (*chosen, *(["retrain"] if config.retrain != "always" else []))
 
 
+def takes(config: PipelineConfig, component: str, name: str) -> bool:
+    """Whether the task of a component takes a parameter."""
+    also = _ALSO.get(name, ()) if config.only_predicts else ()
+    return component in (PARAMETERS[name].component, *also)
+
+
 def has_dates(config: PipelineConfig) -> bool:
-    """Whether spans are days."""
-    source = config.data.source
+    """Whether spans are days: those that are read, or in a pipeline that only predicts, those that are predicted."""
+    source = config.predict.source if config.predict is not None and config.only_predicts else config.data.source
     return isinstance(source, FileSource) and placeholders(source.patterns) >= DATE_PLACEHOLDERS
 
 
 def constants(config: PipelineConfig, component: str) -> dict[str, str]:
     """Constant inputs of a component that define what `run_date: scheduled` means."""
     if (
-        component != "Spans"
-        or "run_date" not in offered(config)
+        "run_date" not in offered(config)
+        or not takes(config, component, "run_date")
         or config.kubeflow.backend not in REPORT_SCHEDULED_TIME
     ):
         return {}
@@ -157,6 +165,8 @@ def _put_train(properties: Properties, name: str, value: int | str | None) -> Pr
     return {**properties, "custom_config": json.dumps(custom)}
 
 
+_ALSO: Mapping[str, tuple[str, ...]] = {"run_date": ("PredictSpans",)}
+"""The components that take a parameter in a pipeline that only predicts."""
 PARAMETERS: dict[str, RunParameter] = {
     "run_date": RunParameter("Spans", str, lambda config: config.data.run_date or "", _put_date),
     "spans": RunParameter("Spans", str, _spans, _put_spans),

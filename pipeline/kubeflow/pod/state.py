@@ -67,6 +67,7 @@ def present(properties: Mapping[str, Any], paths: PodPaths, store: Store, user: 
         (state.pushed, _pushed),
         (state.checkpoints, _checkpoints),
         (state.spans, _spans),
+        (state.predictions, _predictions),
     )
     with contextlib.ExitStack() as stack:
         for path, copy in copied:
@@ -108,6 +109,10 @@ class _StoredModels:
     def fetch(self, folder: Path) -> None:
         if uri := self._uri(folder):
             self._context.store.get_all(uri, folder)
+
+    def fetch_file(self, file: Path) -> None:
+        if uri := self._uri(file):
+            self._context.store.get(uri, file)
 
     def publish(self, folder: Path, names: Iterable[str]) -> None:
         if uri := self._uri(folder):
@@ -176,6 +181,16 @@ def _pushed(folder: Path, uri: str, context: _Context) -> Iterator[None]:
         for inside in sorted(store.files(f"{uri}/{name}"), key=GRAPH.__ne__):
             store.remove(f"{uri}/{name}/{inside}")
         store.remove_if_empty(f"{uri}/{name}")
+
+
+@contextlib.contextmanager
+def _predictions(path: Path, uri: str, context: _Context) -> Iterator[None]:
+    """The file of predictions. The component completes its path, asks for the file, and publishes it. The path is the
+    config's and not one from the store, so it may be anywhere.
+    """
+    del path, uri
+    with shared_models.sharing(_StoredModels(Path("/"), context)):
+        yield
 
 
 def _checkpoints(folder: Path, uri: str, context: _Context) -> contextlib.AbstractContextManager[None]:

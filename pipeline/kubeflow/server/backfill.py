@@ -129,6 +129,9 @@ def _newest_span(server: Connection, run: Any) -> str:
 
 
 def _has_dates(config: PipelineConfig) -> bool:
+    if config.only_predicts:
+        what = "there is nothing to train in a pipeline that only predicts; submit it with --param run_date=YYYY-MM-DD"
+        raise ConfigError(Problem("predict.only", what))
     source = config.data.source
     if not isinstance(source, FileSource) or not placeholders(source.patterns):
         raise ConfigError(

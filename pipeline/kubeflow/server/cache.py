@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.pipeline.cache.differences import Difference, differences, manifest_changes
+from headrace.pipeline.cache.differences import LISTING, Difference, differences, manifest_changes
 from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, ComponentExplanation, Explanation
 from headrace.pipeline.cache_key import KeyInput, KeyParts, flatten
 from headrace.pipeline.kubeflow.document import component_of, container_of, flat_graph
@@ -171,7 +171,7 @@ def _reason(difference: Difference, before: KeyParts, now: KeyParts) -> str:
     if difference.kind != "input" or then is None or here is None:
         return str(difference)
     start = f"input {difference.name} from {here.producer}"
-    found = manifest_changes(_unpacked(then.uri), _unpacked(here.uri)) if here.producer == "Spans" else []
+    found = manifest_changes(_unpacked(then.uri), _unpacked(here.uri)) if here.producer in LISTING else []
     if found:
         return f"{start}: {'; '.join(found)}"
     if not here.output:

@@ -20,8 +20,9 @@ import kfp_server_api as api
 
 from headrace.common.cron import translate
 from headrace.common.errors import ServerError
+from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.schedule import ScheduleConfig
-from headrace.pipeline.kubeflow.pod.parameters import SCHEDULED
+from headrace.pipeline.kubeflow.pod.parameters import SCHEDULED, offered
 from headrace.pipeline.kubeflow.server.connection import Connection, field_filter, list_all, name_filter
 from headrace.pipeline.kubeflow.server.errors import NOT_FOUND, is_unclear
 from headrace.pipeline.kubeflow.server.session import Session
@@ -79,6 +80,7 @@ def submit_schedule(
     compiles it now.
     """
     version = session.upload(cache=wanted.cache, newest=not wanted.pinned, compiled=compiled)
+    wanted = applicable(session.config, wanted)
     settings = session.config.kubeflow
     desired = DesiredSchedule(
         name=session.pipeline,
@@ -90,6 +92,16 @@ def submit_schedule(
         service_account=settings.server.service_account,
     )
     return version, *apply_schedule(session.server, desired)
+
+
+def applicable(config: PipelineConfig, wanted: ScheduleConfig) -> ScheduleConfig:
+    """The schedule without what does not apply to a pipeline that only predicts: the `window` of the training data, and
+    the scheduled day if the new data has no days.
+    """
+    if not config.only_predicts:
+        return wanted
+    as_of = wanted.as_of if "run_date" in offered(config) else "newest"
+    return wanted.model_copy(update={"window": None, "as_of": as_of})
 
 
 def apply_schedule(server: Connection, desired: DesiredSchedule) -> tuple[Any, Outcome]:

@@ -47,7 +47,7 @@ class Session:
 
     @property
     def pipeline(self) -> str:
-        return self.config.pipeline.name
+        return self.config.name_on_kubeflow
 
     @property
     def experiment(self) -> str:

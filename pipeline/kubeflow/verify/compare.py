@@ -22,8 +22,10 @@ from typing import Any
 
 from tensorflow.core.protobuf import saved_model_pb2
 
+from headrace.components.bulk_predictor.artifact import Predictions
 from headrace.components.evaluation.result import FILE_NAME, Metrics, read_evaluation
 from headrace.pipeline.kubeflow.verify.predictions import compare_predictions
+from headrace.pipeline.kubeflow.verify.tables import compare_tables
 
 TOLERANCE = 1e-4
 """Of metrics, relative, and absolute below 1: the order in which training sums depends on threads."""
@@ -38,6 +40,8 @@ NUMBERED = re.compile(rb"\d+")
 """The shared name of a table whose values are in the graph: a number from a counter of the process."""
 NAMES = frozenset({"_gradient_op_type", "_class", "config_proto", "_user_specified_name"})
 """Attributes with names of nodes, or with settings of the machine."""
+_PREDICTIONS = {"InferenceResult": compare_predictions, Predictions.TYPE_NAME: compare_tables}
+"""How predictions are compared, by type: those of TFX's BulkInferrer, and our own."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,8 @@ def folders(component: str, output: str, type_: str, local: Path, cluster: Path)
     """Compare outputs that are folders. type_: the artifact's type."""
     if type_ == "ModelEvaluation":
         return _evaluations(component, output, local, cluster)
-    if type_ == "InferenceResult":
-        predictions = compare_predictions(local, cluster, TOLERANCE)
+    if (compare := _PREDICTIONS.get(type_)) is not None:
+        predictions = compare(local, cluster, TOLERANCE)
         return OutputComparison(component, output, predictions.same, predictions.what)
     ours, theirs = _files(local), _files(cluster)
     if type_ == "PushedModel":

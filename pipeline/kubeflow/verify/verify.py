@@ -33,6 +33,8 @@ PER_RUN = frozenset(
     }
 )
 """Properties that differ from run to run."""
+RECORDS = frozenset({"RecordBlessing", "PublishPredictions"})
+"""Components whose texts name times, versions and paths."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,14 @@ def verify(
     config: PipelineConfig, folder: Path, display: Display, report: Callable[[str], None] = print
 ) -> RunComparison:
     """Run the pipeline both ways in an empty folder, and compare. Raises RunError if one of the runs fails."""
+    if config.only_predicts:
+        raise RunError("`predict.only`: there is no model in an empty folder; verify the whole pipeline, without it")
     config = _in_one_pod(config, report)
     here = config.model_copy(
         update={
             "pipeline": config.pipeline.model_copy(update={"root": str(folder / "local")}),
             "deploy": _pushed_to(config, str(folder / "serving")),
+            "predict": _predicted_to(config, f"{folder}/"),
         }
     )
     there = as_compiled(config)
@@ -71,9 +76,12 @@ def verify(
 
 
 def as_compiled(config: PipelineConfig) -> PipelineConfig:
-    """The config with an image, required but not used here, and with pushed models in the pipeline's folder."""
+    """The config with an image, required but not used here, and with pushed models and predictions in the pipeline's
+    folder.
+    """
     settings = config.kubeflow.model_copy(update={"image": config.kubeflow.image or "verify"})
-    return config.model_copy(update={"kubeflow": settings, "deploy": _pushed_to(config, "serving")})
+    changed = {"kubeflow": settings, "deploy": _pushed_to(config, "serving"), "predict": _predicted_to(config, "")}
+    return config.model_copy(update=changed)
 
 
 def _in_one_pod(config: PipelineConfig, report: Callable[[str], None]) -> PipelineConfig:
@@ -95,6 +103,12 @@ def _pushed_to(config: PipelineConfig, directory: str) -> object:
     return config.deploy.model_copy(update={"push": push, "approval": "automatic", "registry": None})
 
 
+def _predicted_to(config: PipelineConfig, folder: str) -> object:
+    """The settings of predictions with another folder for the file. folder: "" or ends with a slash."""
+    name = config.predict and config.predict.output.rpartition("/")[2]
+    return config.predict and config.predict.model_copy(update={"output": f"{folder}predictions/{name}"})
+
+
 def compared(
     config: PipelineConfig, record: RunRecord, ended: Mapping[str, TaskRun], path: Callable[[str], Path]
 ) -> Iterator[OutputComparison]:
@@ -107,7 +121,7 @@ def compared(
             continue
         for key, local in ran[id_].outputs.items():
             how = task.invocation.outputs[key].how
-            if how == VALUE and task.invocation.id != "RecordBlessing":
+            if how == VALUE and task.invocation.id not in RECORDS:
                 yield compare.texts(
                     id_, key, Path(local.uri).read_text(encoding="utf-8"), unpack(str(made.parameters[key]))
                 )

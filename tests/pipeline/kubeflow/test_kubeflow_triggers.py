@@ -19,10 +19,11 @@ from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.document import TaskSpec, all_tasks, flat_graph, without_cache
 from headrace.pipeline.kubeflow.pod.invocation import unpack
-from headrace.pipeline.kubeflow.pod.parameters import with_parameters
+from headrace.pipeline.kubeflow.pod.parameters import offered, with_parameters
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.run_component import SPANS_EXECUTOR
+from headrace.pipeline.kubeflow.server.schedules import applicable
 from headrace.pipeline.kubeflow.server.submit import run_values
 from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.kubeflow.verify.cluster import Cluster
@@ -124,6 +125,27 @@ def test_parameters_of_a_run_reach_the_task_that_uses_them_and_no_other(
     constants = pipeline["root"]["dag"]["tasks"]["spans"]["inputs"]["parameters"]
     assert constants["scheduled_time"] == {"runtimeValue": {"constant": "{{$.pipeline_job_schedule_time_utc}}"}}
     assert constants["time_zone"] == {"runtimeValue": {"constant": "America/New_York"}}
+
+
+ONLY = "predict={source: {kind: csv, path: '/new/%s.csv'}, output: scored.csv, only: true}"
+
+
+def test_a_pipeline_that_only_predicts_has_a_name_a_day_and_a_schedule_of_its_own(folder: Path) -> None:
+    days = config(folder, "new_span", ONLY % "{YYYY}-{MM}-{DD}")
+    pipeline = next(yaml.safe_load_all(compile_pipeline(days, {})))
+    assert {*pipeline["root"]["inputDefinitions"]["parameters"]} == {"run_date"}
+    inputs = {name: one.task.get("inputs", {}).get("parameters", {}) for name, one in all_tasks(pipeline).items()}
+    assert {name for name, found in inputs.items() if "run_date" in found} == {"predict-spans"}
+    given = pipeline["root"]["dag"]["tasks"]["predict-spans"]["inputs"]["parameters"]
+    assert given["time_zone"] == {"runtimeValue": {"constant": "America/New_York"}}
+    assert pipeline["pipelineInfo"]["name"] == "trips"  # which names the folder with the list of blessed models
+    assert (days.name_on_kubeflow, config(folder).name_on_kubeflow) == ("trips-predict", "trips")
+    undated = config(folder, "new_span", ONLY % "today")
+    assert offered(undated) == ()
+    for one, as_of in ((days, "scheduled"), (undated, "newest")):
+        assert one.schedule is not None
+        wanted = applicable(one, one.schedule.model_copy(update={"window": 3}))
+        assert (wanted.cron, wanted.window, wanted.as_of) == ("0 5 * * *", None, as_of)
 
 
 def test_first_task_is_the_one_that_needs_no_tensorflow(compiled: tuple[str, dict[str, Any]]) -> None:

@@ -1,0 +1,136 @@
+"""What there is to predict and by which model, and the file that gets the predictions. Imports no TFX, as all of this
+runs in every run.
+
+The components of around.py are thin layers over these functions, which take TFX's artifacts, or others with the same
+methods (pipeline/local/light.py).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+from headrace.common.checksums import file_checksum
+from headrace.common.durable import replacing
+from headrace.common.errors import RunError
+from headrace.components.blessed_model import why_unusable
+from headrace.components.bulk_predictor.record import FILE, NO_MODEL, ROWS, SKIPPED, PublishedPredictions
+from headrace.components.deploy import shared_models
+from headrace.components.deploy.choices import point
+from headrace.components.deploy.push_record import Push, PushRecord
+from headrace.components.deploy.registry import IN_SERVICE, Registry
+from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.example_gen.spans.manifest import SpanManifest
+from headrace.components.example_gen.spans.patterns import path_of_span
+from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, placeholders
+from headrace.configs.schema.sources import FileSource
+
+logger = logging.getLogger(__name__)
+
+Artifact = Any
+"""An artifact of TFX, or one with its methods."""
+
+
+def find_model_in_service(
+    newest: Artifact, version: Artifact, registry: str, push_record: str, serving: str = ""
+) -> None:
+    """What the component ModelInService does; its arguments are documented there."""
+    path, record = Path(push_record), PushRecord.read(Path(push_record))
+    blessed, last = Registry.read(Path(registry)), _last_push(record, path.parent, serving)
+    found = blessed.find(str(path.parent / last.uri)) if last else blessed.newest
+    if found is None:
+        why = f"version {last.version} is not in the list of blessed models, {registry}" if last else NO_MODEL
+        raise RunError(f"{why}.\n  Run the whole pipeline first, without `predict.only`.")
+    if flaw := why_unusable(found.uri, found, None, path):
+        raise RunError(f"{flaw.reason}.\n  Run the whole pipeline again, without `predict.only`.")
+    point(newest, found)
+    version.value = last.version if last else ""
+    logger.info(f"version {last.version}: {found.uri}" if last else found.uri)
+
+
+def _last_push(record: PushRecord, home: Path, serving: str) -> Push | None:
+    """The last push to a folder. The record names it as the pod that pushed did, which may see the same storage at
+    another path; so in the pipeline's own folder, the paths below that count.
+    """
+    if serving in record.last or not Path(serving).is_relative_to(home):
+        return record.last.get(serving)
+    ending = f"/{home.name}/{Path(serving).relative_to(home)}"
+    return next((push for folder, push in record.last.items() if folder.endswith(ending)), None)
+
+
+def list_new_data(spans: Artifact, data: str, code: str = "", as_of: Artifact | None = None) -> None:  # noqa: ARG001
+    """What the component PredictSpans does; its arguments are documented there."""
+    config = DataConfig.model_validate_json(data)
+    paths = config.source.patterns if isinstance(config.source, FileSource) else ()
+    if placeholders(paths) >= DATE_PLACEHOLDERS:
+        day = as_of.value or None if as_of else config.run_date or str(dt.datetime.now(dt.UTC).date())
+        config = config.model_copy(update={"run_date": day})
+    spans.value = find_spans(config).to_json()
+
+
+def publish_predictions(  # noqa: PLR0913, PLR0917
+    predictions: Artifact,
+    model: Artifact,
+    spans: Artifact,
+    published: Artifact,
+    publish_to: str,
+    pushed_model: Artifact | None = None,
+    version: Artifact | None = None,
+) -> None:
+    """What the component PublishPredictions does; its arguments are documented there."""
+    file = next((file for file in Path(predictions.uri).iterdir() if file.name.startswith(FILE)), None)
+    if file is None:
+        logger.warning(NO_MODEL)
+        published.value = PublishedPredictions().model_dump_json()
+        return
+    manifest = SpanManifest.from_json(spans.value)
+    output = Path(path_of_span(publish_to, manifest.spans[-1].number))
+    if str(output) in manifest.paths:
+        raise RunError(f"predict.output: {output} is one of the files that are predicted; name another file")
+    done = PublishedPredictions(
+        output=str(output),
+        rows=predictions.get_int_custom_property(ROWS),
+        skipped=predictions.get_int_custom_property(SKIPPED),
+        version=version.value or None if version else _version(pushed_model),
+        model=model.uri,
+        spans=tuple(span.name for span in manifest.spans if span.name),
+        changed=_replace(output, file),
+    )
+    published.value = done.model_dump_json()
+    logger.info(f"{output}{'' if done.changed else ', which is unchanged'}: {done.words}")
+
+
+def _version(pushed_model: Artifact | None) -> str | None:
+    """The version that the run has pushed, or else the one in service."""
+    if pushed_model is None:
+        return None
+    if pushed_model.get_int_custom_property("pushed") == 1:
+        return str(pushed_model.get_string_custom_property("pushed_version"))
+    return Path(pushed_model.get_string_custom_property(IN_SERVICE)).name or None
+
+
+def _replace(output: Path, file: Path) -> bool:
+    """Give a file the content of another in one step, unless it has it already. Returns whether it was written."""
+    try:
+        shared_models.fetch_file(output)
+        if output.is_dir():
+            raise IsADirectoryError(0, "it is a folder")
+        if output.exists() and _same(output, file):
+            return False
+        with replacing(output) as partial:
+            shutil.copyfile(file, partial)
+        shared_models.publish(output.parent, [output.name])
+    except OSError as error:
+        raise RunError(
+            f"predict.output: {output} cannot be written: {error.strerror or error}.\n"
+            "  Make its folder writable and free some space, or name another file. What was predicted is not lost: the"
+            " next run only writes the file."
+        ) from error
+    return True
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.stat().st_size == other.stat().st_size and file_checksum(one) == file_checksum(other)
