@@ -127,14 +127,36 @@ class JsonlSource(FileSource):
 
     Lists become multivalued features; `null` and absent keys are missing values; true and false become 1 and 0. A key
     with numbers on some lines and strings on others needs a declared type: as `string`, numbers keep the text in which
-    they are written. Nested objects cannot be read; leave them out with `data.columns`. The columns that `types` and
-    other settings can name are the keys on the first 200 lines of the first eight files, and those in `data.columns`.
+    they are written. The columns that `types` and other settings can name are the keys on the first 200 lines of the
+    first eight files, and those in `data.columns`.
+
+    The values in a nested object are columns that are named by all keys that lead to them: `{"user": {"age": 3}}` has
+    the column `user.age`. A list of objects gives a multivalued column for each of their keys: `{"items": [{"price":
+    1}, {"price": 2}]}` has the column `items.price` with the values 1 and 2. An object in it without the key, or with
+    null, adds no value, so the lists of two keys may differ in length. An object where other records have a single
+    value or a list of values is a bad record (see `data.on_bad_record`). Lists of lists, also within a list of
+    objects, and lists with null cannot be read; leave them out with `data.columns`.
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.jsonl.source.JsonlFiles"
 
     kind: Literal["jsonl"]
     """`jsonl`."""
+
+
+class JsonSource(FileSource):
+    """Files that each contain one JSON array of objects (`[{...}, {...}]`), UTF-8, plain or gzip (with the extension
+    `.gz`), on one line or on several.
+
+    Objects are read as those of `jsonl`, and a file is never held in memory as a whole, but it is read by one process
+    from its start to its end. For large data, several files or JSON lines are therefore faster. If a bracket is missing
+    in an array, the objects after it cannot be told apart, which stops the run even with `on_bad_record: skip`.
+    """
+
+    implementation: ClassVar[str] = "headrace.components.example_gen.sources.jsonl.array.JsonArrays"
+
+    kind: Literal["json"]
+    """`json`."""
 
 
 class ParquetSource(FileSource):
