@@ -91,6 +91,13 @@ def function(given: pa.Table, _folder: Path) -> dict[str, Any]:
     return {"kind": "arrays", "function": "given_wide.data"}
 
 
+def generator(given: pa.Table, _folder: Path) -> dict[str, Any]:
+    sys.modules["given_wide"] = module = ModuleType("given_wide")
+    rows = given.to_pylist()
+    module.rows = lambda: iter(rows)  # type: ignore[attr-defined]
+    return {"kind": "python", "function": "given_wide.rows"}
+
+
 def sql(given: pa.Table, folder: Path) -> dict[str, Any]:
     with sqlite3.connect(folder / "data.db") as connection:
         connection.execute(f"create table data ({', '.join(given.column_names)})")

@@ -21,7 +21,7 @@ from headrace.configs.schema.sources.files import (
     TextSource,
     TfrecordSource,
 )
-from headrace.configs.schema.sources.stores import ArraysSource, BigquerySource, SqlSource, TfdsSource
+from headrace.configs.schema.sources.stores import ArraysSource, BigquerySource, PythonSource, SqlSource, TfdsSource
 
 __all__ = [
     "SOURCES",
@@ -34,6 +34,7 @@ __all__ = [
     "JsonlSource",
     "ParquetSource",
     "Paths",
+    "PythonSource",
     "SourceBase",
     "SourceConfig",
     "SqlSource",
@@ -58,6 +59,7 @@ SOURCES = OpenUnion(
         "headrace.configs.schema.sources.stores.BigquerySource",
         "headrace.configs.schema.sources.stores.TfdsSource",
         "headrace.configs.schema.sources.stores.ArraysSource",
+        "headrace.configs.schema.sources.stores.PythonSource",
     ),
 )
 """The registry of kinds, in the order of docs/config.md."""
