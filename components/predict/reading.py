@@ -32,7 +32,7 @@ SCALARS_ONLY = frozenset({"csv", "text"})
 """Kinds of sources that hold no lists."""
 JSON = frozenset({"json", "jsonl"})
 """Kinds of sources that are objects in JSON."""
-OPEN_ENDED = frozenset({*JSON, "python", "tfrecord"})
+OPEN_ENDED = frozenset({*JSON, "avro", "python", "tfrecord"})
 """Kinds of sources whose records may lack a column that others have; only the first ones are searched for names."""
 IMAGES, IMAGE = "images", "image"
 """The kind of source whose column of this name, the bytes of the images, is not written unless it is named."""

@@ -35,6 +35,7 @@ ENDINGS = {
     ".csv": "csv",
     ".tsv": "csv",
     ".parquet": "parquet",
+    ".avro": "avro",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     JSON: "json",

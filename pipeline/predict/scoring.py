@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 KIND_OF_ENDING = {
     ".csv": "csv",
     ".parquet": "parquet",
+    ".avro": "avro",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "json",

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import fastavro
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -89,6 +90,14 @@ def function(given: pa.Table, _folder: Path) -> dict[str, Any]:
     sys.modules["given_wide"] = module = ModuleType("given_wide")
     module.data = lambda: given  # type: ignore[attr-defined]
     return {"kind": "arrays", "function": "given_wide.data"}
+
+
+def avro(given: pa.Table, folder: Path) -> dict[str, Any]:
+    names = {pa.int64(): "long", pa.float64(): "double", pa.string(): "string"}
+    fields = [{"name": field.name, "type": ["null", names[field.type]]} for field in given.schema]
+    with (folder / "data.avro").open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "Row", "fields": fields}, given.to_pylist())
+    return {"kind": "avro", "path": str(folder / "data.avro")}
 
 
 def generator(given: pa.Table, _folder: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from headrace.common import entry_points
 from headrace.configs.schema.kinds import OpenUnion
 from headrace.configs.schema.sources.base import SourceBase
 from headrace.configs.schema.sources.files import (
+    AvroSource,
     CsvSource,
     FileSource,
     ImagesSource,
@@ -26,6 +27,7 @@ from headrace.configs.schema.sources.stores import ArraysSource, BigquerySource,
 __all__ = [
     "SOURCES",
     "ArraysSource",
+    "AvroSource",
     "BigquerySource",
     "CsvSource",
     "FileSource",
@@ -52,6 +54,7 @@ SOURCES = OpenUnion(
         "headrace.configs.schema.sources.files.ParquetSource",
         "headrace.configs.schema.sources.files.JsonlSource",
         "headrace.configs.schema.sources.files.JsonSource",
+        "headrace.configs.schema.sources.files.AvroSource",
         "headrace.configs.schema.sources.files.TfrecordSource",
         "headrace.configs.schema.sources.files.ImagesSource",
         "headrace.configs.schema.sources.files.TextSource",

@@ -1,4 +1,4 @@
-"""Sources that are files: delimited and JSON text, Parquet, TFRecords, running text and images."""
+"""Sources that are files: delimited and JSON text, Parquet, Avro, TFRecords, running text and images."""
 
 from __future__ import annotations
 
@@ -177,6 +177,25 @@ class ParquetSource(FileSource):
     partitions: Literal["hive", "none"] = "hive"
     """hive: a folder called `name=value` on a file's path is a column `name`, an int if all its values are integers,
     else a string, unless the files contain a column of that name. none: folder names are ignored."""
+
+
+class AvroSource(FileSource):
+    """Avro files (object container files, `*.avro`), uncompressed or with the codecs deflate, bzip2 and xz; snappy,
+    zstandard and lz4 need `pip install 'fastavro[codecs]'`.
+
+    Columns get the types of the schema, mapped as for Parquet: enums and UUIDs become strings, fixed becomes bytes,
+    arrays become multivalued features, and a union with null is a column with missing values. A record within a record
+    gives columns such as `user.age`, and an array of records `items.price`, as in `jsonl`. Maps, and unions of several
+    types other than numbers, cannot be read; leave them out with `data.columns`. Files may differ in their columns, but
+    not in whether a column holds numbers. The columns that `types` and other settings can name are those of the first
+    eight files, and those in `data.columns`. Large files are read in parallel. A damaged block stops the run, but Avro
+    has no checksums (except with snappy), so a wrong byte within a value goes unnoticed.
+    """
+
+    implementation: ClassVar[str] = "headrace.components.example_gen.sources.avro.source.AvroFiles"
+
+    kind: Literal["avro"]
+    """`avro`."""
 
 
 class TfrecordSource(FileSource):
