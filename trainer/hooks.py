@@ -6,13 +6,16 @@ import difflib
 import functools
 import importlib
 import importlib.util
+import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from headrace.common.errors import TrainingError
+
+_END = object()
 
 
 def resolve(path: str, where: str) -> Callable[..., Any]:
@@ -44,6 +47,28 @@ def resolve(path: str, where: str) -> Callable[..., Any]:
     return _explain_errors(function, path, where)
 
 
+def iterate(path: str, where: str) -> Generator[Any]:
+    """Yield what the function at a dotted path yields or returns. Its errors become TrainingErrors, as of `resolve`.
+
+    Closing the generator closes the function's.
+    """
+    function = resolve(path, where)
+    found = function()
+    if isinstance(found, Mapping | str | bytes) or not isinstance(found, Iterable):
+        raise TrainingError(
+            f"{where}: {path} returned {type(found).__name__}; it must yield rows, or return an iterator"
+        )
+    items = iter(found)
+    step = _explain_errors(functools.update_wrapper(lambda: next(items, _END), function), path, where)
+    try:
+        while (item := step()) is not _END:
+            yield item
+    finally:
+        close = getattr(items, "close", None)
+        if close is not None:
+            close()
+
+
 def unknown_name(where: str, found: str, known: Iterable[str]) -> TrainingError:
     """Return an error for a name that Keras does not know, with the closest names or all of them.
 
@@ -69,7 +94,8 @@ def _explain_errors(function: Callable[..., Any], path: str, where: str) -> Call
                 f"{where}: {path} raised {type(error).__name__}: {error}{_location(file, error)}"
             ) from error
 
-    file = getattr(getattr(function, "__code__", None), "co_filename", None)
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    file = getattr(code, "co_filename", None)
     return call
 
 

@@ -166,7 +166,7 @@ class SpanIngester:
         self.read.append(scanned.span.name)
         written = self._write(scanned, own)
         self._check_unchanged(scanned.span)
-        if reads_files(self.data.source):
+        if reads_files(self.data.source) or self.data.source.functions():
             check_written(scanned.result, written.rows, scanned.span.paths[0], written.skipped.count + written.dropped)
         return key, self.store.store_shards(key, written, (self.key(scanned.span), scanned.key))
 

@@ -38,7 +38,7 @@ __all__ = [
 
 
 UNKNOWN = -1
-"""The size of data that can never be known to be unchanged: its mark is new each time."""
+"""The size of data of which nothing is known before it is read."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,9 @@ from headrace.trainer.description import ModelDescription, StoredType
 
 SCALARS_ONLY = frozenset({"csv", "text"})
 """Kinds of sources that hold no lists."""
-OPEN_ENDED = frozenset({"jsonl", "tfrecord"})
+JSON = frozenset({"json", "jsonl"})
+"""Kinds of sources that are objects in JSON."""
+OPEN_ENDED = frozenset({*JSON, "avro", "python", "tfrecord"})
 """Kinds of sources whose records may lack a column that others have; only the first ones are searched for names."""
 IMAGES, IMAGE = "images", "image"
 """The kind of source whose column of this name, the bytes of the images, is not written unless it is named."""
@@ -157,11 +159,11 @@ def _written(given: Input, names: Sequence[str], keys: Sequence[str] | None) -> 
     if keys is None and chosen is not None:
         return [name for name in chosen if name in names or given.kind in OPEN_ENDED]
     if keys is None:
-        if not names and given.kind == "jsonl":
+        if not names and given.kind in JSON:
             raise DataError(
-                "the first lines have no keys that can be read",
+                "the first objects have no keys that can be read",
                 file=given.paths[0],
-                hint="Nested objects cannot be read; list the keys to write in `--columns`",
+                hint="List the keys to write in `--columns`",
             )
         return [name for name in names if (given.kind, name) != (IMAGES, IMAGE)]
     for name in keys:
@@ -222,7 +224,7 @@ def _declared(given: Input, model: ModelDescription, name: str) -> Kind | None:
     kind = _READ_AS[stored]
     if given.kind in SCALARS_ONLY:
         return kind
-    if given.kind == "jsonl" and model.multivalued is not None:
+    if given.kind in JSON and model.multivalued is not None:
         return listed(kind) if name in model.multivalued else kind
     return None
 

@@ -22,14 +22,26 @@ from headrace.common.errors import DataError, RunError
 from headrace.components.example_gen.paths import is_remote
 from headrace.components.example_gen.sources import open_source
 from headrace.components.example_gen.sources.csv.thousands import MARKS
+from headrace.components.example_gen.sources.jsonl.array import kind_of_json
 from headrace.components.example_gen.sources.streams import open_truncated, read_fully
 from headrace.components.example_gen.storage import resolve
 from headrace.configs.schema.sources import SourceConfig
 from headrace.pipeline.init.splits import split_named_by, splits_of, without_split
 from headrace.pipeline.validate import DELIMITERS, other_delimiter
 
-ENDINGS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".jsonl": "jsonl", ".tfrecord": "tfrecord"}
-"""The kind of source for a file's ending, before which there may be `.gz`."""
+JSON = ".json"
+"""The ending of files that are one array, or that have one object on each line: their start says which."""
+ENDINGS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".avro": "avro",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    JSON: "json",
+    ".tfrecord": "tfrecord",
+}
+"""The kind of source for a file's ending, after which there may be `.gz`."""
 READ = 1 << 20
 """Bytes of a file by which its encoding is told, and whether it starts with comments."""
 COMMENTS = ("#", "%")
@@ -92,7 +104,7 @@ def _file(given: str) -> dict[str, Any]:
     name = given.removesuffix(".gz").rstrip("/")
     ending = next((ending for ending in ENDINGS if name.endswith(ending)), None)
     if ending is not None:
-        return {"kind": ENDINGS[ending], "path": given}
+        return {"kind": kind_of_json(given) if ending == JSON else ENDINGS[ending], "path": given}
     if is_remote(given) and not Path(name).suffix:
         return {"kind": "parquet", "path": given}
     raise RunError(f"{given}: the ending names no kind of data; known are {', '.join(ENDINGS)}, and .gz after them")
@@ -120,7 +132,7 @@ def _folder(given: str) -> dict[str, Any]:
     named = [file for file in files if split_named_by(file) is not None]
     if len(named) > 1 and "train" in map(split_named_by, named):
         return _by_split(splits_of(named))
-    return {"kind": ENDINGS[ending.removesuffix(".gz")], "path": f"{given.rstrip('/')}/*{ending}"}
+    return _file(f"{given.rstrip('/')}/*{ending}")
 
 
 def _as_written(settings: dict[str, Any]) -> dict[str, Any]:

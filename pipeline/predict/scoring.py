@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 KIND_OF_ENDING = {
     ".csv": "csv",
     ".parquet": "parquet",
+    ".avro": "avro",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".json": "json",
     ".tfrecord": "tfrecord",
     ".tfrecords": "tfrecord",
     ".npz": "arrays",
@@ -177,6 +179,10 @@ def source_of(path: str, usual: SourceConfig | None) -> SourceConfig:
     """
     name = path.removesuffix("/").removesuffix(".gz")
     kind = next((kind for ending, kind in KIND_OF_ENDING.items() if name.endswith(ending)), None)
+    if kind == "json":
+        from headrace.components.example_gen.sources.jsonl.array import kind_of_json
+
+        kind = kind_of_json(path)
     if kind is None and TFRECORD in name.rpartition("/")[2]:
         kind = TFRECORD
     if usual is not None and usual.split_names:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headrace.components.example_gen.column_cache import ColumnCache
 from headrace.components.example_gen.sources import open_source, serial_map
 from headrace.components.example_gen.sources.csv import blocks
-from headrace.components.example_gen.sources.jsonl import source as json_blocks
+from headrace.components.example_gen.sources.jsonl import blocks as json_blocks
 from headrace.components.example_gen.sources.tfrecord import frames
 from headrace.components.example_gen.tfexample.framing import framed_examples
 from headrace.configs.schema.sources import CsvSource, JsonlSource, TfrecordSource

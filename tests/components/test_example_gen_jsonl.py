@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from headrace.common.errors import DataError
 from headrace.components.example_gen import parts as parts_module
 from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
+from headrace.components.example_gen.sources.jsonl import blocks as blocks_module
 from headrace.components.example_gen.sources.jsonl import fast
-from headrace.components.example_gen.sources.jsonl import source as blocks_module
 from headrace.configs.schema.sources import JsonlSource
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -136,11 +136,12 @@ BAD = [
     (b'{"a":1}, ', "not one JSON object: Extra data"),
     (b'{"a":"\xe9"}', "not UTF-8"),
     (b'{"a":1}\0', "zero bytes"),
-    (b'{"a":{"b":1}}', "an object"),
+    (b'{"a":{"c":1}}', "an object here, but not in other records"),
+    (b'{"a":[{"c":1}]}', "an object here, but not in other records"),
     (b'{"a":[[1]]}', "a list with a list"),
     (b'{"a":[1,null]}', "a list with null"),
     (b'{"a":[null,1]}', "a list with null"),
-    (b'{"a":[{}]}', "a list with an object"),
+    (b'{"a":[{},1]}', "a list with an object"),
     (b'{"a":NaN}', "NaN is not a JSON number"),
     (b'{"a":-Infinity}', "-Infinity is not a JSON number"),
     (b'{"a":1e999}', "beyond the largest float"),
@@ -187,7 +188,7 @@ def test_bad_lines_are_left_out_where_they_may(
 def test_numbers_and_strings_in_one_key_are_refused_even_where_bad_lines_are_left_out(tmp_path: Path) -> None:
     text = '{"a":1}\n' * 500 + '{"a":"x"}\n'
     for skip_bad in (False, True):
-        with pytest.raises(DataError, match="a string here, but a number on other lines") as caught:
+        with pytest.raises(DataError, match="a string here, but a number in other records") as caught:
             read_text(tmp_path, text, skip_bad=skip_bad)
         assert caught.value.line == 501
         assert "data.types.a: string" in caught.value.hint

@@ -48,6 +48,10 @@ def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
+def write_json(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+
+
 def write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
     pq.write_table(pa.Table.from_pylist(rows), path)
 
@@ -65,6 +69,7 @@ def write_tfrecord(path: Path, rows: list[dict[str, Any]]) -> None:
 
 WRITERS: dict[str, Any] = {
     "csv": write_csv,
+    "json": write_json,
     "jsonl": write_jsonl,
     "parquet": write_parquet,
     "tfrecord": write_tfrecord,

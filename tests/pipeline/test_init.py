@@ -28,6 +28,7 @@ from headrace.configs.schema.sources import CsvSource
 from headrace.pipeline.init.document import WIDTH, Draft, document
 from headrace.pipeline.init.source import given_source, pipeline_name
 from headrace.pipeline.init.write import write
+from headrace.pipeline.predict.scoring import source_of
 
 ROWS = 40
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -90,7 +91,9 @@ def test_lines_are_broken_and_comments_stay_comments() -> None:
         ("trips.csv.gz", {"kind": "csv", "path": "trips.csv.gz"}),
         ("trips.tsv", {"kind": "csv", "path": "trips.tsv"}),
         ("trips.parquet", {"kind": "parquet", "path": "trips.parquet"}),
+        ("trips.avro", {"kind": "avro", "path": "trips.avro"}),
         ("trips.jsonl", {"kind": "jsonl", "path": "trips.jsonl"}),
+        ("trips.ndjson", {"kind": "jsonl", "path": "trips.ndjson"}),
     ],
 )
 def test_the_ending_of_a_file_names_its_kind(
@@ -102,6 +105,17 @@ def test_the_ending_of_a_file_names_its_kind(
         with (gzip.open if file.endswith("gz") else open)(file, "wt") as text:
             text.write("a,b\n1,2\n" if ".csv" in file else "a\tb\n1\t2\n")
     assert given_source(file) == expected
+
+
+@pytest.mark.parametrize(("text", "kind"), [(' \n[{"a": 1}]', "json"), ('{"a": 1}\n{"a": 2}\n', "jsonl")])
+@pytest.mark.parametrize("ending", ["json", "json.gz"])
+def test_the_start_of_a_json_file_tells_arrays_from_lines(text: str, kind: str, ending: str, tmp_path: Path) -> None:
+    with (gzip.open if ending.endswith("gz") else open)(tmp_path / f"x.{ending}", "wt") as file:
+        file.write(text)
+    path = str(tmp_path / f"x.{ending}")
+    assert given_source(path) == {"kind": kind, "path": path}
+    assert given_source(str(tmp_path)) == {"kind": kind, "path": str(tmp_path / f"*.{ending}")}
+    assert source_of(path, None).kind == kind
 
 
 def test_a_header_with_another_delimiter_sets_it(tmp_path: Path) -> None:

@@ -131,6 +131,7 @@ def test_comments_and_layout_do_not_count_but_the_folder_and_the_search_path_do(
     [
         {"pipeline__extend": "mine.extend"},
         {"data__source": {"kind": "arrays", "function": "mine.data"}},
+        {"data__source": {"kind": "python", "function": "mine.data"}},
         {"features__more": {"column": "custom", "function": "gone.double", "keys": ["fare"]}},
     ],
 )

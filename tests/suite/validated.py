@@ -34,6 +34,10 @@ def source(kind: str, fares: list[object], **data: object) -> str:
     path = Path(f"fares.{kind}")
     if kind == "csv":
         path.write_text("fare,tip\n" + "".join(f"{fare},{at % 2}\n" for at, fare in enumerate(fares)), encoding="utf-8")
+    elif kind == "json":
+        path.write_text(
+            json.dumps([{"fare": fare, "tip": at % 2} for at, fare in enumerate(fares)], indent=1), encoding="utf-8"
+        )
     elif kind == "jsonl":
         lines = (json.dumps({"fare": fare, "tip": at % 2}) + "\n" for at, fare in enumerate(fares))
         path.write_text("".join(lines), encoding="utf-8")

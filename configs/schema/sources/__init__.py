@@ -11,27 +11,32 @@ from headrace.common import entry_points
 from headrace.configs.schema.kinds import OpenUnion
 from headrace.configs.schema.sources.base import SourceBase
 from headrace.configs.schema.sources.files import (
+    AvroSource,
     CsvSource,
     FileSource,
     ImagesSource,
     JsonlSource,
+    JsonSource,
     ParquetSource,
     Paths,
     TextSource,
     TfrecordSource,
 )
-from headrace.configs.schema.sources.stores import ArraysSource, BigquerySource, SqlSource, TfdsSource
+from headrace.configs.schema.sources.stores import ArraysSource, BigquerySource, PythonSource, SqlSource, TfdsSource
 
 __all__ = [
     "SOURCES",
     "ArraysSource",
+    "AvroSource",
     "BigquerySource",
     "CsvSource",
     "FileSource",
     "ImagesSource",
+    "JsonSource",
     "JsonlSource",
     "ParquetSource",
     "Paths",
+    "PythonSource",
     "SourceBase",
     "SourceConfig",
     "SqlSource",
@@ -48,6 +53,8 @@ SOURCES = OpenUnion(
         "headrace.configs.schema.sources.files.CsvSource",
         "headrace.configs.schema.sources.files.ParquetSource",
         "headrace.configs.schema.sources.files.JsonlSource",
+        "headrace.configs.schema.sources.files.JsonSource",
+        "headrace.configs.schema.sources.files.AvroSource",
         "headrace.configs.schema.sources.files.TfrecordSource",
         "headrace.configs.schema.sources.files.ImagesSource",
         "headrace.configs.schema.sources.files.TextSource",
@@ -55,6 +62,7 @@ SOURCES = OpenUnion(
         "headrace.configs.schema.sources.stores.BigquerySource",
         "headrace.configs.schema.sources.stores.TfdsSource",
         "headrace.configs.schema.sources.stores.ArraysSource",
+        "headrace.configs.schema.sources.stores.PythonSource",
     ),
 )
 """The registry of kinds, in the order of docs/config.md."""

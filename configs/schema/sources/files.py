@@ -1,4 +1,4 @@
-"""Sources that are files: delimited and JSON text, Parquet, TFRecords, running text and images."""
+"""Sources that are files: delimited and JSON text, Parquet, Avro, TFRecords, running text and images."""
 
 from __future__ import annotations
 
@@ -127,14 +127,36 @@ class JsonlSource(FileSource):
 
     Lists become multivalued features; `null` and absent keys are missing values; true and false become 1 and 0. A key
     with numbers on some lines and strings on others needs a declared type: as `string`, numbers keep the text in which
-    they are written. Nested objects cannot be read; leave them out with `data.columns`. The columns that `types` and
-    other settings can name are the keys on the first 200 lines of the first eight files, and those in `data.columns`.
+    they are written. The columns that `types` and other settings can name are the keys on the first 200 lines of the
+    first eight files, and those in `data.columns`.
+
+    The values in a nested object are columns that are named by all keys that lead to them: `{"user": {"age": 3}}` has
+    the column `user.age`. A list of objects gives a multivalued column for each of their keys: `{"items": [{"price":
+    1}, {"price": 2}]}` has the column `items.price` with the values 1 and 2. An object in it without the key, or with
+    null, adds no value, so the lists of two keys may differ in length. An object where other records have a single
+    value or a list of values is a bad record (see `data.on_bad_record`). Lists of lists, also within a list of
+    objects, and lists with null cannot be read; leave them out with `data.columns`.
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.jsonl.source.JsonlFiles"
 
     kind: Literal["jsonl"]
     """`jsonl`."""
+
+
+class JsonSource(FileSource):
+    """Files that each contain one JSON array of objects (`[{...}, {...}]`), UTF-8, plain or gzip (with the extension
+    `.gz`), on one line or on several.
+
+    Objects are read as those of `jsonl`, and a file is never held in memory as a whole, but it is read by one process
+    from its start to its end. For large data, several files or JSON lines are therefore faster. If a bracket is missing
+    in an array, the objects after it cannot be told apart, which stops the run even with `on_bad_record: skip`.
+    """
+
+    implementation: ClassVar[str] = "headrace.components.example_gen.sources.jsonl.array.JsonArrays"
+
+    kind: Literal["json"]
+    """`json`."""
 
 
 class ParquetSource(FileSource):
@@ -155,6 +177,25 @@ class ParquetSource(FileSource):
     partitions: Literal["hive", "none"] = "hive"
     """hive: a folder called `name=value` on a file's path is a column `name`, an int if all its values are integers,
     else a string, unless the files contain a column of that name. none: folder names are ignored."""
+
+
+class AvroSource(FileSource):
+    """Avro files (object container files, `*.avro`), uncompressed or with the codecs deflate, bzip2 and xz; snappy,
+    zstandard and lz4 need `pip install 'fastavro[codecs]'`.
+
+    Columns get the types of the schema, mapped as for Parquet: enums and UUIDs become strings, fixed becomes bytes,
+    arrays become multivalued features, and a union with null is a column with missing values. A record within a record
+    gives columns such as `user.age`, and an array of records `items.price`, as in `jsonl`. Maps, and unions of several
+    types other than numbers, cannot be read; leave them out with `data.columns`. Files may differ in their columns, but
+    not in whether a column holds numbers. The columns that `types` and other settings can name are those of the first
+    eight files, and those in `data.columns`. Large files are read in parallel. A damaged block stops the run, but Avro
+    has no checksums (except with snappy), so a wrong byte within a value goes unnoticed.
+    """
+
+    implementation: ClassVar[str] = "headrace.components.example_gen.sources.avro.source.AvroFiles"
+
+    kind: Literal["avro"]
+    """`avro`."""
 
 
 class TfrecordSource(FileSource):

@@ -1,4 +1,4 @@
-"""Sources that are not files: databases, BigQuery, TensorFlow Datasets and arrays from Python."""
+"""Sources that are not files: databases, BigQuery, TensorFlow Datasets, and arrays and rows from Python."""
 
 from __future__ import annotations
 
@@ -185,3 +185,41 @@ class ArraysSource(SourceBase):
         if isinstance(self.function, dict):
             return {("function", split): function for split, function in self.function.items()}
         return {("function",): self.function} if self.function else {}
+
+
+class PythonSource(SourceBase):
+    """Rows that a generator function of yours yields. They are converted as they come and never held as a whole.
+
+    A row is a dictionary from columns to values: numbers, booleans (0 and 1), strings, bytes, dates, decimals, or lists
+    and one-dimensional NumPy arrays of these, which become multivalued; None and absent keys are missing values. A
+    nested dictionary gives columns such as `user.age`, as in `jsonl`. A pyarrow Table or RecordBatch, or a pandas
+    DataFrame, is many rows at once, which is faster. Types are mapped as for Parquet. A column with numbers in some
+    rows and strings in others needs a declared type. The columns that `types` and other settings can name are those of
+    the first 200 rows, or of the first table, and those in `data.columns`.
+
+    The function is called several times, and only once in a run to its end, unless the rows have to be read again for
+    their types. It must yield the same rows each time.
+    """
+
+    implementation: ClassVar[str] = "headrace.components.example_gen.sources.python.source.PythonRows"
+    by_split: ClassVar[tuple[str, ...]] = ("function",)
+
+    kind: Literal["python"]
+    """`python`."""
+    function: DottedPath | Annotated[dict[str, DottedPath], Field(min_length=1)]
+    """Dotted path to a generator function without parameters, or to one that returns an iterator. A mapping gives each
+    split its own."""
+    fingerprint: DottedPath | None = None
+    """Dotted path to a function without parameters that returns a value, such as a date or a count, that changes
+    whenever the data does. null: the rows are read again only if the code of the function's module changes, or of one
+    that it imports."""
+
+    def functions(self) -> dict[KeyPath, str]:
+        own: dict[KeyPath, str] = {} if self.fingerprint is None else {("fingerprint",): self.fingerprint}
+        if isinstance(self.function, dict):
+            return {("function", split): function for split, function in self.function.items()} | own
+        return {("function",): self.function} | own
+
+    def own_modules(self) -> list[str]:
+        functions = self.functions().values()
+        return [*super().own_modules(), *(function.rpartition(".")[0] for function in functions)]

@@ -78,7 +78,7 @@ def refusal_of_a_run() -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", "json", "jsonl", "parquet"])
 def test_a_number_beyond_float32_is_reported_in_the_words_of_the_run(kind: str) -> None:
     text = source(kind, [1.5, 2.5, 1e39, 3.5] * 100)
     (problem,) = reported(text)
@@ -109,6 +109,7 @@ def test_a_record_that_a_run_refuses_is_reported_with_its_line(fares: list[objec
         ("csv", [1.5, "N/A", 2.5], "fares.csv:3: column 'fare': 'N/A' is not a float"),
         ("csv", ["007", "008"], "set `data.types.fare: float`"),
         ("jsonl", ["1.5", "x"], "fares.jsonl:1: column 'fare'"),
+        ("json", ["1.5", "x"], "fares.json:2: column 'fare'"),
         ("parquet", ["1.5", "x"], "row 1 of row group 0"),
         ("parquet", ["1.5", "2.5"], "set `data.types.fare: float`"),
     ],

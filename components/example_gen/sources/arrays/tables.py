@@ -37,7 +37,7 @@ def as_table(given: Any) -> pa.Table:
         columns = dict(_pairs(list(given.schema.names), given.columns))
     elif isinstance(given, Mapping):
         columns = dict(_pairs([str(name) for name in given], list(given.values())))
-    elif _is_pandas(given, "DataFrame"):
+    elif is_pandas(given, "DataFrame"):
         columns = dict(
             _pairs([str(name) for name in given.columns], [given.iloc[:, number] for number in range(given.shape[1])])
         )
@@ -106,7 +106,7 @@ def _converted(column: Any) -> pa.Array:
         return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     if isinstance(column, pa.Array):
         return column
-    if _is_pandas(column, "Series", "Index") or _is_pandas(column, "Categorical"):
+    if is_pandas(column, "Series", "Index") or is_pandas(column, "Categorical"):
         found = pa.array(column, from_pandas=True)
         return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
     if isinstance(column, np.ndarray):
@@ -146,7 +146,8 @@ def _check_lengths(arrays: Mapping[str, pa.Array]) -> None:
             raise DataError(f"has {len(arrays[name])} rows, but {first!r} has {len(arrays[first])}", column=name)
 
 
-def _is_pandas(given: Any, *names: str) -> bool:
+def is_pandas(given: Any, *names: str) -> bool:
+    """Whether an object is of one of these classes of pandas, which is not imported for that."""
     cls = type(given)
     return cls.__module__.startswith("pandas.") and any(base.__name__ in names for base in cls.__mro__)
 

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from headrace.components.example_gen.sources.jsonl.nested import JsonObject, KnownPaths, flat_members
 from headrace.components.example_gen.types import LIST, Kind, listed, widest
 
 _INT64 = range(-(2**63), 2**63)
 
-ARRAY_HINT = "If the file is one JSON array, write each object of it on a line: jq -c '.[]' array.json > lines.jsonl"
+ARRAY_HINT = "If the file is one JSON array of objects, set `kind: json` instead of `jsonl`"
+LINE_HINT = "Each line must be one object: {...}"
 
 
 class BadLineError(Exception):
@@ -40,20 +42,18 @@ class _Constant(str):
     """NaN, Infinity or -Infinity."""
 
 
-class _Object(list[tuple[str, Any]]):
-    """The members of an object."""
-
-
 @dataclass
 class LineParser:
     """Parses lines and collects their values.
 
-    declared: the kinds that values must fit; names: the columns to read, None for all; one_kind: reject numbers and
-    strings in one column; kinds: the kinds found in the columns that are not declared; rows: the lines parsed so far.
+    declared: the kinds that values must fit; names: the columns to read, None for all; known: the paths of objects
+    and of values; one_kind: reject numbers and strings in one column; kinds: the kinds found in the columns that are
+    not declared; rows: the lines parsed so far.
     """
 
     declared: Mapping[str, Kind]
     names: Collection[str] | None = None
+    known: KnownPaths = field(default_factory=KnownPaths)
     one_kind: bool = True
     kinds: dict[str, Kind] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -98,11 +98,16 @@ class LineParser:
         }
 
     def _members(self, line: bytes) -> dict[str, Any]:
-        """The members to read. Raises BadLineError for a repeated key."""
+        """The members to read. Raises BadLineError for a repeated key, and for an object in the place of a value."""
         members: dict[str, Any] = {}
-        for name, value in parse_line(line):
+        found = parse_line(line)
+        if (column := self.known.object_among(name for name, _ in found)) is not None:
+            raise BadLineError("is an object here, but not in other records", column)
+        for name, value in found:
             if self.names is None:
                 _check_name(name)
+            if name in self.known.objects and (value is None or value == []):
+                continue
             if self.names is None or name in self.names:
                 if name in members:
                     raise BadLineError("the key occurs twice", name)
@@ -115,19 +120,25 @@ class LineParser:
         if self.one_kind and "string" in inner and len(inner) > 1:
             what = ("a string", "a number") if kind.startswith("string") else ("a number", "a string")
             raise ConflictError(
-                f"is {what[0]} here, but {what[1]} on other lines",
+                f"is {what[0]} here, but {what[1]} in other records",
                 name,
                 f"Set `data.types.{name}: string` to read both as text",
             )
         return widest([kind, before])
 
 
-def parse_line(line: bytes) -> _Object:
-    """The members of the one object on a line. Raises BadLineError."""
+def parse_line(line: bytes) -> list[tuple[str, Any]]:
+    """The names of the columns of the one object on a line, and their values. Raises BadLineError."""
     try:
         found = json.loads(
-            line.decode(), object_pairs_hook=_Object, parse_int=_Number, parse_float=_Number, parse_constant=_Constant
+            line.decode(),
+            object_pairs_hook=JsonObject,
+            parse_int=_Number,
+            parse_float=_Number,
+            parse_constant=_Constant,
         )
+        if isinstance(found, JsonObject):
+            return list(flat_members(found))
     except UnicodeDecodeError:
         hint = "Convert the file to UTF-8, for example: iconv -f LATIN1 -t UTF-8"
         raise BadLineError("the text is not UTF-8", hint=hint) from None
@@ -138,10 +149,8 @@ def parse_line(line: bytes) -> _Object:
         raise BadLineError(what, hint=hint) from None
     except RecursionError:
         raise BadLineError("is nested too deeply") from None
-    if not isinstance(found, _Object):
-        hint = ARRAY_HINT if isinstance(found, list) else "Each line must be one object: {...}"
-        raise BadLineError(f"is not a JSON object, but {_type_name(found)}", hint=hint)
-    return found
+    hint = ARRAY_HINT if isinstance(found, list) else LINE_HINT
+    raise BadLineError(f"is not a JSON object, but {_type_name(found)}", hint=hint)
 
 
 def _check_name(name: str) -> None:
@@ -151,20 +160,20 @@ def _check_name(name: str) -> None:
 
 def as_kind(value: Any, kind: Kind, name: str) -> Any:
     """The value as a Python object of that kind. Raises BadLineError if it does not fit."""
-    if not isinstance(value, list) or isinstance(value, _Object):
+    if not isinstance(value, list) or isinstance(value, JsonObject):
         one = None if value is None else _scalar(value, kind.removesuffix(LIST), name)
         return [one] if one is not None and kind.endswith(LIST) else one
     if kind.endswith(LIST):
         return [_scalar(item, kind.removesuffix(LIST), name, "a list with ") for item in value]
     if value:
         hint = f"Set `data.types.{name}: {listed(kind)}`" if kind != "missing" else ""
-        raise BadLineError(f"is a list, not {_with_article(kind)}", name, hint)
+        raise BadLineError(f"is a list, not {with_article(kind)}", name, hint)
     return None
 
 
 def _kind(value: Any, name: str) -> Kind:
     """The kind of a value whose column has no declared type."""
-    if isinstance(value, list) and not isinstance(value, _Object):
+    if isinstance(value, list) and not isinstance(value, JsonObject):
         inner = widest([*{_scalar_kind(item, name, "a list with ") for item in value}])
         mixed = {_scalar_kind(item, name, "") for item in value}
         if "string" in mixed and len(mixed) > 1:
@@ -203,7 +212,7 @@ def _scalar(value: Any, kind: str, name: str, within: str = "") -> Any:
             return found
     shown = value if isinstance(value, _Number) else json.dumps(value)
     hint = f"Correct the value, or set `data.types.{name}: {'float' if isinstance(value, _Number) else 'string'}`"
-    raise BadLineError(f"{within}{_shortened(shown)} is not {_with_article(kind)}", name, hint)
+    raise BadLineError(f"{within}{_shortened(shown)} is not {with_article(kind)}", name, hint)
 
 
 def _number(text: _Number, name: str) -> int | None:
@@ -249,13 +258,14 @@ def _is_text(text: str) -> bool:
 def _unsupported(value: Any, name: str, within: str) -> BadLineError:
     if isinstance(value, _Constant):
         return BadLineError(f"{within}{value} is not a JSON number", name, "Write null for a missing value")
-    hint = "Only numbers, strings, booleans, null and lists of them can be read; `data.columns` can exclude the rest"
+    hint = "Only numbers, strings, booleans, null, objects, and lists of one of these, but not of lists or with null,"
+    hint += " can be read; `data.columns` can exclude the rest"
     return BadLineError(f"is {within}{_type_name(value)}", name, hint)
 
 
 def _type_name(value: Any) -> str:
     kinds = (
-        (_Object, "an object"),
+        (JsonObject, "an object"),
         (list, "a list"),
         (bool, "a boolean"),
         (_Constant, "a constant"),
@@ -264,18 +274,10 @@ def _type_name(value: Any) -> str:
     return next((words for kind, words in kinds if isinstance(value, kind)), "null" if value is None else "a string")
 
 
-def _with_article(kind: str) -> str:
+def with_article(kind: str) -> str:
+    """The kind in a sentence: an int, a float list."""
     return f"an {kind}" if kind.startswith("int") else f"a {kind}" if kind != "missing" else "missing"
 
 
 def _shortened(text: str) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
-
-
-def lines_of(text: bytes) -> Iterator[tuple[int, bytes]]:
-    """The offset and the text of each line that is not blank."""
-    start = 0
-    for line in text.split(b"\n"):
-        if line.strip(b" \t\r"):
-            yield start, line
-        start += len(line) + 1

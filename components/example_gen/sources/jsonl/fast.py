@@ -8,7 +8,7 @@ deeply nested values. Blocks where any of this is possible are left to `exact`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,18 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from headrace.components.example_gen.arrow_columns import stacks_or_columns
+from headrace.components.example_gen.sources.jsonl.nested import (
+    DOT,
+    KnownPaths,
+    flat_columns,
+    parents_of,
+    settled_type,
+    with_text_for_times,
+)
 from headrace.components.example_gen.types import ARROW, LIST, Kind, listed
 
 _NULL_IN_LIST = re.compile(rb"[\[,]\s*null")
+NOTHING_KNOWN = KnownPaths()
 _NEWLINE = 10
 _MAX_DEPTH = 500
 _FLOATS = {"float", "float" + LIST}
@@ -35,16 +44,32 @@ _SCALARS: Mapping[pa.DataType, Kind] = {
 class BlockReader:
     """Reads block after block, each with the types of the earlier ones.
 
-    kinds: the known kinds of columns; names: the columns to read, None for all; only: whether no other columns than the
-    known ones are read.
+    kinds: the known kinds of columns; names: the columns to read, None for all; known: the paths of objects and of
+    values; only: whether no other columns than those with a known kind are read.
     """
 
-    def __init__(self, kinds: Mapping[str, Kind], names: Collection[str] | None = None, *, only: bool = False) -> None:
-        self._kinds, self._names, self._only = kinds, names, only
-        self._types = {name: ARROW[kind] for name, kind in kinds.items() if kind != "missing"}
+    def __init__(
+        self,
+        kinds: Mapping[str, Kind],
+        names: Collection[str] | None = None,
+        known: KnownPaths = NOTHING_KNOWN,
+        *,
+        only: bool = False,
+    ) -> None:
+        self._kinds, self._names, self._known = kinds, names, known
+        self._keys = None if names is None else {*names, *parents_of(names)}
+        self._only = only and not any(DOT in name for name in kinds)
+        top = {name: kind for name, kind in kinds.items() if kind != "missing" and DOT not in name}
+        self._types = {name: ARROW[kind] for name, kind in top.items()}
 
     def read(self, text: bytes) -> pa.RecordBatch | None:
         """The columns of a block with the types that pyarrow finds; None unless they are certain to be right."""
+        try:
+            return self._read_flat(text)
+        except RecursionError:  # of types that are nested hundreds of times
+            return None
+
+    def _read_flat(self, text: bytes) -> pa.RecordBatch | None:
         text = _tidy(text)
         rows = text.count(b"\n") + (not text.endswith(b"\n"))
         if not _plain(text):
@@ -52,24 +77,41 @@ class BlockReader:
         batch = self._read(text, self._types, "ignore" if self._only else "infer")
         if batch is None:
             batch = self._read(text, {}, "infer")
-        if batch is None or batch.num_rows != rows or not self._certain(batch, text):
+        if batch is None or batch.num_rows != rows:
             return None
-        self._types.update({field.name: field.type for field in batch.schema if not _empty(field.type)})
-        return batch
+        flat = self._flat(batch)
+        if flat is None or not self._certain(flat, holds_lists=_may_hold_lists(batch), text=text):
+            return None
+        types = ((field.name, settled_type(field.type)) for field in batch.schema)
+        self._types.update({name: arrow for name, arrow in types if arrow is not None})
+        return flat
 
     def _read(self, text: bytes, types: Mapping[str, pa.DataType], others: str) -> pa.RecordBatch | None:
         """Read with these types, except that what looks like a time is a string."""
         batch = _parse(text, types, others)
         if batch is None:
             return None
-        if self._names is not None:
-            batch = batch.select([name for name in batch.schema.names if name in self._names])
-        times = {field.name: _as_text(field.type) for field in batch.schema if _is_time(field.type)}
+        if self._keys is not None:
+            batch = batch.select([name for name in batch.schema.names if name in self._keys])
+        texts = {field.name: with_text_for_times(field.type) for field in batch.schema if _may_hold_times(field.type)}
+        times = {name: arrow for name, arrow in texts.items() if arrow != batch.schema.field(name).type}
         return self._read(text, {**types, **times}, others) if times else batch
 
-    def _certain(self, batch: pa.RecordBatch, text: bytes) -> bool:
+    def _flat(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
+        """The values in objects as columns; None if a name occurs twice, or an object takes the place of a value."""
+        if not any(map(pa.types.is_nested, batch.schema.types)) and not self._known.objects:
+            return batch
+        names, columns = flat_columns(batch, self._known.objects)
+        if self._known.object_among(names) is not None:
+            return None
+        if self._names is not None:
+            wanted = [place for place, name in enumerate(names) if name in self._names]
+            names, columns = [names[place] for place in wanted], [columns[place] for place in wanted]
+        return batch_of(names, columns, batch.num_rows) if len({*names}) == len(names) else None
+
+    def _certain(self, batch: pa.RecordBatch, *, holds_lists: bool, text: bytes) -> bool:
         kinds = [kind_of(field.type) for field in batch.schema]
-        if any(pa.types.is_list(field.type) for field in batch.schema) and _NULL_IN_LIST.search(text):
+        if holds_lists and _NULL_IN_LIST.search(text):
             return False
         floats = [number for number, kind in enumerate(kinds) if kind in _FLOATS]
         if (
@@ -82,6 +124,13 @@ class BlockReader:
             name not in self._kinds or _fits(kind, self._kinds[name])
             for name, kind in zip(batch.schema.names, kinds, strict=True)
         )
+
+
+def batch_of(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> pa.RecordBatch:
+    """The columns as a batch, which has rows even without columns."""
+    if not names:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+    return pa.RecordBatch.from_arrays(list(columns), list(names))
 
 
 def kind_of(arrow: pa.DataType) -> Kind | None:
@@ -118,7 +167,7 @@ def _parse(text: bytes, types: Mapping[str, pa.DataType], others: str) -> pa.Rec
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
         return None
     if not table.num_columns:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * table.num_rows, pa.struct([])))
+        return batch_of([], [], table.num_rows)
     return table.combine_chunks().to_batches()[0]
 
 
@@ -177,13 +226,9 @@ def _fits(kind: Kind | None, declared: Kind) -> bool:
     return wanted in {"int": ("int", "float"), "float": ("float",), "string": ("string", "bytes")}.get(own, ("bytes",))
 
 
-def _is_time(arrow: pa.DataType) -> bool:
-    return pa.types.is_temporal(arrow.value_type if pa.types.is_list(arrow) else arrow)
+def _may_hold_times(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(arrow) or pa.types.is_temporal(arrow))
 
 
-def _as_text(arrow: pa.DataType) -> pa.DataType:
-    return pa.list_(pa.string()) if pa.types.is_list(arrow) else pa.string()
-
-
-def _empty(arrow: pa.DataType) -> bool:
-    return pa.types.is_null(arrow.value_type if pa.types.is_list(arrow) else arrow)
+def _may_hold_lists(batch: pa.RecordBatch) -> bool:
+    return any(map(pa.types.is_nested, batch.schema.types))

@@ -2,53 +2,45 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import ClassVar
+from typing import BinaryIO, ClassVar, Self
 
 import pyarrow as pa
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.parts import NAMED, part_length, room
+from headrace.components.example_gen.parts import NAMED, part_length
 from headrace.components.example_gen.skips import Skips
 from headrace.components.example_gen.sources.base import Head, ParallelMap, ReadOptions, ScanResult
+from headrace.components.example_gen.sources.jsonl.blocks import LineBlock, blocks, lines_of
 from headrace.components.example_gen.sources.jsonl.exact import (
     BadLineError,
     ConflictError,
     LineParser,
-    lines_of,
     parse_line,
+    with_article,
 )
-from headrace.components.example_gen.sources.jsonl.fast import BlockReader, cast_column, kind_of
+from headrace.components.example_gen.sources.jsonl.fast import BlockReader, batch_of, cast_column, kind_of
+from headrace.components.example_gen.sources.jsonl.nested import DOT, KnownPaths, parents_of
 from headrace.components.example_gen.sources.streams import (
-    CHUNK,
     LineRange,
-    is_truncated,
     line_at,
     line_ranges,
     open_for,
     open_truncated,
-    read_fully,
     text_size,
-    truncation_error,
 )
 from headrace.components.example_gen.storage import resolve, stats
 from headrace.components.example_gen.types import ARROW, LIST, Kind, widest
-from headrace.configs.schema.sources import JsonlSource
+from headrace.configs.schema.sources import FileSource
 
 HEAD_FILES, HEAD_LINES, HEAD_BLOCKS = 8, 200, 2
 """How many files, and how many lines and blocks of each, are read for the names of the columns. (A last line without a
 line break is a block of its own.)
 """
-
-LARGEST_LINE = 1 << 26
-"""Bytes."""
-
-_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 Part = tuple[LineRange, ...]
 
@@ -57,15 +49,22 @@ Part = tuple[LineRange, ...]
 class JsonlFiles:
     """The files of one config, in the order of their paths."""
 
-    source: JsonlSource
+    source: FileSource
     files: tuple[str, ...]
     options: ReadOptions = field(default_factory=ReadOptions)
 
     fork_safe: ClassVar[bool] = True
     open_ended: ClassVar[bool] = True
+    splittable: ClassVar[bool] = True
+    """Whether reading can start in the middle of a file."""
+
+    @staticmethod
+    def open_text(path: str, skips: Skips | None) -> AbstractContextManager[BinaryIO]:
+        """The text of a file, as lines; with `skips`, what a truncated gzip file still has."""
+        return open_for(path, skips)
 
     @classmethod
-    def open(cls, source: JsonlSource, files: Sequence[str] | None, options: ReadOptions) -> JsonlFiles:
+    def open(cls, source: FileSource, files: Sequence[str] | None, options: ReadOptions) -> Self:
         """Find the files, unless they are given."""
         return cls(source, tuple(sorted(files if files is not None else resolve(source.patterns))), options)
 
@@ -77,12 +76,14 @@ class JsonlFiles:
     def parts(self, parallel_map: ParallelMap) -> list[Part]:  # noqa: ARG002 - nothing has to be scanned
         """The files, cut and grouped into parts of about the same size."""
         states = stats(self.files)
-        return line_ranges(states, part_length(sum(map(text_size, states)), len(self._head), NAMED))
+        length = part_length(sum(map(text_size, states)), len(self._head), NAMED)
+        return line_ranges(states, length, splittable=self.splittable)
 
     def head(self) -> Head:
         """The first block of the first file. A key never has both numbers and strings, so the kinds are settled."""
         path = self.files[0]
-        first_two = list(islice(blocks(LineRange(path), Skips(reported=0) if self.options.skip_bad else None), 2))
+        skips = Skips(reported=0) if self.options.skip_bad else None
+        first_two = list(islice(blocks(LineRange(path), skips, open_text=self.open_text), 2))
         end = first_two[0].offset + len(first_two[0].text) if first_two else 0
         return Head(self, (LineRange(path, 0, end),), whole=len(first_two) < 2 and len(self.files) == 1, settled=True)
 
@@ -95,20 +96,22 @@ class JsonlFiles:
     ) -> ScanResult:
         """Like `scan`; `on_batch` receives the columns of each block as they were read."""
         result = ScanResult({lines.path: 0 for lines in part})
-        skips, reader, known = Skips(), BlockReader(declared, self.options.columns), dict(self._head)
+        names, paths = self.options.columns, self._paths
+        skips, reader, known = Skips(), BlockReader(declared, names, paths), dict(self._head)
         for block in self._blocks(part, skips):
-            parser = LineParser(declared, self.options.columns, kinds=known)
+            parser = LineParser(declared, names, paths, kinds=known)
             batch, kinds = self._scan_block(block, reader, parser, skips)
             if batch.num_rows:
                 on_batch(batch)
             known |= {name: widest([kind, known.get(name, kind)]) for name, kind in kinds.items()}
             result += ScanResult({block.path: batch.num_rows}, len(block.text), kinds)
+        _check_objects({**self._head, **result.kinds}, part[0].path)
         return replace(result, skipped=skips.skipped)
 
     def batches(self, part: Part, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
         """One batch per block."""
-        skips, names = Skips(reported=0), self.options.columns
-        reader = BlockReader(kinds, names, only=names is not None and kinds.keys() >= set(names))
+        skips, names, paths = Skips(reported=0), self.options.columns, self._paths
+        reader = BlockReader(kinds, names, paths, only=names is not None and kinds.keys() >= set(names))
         for block in self._blocks(part, skips):
             batch = reader.read(block.text)
             if batch is not None and kinds.keys() >= set(batch.schema.names):
@@ -117,7 +120,7 @@ class JsonlFiles:
                 cast = {name: cast_column(columns.get(name, missing), kind) for name, kind in kinds.items()}
                 yield _batch(cast, batch.num_rows)
                 continue
-            parser = self._parse_lines(block, LineParser(kinds, names, one_kind=False), skips)
+            parser = self._parse_lines(block, LineParser(kinds, names, paths, one_kind=False), skips)
             if parser.rows:
                 values = parser.columns()
                 arrays = {name: pa.array(values[name][1], ARROW[kind]) for name, kind in kinds.items()}
@@ -141,18 +144,29 @@ class JsonlFiles:
         parser = LineParser({}, self.options.columns)
         for head in self._heads():
             _note_kinds(head, parser)
-        return parser.kinds
+        known = KnownPaths(parents_of(parser.kinds), _with_values(parser.kinds))
+        return {
+            name: kind
+            for name, kind in parser.kinds.items()
+            if (kind != "missing" or name not in known.objects)
+            and (DOT not in name or known.object_among([name]) is None)
+        }
+
+    @cached_property
+    def _paths(self) -> KnownPaths:
+        """The paths of objects and of values among the known columns."""
+        return KnownPaths(parents_of([*self._head, *(self.options.columns or ())]), _with_values(self._head))
 
     def _heads(self) -> Iterator[list[bytes]]:
         """The first lines of the first files."""
         for path in self.files[:HEAD_FILES]:
-            first = islice(blocks(LineRange(path), Skips(reported=0)), HEAD_BLOCKS)
+            first = islice(blocks(LineRange(path), Skips(reported=0), open_text=self.open_text), HEAD_BLOCKS)
             yield [line for _, line in islice((line for block in first for line in lines_of(block.text)), HEAD_LINES)]
 
     def _blocks(self, part: Part, skips: Skips) -> Iterator[LineBlock]:
         to_skip = skips if self.options.skip_bad else None
         columns = len(self._head)
-        return (block for lines in part for block in blocks(lines, to_skip, columns=columns))
+        return (block for lines in part for block in blocks(lines, to_skip, columns=columns, open_text=self.open_text))
 
     def _scan_block(
         self, block: LineBlock, reader: BlockReader, parser: LineParser, skips: Skips
@@ -174,11 +188,20 @@ class JsonlFiles:
             try:
                 parser.add(line)
             except BadLineError as error:
-                make_error = partial(_line_error, block.path, block.offset + start, error)
+                indent = len(line) - len(line.lstrip(b" \t\r"))
+                make_error = partial(self._line_error, block.path, block.offset + start + indent, error)
                 if isinstance(error, ConflictError) or not self.options.skip_bad:
                     raise make_error() from None
                 skips.add(make_error)
         return parser
+
+    def _line_error(self, path: str, offset: int, error: BadLineError) -> DataError:
+        line = line_at(path, offset, open_truncated)
+        return DataError(error.what, file=path, line=line, column=error.column, hint=self.hint(error))
+
+    def hint(self, error: BadLineError) -> str:
+        """What to do about a record that cannot be read."""
+        return error.hint
 
 
 def _note_kinds(head: Sequence[bytes], parser: LineParser) -> None:
@@ -192,9 +215,21 @@ def _note_kinds(head: Sequence[bytes], parser: LineParser) -> None:
         parser.note_kinds(line)
 
 
-def _line_error(path: str, offset: int, error: BadLineError) -> DataError:
-    line = line_at(path, offset, open_truncated)
-    return DataError(error.what, file=path, line=line, column=error.column, hint=error.hint)
+def _with_values(kinds: Mapping[str, Kind]) -> frozenset[str]:
+    return frozenset(name for name, kind in kinds.items() if kind != "missing")
+
+
+def _check_objects(kinds: Mapping[str, Kind], file: str) -> None:
+    """Raise DataError for a key with an object on some lines and a value on others."""
+    for parent in sorted(parents_of(kinds)):
+        if kinds.get(parent, "missing") != "missing":
+            below = next(name for name in kinds if name.startswith(f"{parent}{DOT}"))
+            raise DataError(
+                f"is {with_article(kinds[parent])} in some records, but an object in others, which have {below!r}",
+                file=file,
+                column=parent,
+                hint="Correct the data, or list the columns to read in `data.columns`, with only one of the two",
+            )
 
 
 def _kinds_of(batch: pa.RecordBatch) -> dict[str, Kind]:
@@ -218,72 +253,4 @@ def _scanned_batch(batch: pa.RecordBatch, kinds: Mapping[str, Kind]) -> pa.Recor
 
 
 def _batch(columns: Mapping[str, pa.Array], rows: int) -> pa.RecordBatch:
-    if not columns:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-
-
-@dataclass(frozen=True)
-class LineBlock:
-    """Some whole lines of a file. `offset`: where they start in the unpacked text."""
-
-    path: str
-    offset: int
-    text: bytes
-
-
-def blocks(lines: LineRange, skips: Skips | None = None, *, columns: int = 1) -> Iterator[LineBlock]:
-    """The lines in blocks of about CHUNK bytes, or more for very many columns, without the file's byte order mark.
-
-    skips: counts the last line of a truncated gzip file; None: it is an error.
-    """
-    rest, offset, size = b"", max(lines.start - 1, 0), room(CHUNK, columns, NAMED)
-    with open_for(lines.path, skips) as stream:
-        stream.seek(offset)
-        skipping = lines.start > 0
-        while text := read_fully(stream, size):
-            if offset == 0 and not rest:
-                text, offset = _without_mark(lines.path, text)
-            text = rest + text
-            if skipping:
-                line = text.find(b"\n") + 1 or len(text)
-                skipping = not text.endswith(b"\n", 0, line)
-                text, offset = text[line:], offset + line
-            stop = _last_line_end(text, offset, lines.end)
-            if stop:
-                yield LineBlock(lines.path, offset, text[:stop])
-            elif len(text) > LARGEST_LINE:
-                raise _too_long(lines.path, offset)
-            rest, offset = text[stop:], offset + stop
-            if lines.end is not None and not skipping and offset >= lines.end:
-                return
-        truncated = is_truncated(stream)
-    if skips is not None and truncated:
-        skips.add(partial(truncation_error, lines.path, offset))
-    elif rest:
-        yield LineBlock(lines.path, offset, rest)
-
-
-def _last_line_end(text: bytes, offset: int, end: int | None) -> int:
-    """The end of the last whole line of `text` that starts before `end`; 0 if there is none."""
-    if end is not None and offset + len(text) >= end:
-        if offset >= end:
-            return 0
-        return text.find(b"\n", end - 1 - offset) + 1 or text.rfind(b"\n", 0, max(end - 1 - offset, 0)) + 1
-    return text.rfind(b"\n") + 1
-
-
-def _without_mark(path: str, text: bytes) -> tuple[bytes, int]:
-    if text.startswith(_UTF_16):
-        raise DataError("is UTF-16, not UTF-8", file=path, hint=f"Convert it: iconv -f UTF-16 -t UTF-8 {path}")
-    mark = len(codecs.BOM_UTF8) if text.startswith(codecs.BOM_UTF8) else 0
-    return text[mark:], mark
-
-
-def _too_long(path: str, offset: int) -> DataError:
-    return DataError(
-        f"the line that starts here is longer than {LARGEST_LINE >> 20} MiB",
-        file=path,
-        line=line_at(path, offset),
-        hint="Each line must be one JSON object",
-    )
+    return batch_of(list(columns), list(columns.values()), rows)

@@ -1,0 +1,141 @@
+"""Nested JSON as columns: a column for each value in an object, named by the keys that lead to it, joined with dots.
+
+{"user": {"age": 3, "home": {"zip": "07"}}}     user.age is 3, user.home.zip is "07"
+{"items": [{"price": 1}, {"price": 2}]}         items.price is [1, 2]
+
+A list of objects is a multivalued column for each of their keys; an object without the key, or with null, adds no
+value. Lists of lists stay as they are, and no column can hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+DOT = "."
+
+
+class JsonObject(list[tuple[str, Any]]):
+    """The members of an object, in their order, with those that occur twice."""
+
+
+def parents_of(names: Iterable[str]) -> frozenset[str]:
+    """The paths of the objects that hold columns of these names: `user` and `user.home` of `user.home.zip`."""
+    found: set[str] = set()
+    for name in names:
+        while DOT in name:
+            name = name.rpartition(DOT)[0]  # noqa: PLW2901
+            if name in found:
+                break
+            found.add(name)
+    return frozenset(found)
+
+
+@dataclass(frozen=True)
+class KnownPaths:
+    """What is known of the columns before they are read.
+
+    objects: the paths of objects, which are no columns where they are null; values: the columns with values, so that
+    an object in their place is a mistake.
+    """
+
+    objects: frozenset[str] = frozenset()
+    values: frozenset[str] = frozenset()
+
+    def object_among(self, names: Iterable[str]) -> str | None:
+        """A column with values that is an object where columns have these names; None if there is none."""
+        if not self.values:
+            return None
+        return next((name for name in parents_of(names) if name in self.values), None)
+
+
+def flat_members(members: JsonObject, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The names of the columns that an object has values for, and the values. A name may occur twice."""
+    for key, value in members:
+        if isinstance(value, JsonObject):
+            yield from flat_members(value, f"{path}{key}{DOT}")
+        elif isinstance(value, list) and value and all(isinstance(one, JsonObject) for one in value):
+            yield from _gathered(value, f"{path}{key}{DOT}")
+        else:
+            yield f"{path}{key}", value
+
+
+def _gathered(objects: list[JsonObject], path: str) -> Iterator[tuple[str, list[Any] | None]]:
+    """The values of each key of all objects. A key that one object has twice occurs twice here too."""
+    columns: dict[str, list[Any]] = {}
+    for one in objects:
+        seen: set[str] = set()
+        for name, value in flat_members(one, path):
+            own = columns.setdefault(name, [])
+            if value is not None:
+                own.append(value)
+            if name in seen:
+                yield name, None
+            seen.add(name)
+    yield from ((name, values or None) for name, values in columns.items())
+
+
+def flat_columns(batch: pa.RecordBatch, objects: Collection[str] = ()) -> tuple[list[str], list[pa.Array]]:
+    """The names and the columns of a batch without objects. A name may occur twice.
+
+    objects: their paths, which are no columns where they have no values.
+    """
+    names, columns = list[str](), list[pa.Array]()
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        for name, values in _flat(field.name, column):
+            if not (name in objects and is_empty(values.type)):
+                names.append(name)
+                columns.append(values)
+    return names, columns
+
+
+def is_empty(arrow: pa.DataType) -> bool:
+    """Whether a type is that of a column without values: null, or lists of null."""
+    return bool(pa.types.is_null(arrow.value_type if pa.types.is_list(arrow) else arrow))
+
+
+def _flat(name: str, column: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    if pa.types.is_struct(column.type):
+        for field, values in zip(column.type, column.flatten(), strict=True):
+            yield from _flat(f"{name}{DOT}{field.name}", values)
+    elif pa.types.is_list(column.type) and pa.types.is_struct(column.type.value_type):
+        rows = np.asarray(pc.list_parent_indices(column))
+        for inner, values in _flat(name, column.flatten()):
+            yield inner, _lists(values, rows, len(column))
+    else:
+        yield name, column
+
+
+def _lists(values: pa.Array, rows: np.ndarray, number: int) -> pa.Array:
+    """The values of each of `number` rows as a list, without nulls; null for a row without values."""
+    lengths = np.bincount(rows[np.asarray(values.is_valid())], minlength=number)
+    offsets = np.zeros(number + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    empty = pa.array(lengths == 0)
+    return pa.ListArray.from_arrays(pa.array(offsets), values.drop_null(), mask=empty)
+
+
+def settled_type(arrow: pa.DataType) -> pa.DataType | None:
+    """The type without the members and lists of which no value is known; None if nothing is left."""
+    if pa.types.is_struct(arrow):
+        settled = ((field.name, settled_type(field.type)) for field in arrow)
+        fields = [pa.field(name, own) for name, own in settled if own is not None]
+        return pa.struct(fields) if fields else None
+    if pa.types.is_list(arrow):
+        inner = settled_type(arrow.value_type)
+        return None if inner is None else pa.list_(inner)
+    return None if pa.types.is_null(arrow) else arrow
+
+
+def with_text_for_times(arrow: pa.DataType) -> pa.DataType:
+    """The type with strings instead of dates and times."""
+    if pa.types.is_struct(arrow):
+        return pa.struct([pa.field(field.name, with_text_for_times(field.type)) for field in arrow])
+    if pa.types.is_list(arrow):
+        return pa.list_(with_text_for_times(arrow.value_type))
+    return pa.string() if pa.types.is_temporal(arrow) else arrow

@@ -1,0 +1,1 @@
+"""Rows that a function of the user's yields."""
