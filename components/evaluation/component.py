@@ -244,13 +244,14 @@ class AccumulateFiles(beam.DoFn):
                 yield from (((name, key), one) for key, one in zip(keys, found, strict=True) if one.examples.any())
 
     def _predict(self, name: str, examples: tf.Tensor) -> tuple[Array, Array]:
-        """Labels [n] and predictions [n, outputs], float64, of serialized examples [n]."""
+        """Labels [n], or [n, classes], and predictions [n, outputs], float64, of serialized examples [n]."""
         call, model = self._calls[name], self._models[name]
         if call.why_not(model):
             raise RunError(_not_comparable(self._paths[name]))
         found, predictions = call(model, examples)
-        labels = found.numpy().astype(np.float64).reshape(-1)
-        return labels, predictions.numpy().astype(np.float64).reshape(len(labels), -1)
+        number = int(examples.shape[0])
+        labels = found.numpy().astype(np.float64).reshape((number, -1)[: self._metrics.label_rank])
+        return labels, predictions.numpy().astype(np.float64).reshape(number, -1)
 
 
 def _not_comparable(path: str) -> str:

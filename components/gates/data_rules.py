@@ -81,11 +81,14 @@ def empty_split(split: SplitStatistics) -> Iterator[DataAnomaly]:
 
 
 def missing_label(split: SplitStatistics, label: LabelConfig) -> Iterator[DataAnomaly]:
-    """Every example needs a label."""
+    """Every example needs a label, unless one without belongs to no class."""
+    if label.missing == "none":
+        return
     missing = split.examples - split.present(label.key)
     if missing:
         what = f"missing in {missing:,} of {split.examples:,} examples ({missing / split.examples:.2%})"
         what += "; `label.missing: drop` leaves such rows out"
+        what += ", `none` takes them as rows of no class" if label.kind == "multilabel" else ""
         yield DataAnomaly(split.name, label.key, "Label missing", what)
 
 
@@ -108,7 +111,8 @@ def label_outside_classes(split: SplitStatistics, label: LabelConfig) -> Iterato
 
 def constant_label(train: SplitStatistics, label: LabelConfig) -> Iterator[DataAnomaly]:
     """A label that is always the same teaches nothing."""
-    if not train.present(label.key):
+    present = train.present(label.key)
+    if not present or (label.kind == "multilabel" and present < train.examples):
         return
     column = train.columns[label.key]
     numbers = column.num_stats
@@ -199,7 +203,7 @@ def _outside_classes(column: FeatureNameStatistics, label: LabelConfig) -> str:
     classes = {str(value) for value in label.class_values}
     allowed = f"the classes are {_first(sorted(classes) if isinstance(label.classes, tuple) else _ordered(label))}"
     if column.HasField("string_stats"):
-        unknown = [name for name in _names(column) if name not in classes]
+        unknown = [name for name in _labels(column, label) if name not in classes]
         return f"{_first(unknown)}; {allowed}" if unknown else ""
     ids = sorted(number for number in map(_number, classes) if number is not None)
     found = _outside_numbers(column.num_stats, ids)
@@ -244,6 +248,14 @@ def _names(column: FeatureNameStatistics) -> list[str]:
     strings = column.string_stats
     ranked = [bucket.label for bucket in strings.rank_histogram.buckets]
     return ranked or [top.value for top in strings.top_values]
+
+
+def _labels(column: FeatureNameStatistics, label: LabelConfig) -> list[str]:
+    """The distinct labels of a column of text: those that a `separator` divides, each alone."""
+    if label.separator is None:
+        return _names(column)
+    cut = (one.strip() for name in _names(column) for one in name.split(label.separator))
+    return list(dict.fromkeys(one for one in cut if one))
 
 
 def _number(text: str) -> float | None:
