@@ -84,12 +84,22 @@ def missing_label(split: SplitStatistics, label: LabelConfig) -> Iterator[DataAn
     """Every example needs a label, unless one without belongs to no class."""
     if label.missing == "none":
         return
-    missing = split.examples - split.present(label.key)
-    if missing:
-        what = f"missing in {missing:,} of {split.examples:,} examples ({missing / split.examples:.2%})"
-        what += "; `label.missing: drop` leaves such rows out"
-        what += ", `none` takes them as rows of no class" if label.kind == "multilabel" else ""
-        yield DataAnomaly(split.name, label.key, "Label missing", what)
+    missing, ways_out = split.examples - split.present(label.key), "`label.missing: drop` leaves such rows out"
+    what = f"missing in {missing:,} of {split.examples:,} examples ({missing / split.examples:.2%})" if missing else ""
+    if label.kind == "multilabel":
+        what = _without_a_class(split, label.key)
+        ways_out += ", `none` takes them as rows of no class"
+    if what:
+        yield DataAnomaly(split.name, label.key, "Label missing", f"{what}; {ways_out}")
+
+
+def _without_a_class(split: SplitStatistics, column: str) -> str:
+    """The examples whose list is missing or empty; "" if there are none. Statistics do not count empty lists."""
+    common = _common(split.columns[column]) if column in split.columns else CommonStatistics()
+    missing = split.examples - common.num_non_missing
+    empty = "some have an empty list" if common.num_non_missing and not common.min_num_values else ""
+    counted = f"missing in {missing:,} of {split.examples:,} examples" if missing else ""
+    return ", and ".join(filter(None, (counted, empty)))
 
 
 def label_outside_classes(split: SplitStatistics, label: LabelConfig) -> Iterator[DataAnomaly]:
@@ -111,8 +121,7 @@ def label_outside_classes(split: SplitStatistics, label: LabelConfig) -> Iterato
 
 def constant_label(train: SplitStatistics, label: LabelConfig) -> Iterator[DataAnomaly]:
     """A label that is always the same teaches nothing."""
-    present = train.present(label.key)
-    if not present or (label.kind == "multilabel" and present < train.examples):
+    if not train.present(label.key) or (label.kind == "multilabel" and _without_a_class(train, label.key)):
         return
     column = train.columns[label.key]
     numbers = column.num_stats

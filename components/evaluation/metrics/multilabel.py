@@ -17,9 +17,9 @@ from headrace.components.evaluation.metrics.classification import EPSILON, TOO_W
 from headrace.components.evaluation.result import ClassMetrics
 from headrace.configs.schema.evaluate import METRICS
 
-RESOLUTION = 2048
-"""Histogram buckets of a class for each unit of log-odds: a bucket is 0.0001 wide at a probability of 0.5."""
-CLASS_SPAN = 1 << 18
+RESOLUTION = 4096
+"""Histogram buckets of a class for each unit of log-odds: a bucket is 0.00006 wide at a probability of 0.5."""
+CLASS_SPAN = 1 << 19
 """More than the buckets of a class. `class * CLASS_SPAN + bucket` is that of a pair of an example and a class."""
 MIDDLE = CLASS_SPAN // 2
 """The bucket of a probability of 0.5."""
