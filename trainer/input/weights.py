@@ -77,7 +77,7 @@ class ExampleWeights:
 
 @dataclass(frozen=True)
 class _Totals:
-    """The number of examples, and the sum of their weights by class; for regression and multilabel, all are in class 0."""
+    """The number of examples, and the sum of their weights by class; of a regression or multilabel, all in class 0."""
 
     examples: int
     by_class: NDArray[np.float64]
