@@ -90,7 +90,10 @@ def _unfit_list(facts: ColumnFacts) -> str | None:
 
 def likely_labels(every: Iterable[ColumnFacts]) -> list[str]:
     """The columns that can be predicted as classes or numbers, the fewest classes first."""
-    fit = [facts for facts in every if not _is_separated(facts) and unfit_label(facts) is None]
+    plain = (
+        facts for facts in every if not facts.is_list and (facts.scalar != "string" or facts.distinct <= MAX_CLASSES)
+    )
+    fit = [facts for facts in plain if unfit_label(facts) is None]
     ids = {facts.name for facts in fit if facts.is_whole and facts.distinct == facts.present}
     few = sorted((one for one in fit if one.distinct <= INTEGER_CLASSES), key=lambda facts: facts.distinct)
     return [facts.name for facts in [*few, *(one for one in fit if one not in few)] if facts.name not in ids]

@@ -32,6 +32,7 @@ NEXT = {"key": "next", "kind": "next_word", "text": "said"}
 LABELS: dict[str, dict[str, Any]] = {
     "binary": {"key": "y", "kind": "binary"},
     "multiclass": {"key": "y", "kind": "multiclass", "classes": 3},
+    "multilabel": {"key": "y", "kind": "multilabel", "classes": 3},
     "regression": {"key": "y", "kind": "regression"},
     "next_word": NEXT,
 }
@@ -65,7 +66,7 @@ def test_predictions_do_not_depend_on_the_other_texts_of_the_batch(encoder: str,
     model = built(LABELS[kind], encoder=encoder)
     features = batch(ROWS)
     together = model(features).numpy()
-    assert together.shape == (5, {"binary": 1, "multiclass": 3, "regression": 1, "next_word": 9}[kind])
+    assert together.shape == (5, {"binary": 1, "multiclass": 3, "multilabel": 3, "regression": 1, "next_word": 9}[kind])
     assert np.isfinite(together).all()
     alone = [model({name: tensor[row : row + 1] for name, tensor in features.items()}).numpy()[0] for row in range(5)]
     np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-6)
