@@ -27,21 +27,26 @@ def label_violations(label: LabelConfig, column: pa.ChunkedArray, *, whole: bool
 
     column: the label's values, null where they are missing.
     """
-    if _is_list(column):
+    if label.kind == "multilabel":
+        rows = [_labels(value, label.separator) for value in column.to_pylist()]
+    elif _is_list(column):
         return
-    values = [value for value in column.unique().to_pylist() if not _is_missing(value)]
-    missing = sum(_is_missing(value) for value in column.to_pylist())
+    else:
+        rows = [() if _is_missing(value) else (value,) for value in column.to_pylist()]
+    values = list(dict.fromkeys(value for row in rows for value in row))
+    missing = sum(not row for row in rows)
     if missing and label.missing == "refuse":
         what = f"the label is missing in {missing:,} of the first {len(column):,} rows"
         drop = "set `label.missing: drop` to leave these rows out"
+        drop += ", or `none` if they belong to no class" if label.kind == "multilabel" else ""
         hint = f"fill it in, or {drop}" if values else f"rows without one are for `headrace predict`; or {drop}"
         yield ("label", "key"), f"{what}; {hint}"
-    if whole and len(values) == 1:
+    if whole and len(values) == 1 and not (label.kind == "multilabel" and missing):
         yield ("label", "key"), f"every label is {_spelled(values[0])}, so there is nothing to learn"
     elif label.kind == "next_word":
         if values and not isinstance(values[0], str | bytes):
             yield ("label", "key"), "the column holds numbers, but a next_word label is a word; see data.types"
-    elif label.kind in ("binary", "multiclass"):
+    elif label.kind in ("binary", "multiclass", "multilabel"):
         yield from _outside_classes(label, values)
 
 
@@ -51,7 +56,8 @@ def weight_violations(label: LabelConfig, rows: pa.Table) -> Iterator[Violation]
     if any(isinstance(value, str | bytes | list) for value in values):
         return
     drops = label.missing == "drop" and label.key in rows.column_names
-    dropped = [_is_missing(value) for value in rows.column(label.key).to_pylist()] if drops else [False] * len(values)
+    labels = rows.column(label.key).to_pylist() if drops else []
+    dropped = [not _labels(value, label.separator) for value in labels] if drops else [False] * len(values)
     wrong: dict[str, list[int]] = {}
     for row, (value, unused) in enumerate(zip(values, dropped, strict=True), 1):
         if unused:
@@ -99,6 +105,16 @@ def _looks_continuous(values: Sequence[Any], classes: int) -> bool:
 
 def _is_missing(value: Any) -> bool:
     return value is None or value == "" or value != value  # noqa: PLR0124 - only NaN differs from itself
+
+
+def _labels(value: Any, separator: str | None) -> tuple[Any, ...]:
+    """The labels of one row, as the Transform graph takes them apart."""
+    each = value if isinstance(value, list) else [value]
+    if separator is not None:
+        texts = [one.decode(errors="replace") if isinstance(one, bytes) else one for one in each]
+        each = [cut for text in texts for cut in (text.split(separator) if isinstance(text, str) else [text])]
+        each = [one.strip() if isinstance(one, str) else one for one in each]
+    return tuple(one for one in each if not _is_missing(one))
 
 
 def _is_list(column: pa.ChunkedArray) -> bool:

@@ -119,7 +119,8 @@ def list_violations(config: PipelineConfig, source: Source) -> Iterator[Violatio
     if config.data.on_anomaly != "stop" or not isinstance(source, HasListLengths):
         return
     single = config.single_columns
-    lengths = source.max_list_lengths([*dict.fromkeys([*single, config.label.key])])
+    one_label = [] if config.label.kind == "multilabel" else [config.label.key]
+    lengths = source.max_list_lengths([*dict.fromkeys([*single, *one_label])])
     found = {name: most for name, most in lengths.items() if most > 1}
     if most := found.pop(config.label.key, 0) if config.label.key not in single else 0:
         what = f"holds lists of up to {most:,} values, but a single value is needed"

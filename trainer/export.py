@@ -3,10 +3,12 @@
 serving_default      {"examples": string [batch]}, serialized tf.Example → {"predictions": float32 [batch, outputs]}
 serving_raw          the raw columns by name, each [batch]               → the same
 serving_transformed  the transformed features by name, each [batch]      → the same
-transform_features   {"examples"} → the transformed features and the label by name, each [batch]
+transform_features   {"examples"} → the transformed features and the label by name, each [batch]; a multilabel label
+                     is [batch, classes]
 
 If the label has at most NAMED_CLASSES classes, the first three also return the name and the probability of each class,
-in the order of `label.classes`: {"classes": string [batch, k], "probabilities": float32 [batch, k]}. In the classify
+in the order of `label.classes`: {"classes": string [batch, k], "probabilities": float32 [batch, k]}. Those of a
+multilabel label do not add up to 1: each is that of belonging to the class. In the classify
 signature of TensorFlow's Estimators the latter are `scores`, but TFMA would evaluate an output of that name instead of
 `predictions`.
 
@@ -101,7 +103,7 @@ class RawColumns:
         single = {}
         if sections.several_values == "refuse":
             features = {column: f"features.{name}" for column, name in single_columns(sections.features).items()}
-            single = {sections.label.key: "label", **features}
+            single = features if sections.label.kind == "multilabel" else {sections.label.key: "label", **features}
         return cls(
             label=sections.label.key,
             weight=sections.label.weight,

@@ -1,11 +1,14 @@
 """Signature `generate` of a next-word model: it continues a text.
 
-generate    {"prompt": string [batch], "length": int32 [], "temperature": float32 [], "seed": int64 []}
+generate    {"prompt": string [batch], "length": int32 [], "temperature": float32 [], "top_k": int32 [],
+             "top_p": float32 [], "seed": int64 []}
             → {"text": string [batch], the prompt followed by `length` words; "words": string [batch, length]}
 
 At a temperature of 0 each word is the most probable one; above, words are drawn with probabilities raised to the power
-of 1 / temperature. The same seed draws the same words. The unknown word is never chosen. All columns but the text's are
-missing.
+of 1 / temperature. `top_k` restricts the draw to so many of the most probable words, 0 to none of them; `top_p` to the
+most probable of these that together reach that probability (Holtzman et al., "The curious case of neural text
+degeneration", ICLR 2020), 1 to none. The same seed draws the same words. The unknown word is never chosen. All columns
+but the text's are missing.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ INPUT = {
     "prompt": tf.TensorSpec([None], tf.string, name="prompt"),
     "length": tf.TensorSpec([], tf.int32, name="length"),
     "temperature": tf.TensorSpec([], tf.float32, name="temperature"),
+    "top_k": tf.TensorSpec([], tf.int32, name="top_k"),
+    "top_p": tf.TensorSpec([], tf.float32, name="top_p"),
     "seed": tf.TensorSpec([], tf.int64, name="seed"),
 }
 
@@ -53,7 +58,7 @@ class Generator(NamedTuple):
         def add_word(step: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             text = tf.RaggedTensor.from_tensor(ids, tf.cast(known + step, tf.int64))
             probabilities = self.predict({**features, self.column.name: self._window(text)})
-            word = _choose(probabilities[:, :-1], inputs["temperature"], tf.stack([seed, tf.cast(step, tf.int64)]))
+            word = _choose(probabilities[:, :-1], inputs, tf.stack([seed, tf.cast(step, tf.int64)]))
             return step + 1, tf.tensor_scatter_nd_update(ids, tf.stack([rows, known + step], axis=1), word)
 
         shapes = (tf.TensorShape([]), tf.TensorShape([None, None]))
@@ -114,9 +119,34 @@ def _ragged(ids: tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor:
     return ids if isinstance(ids, tf.RaggedTensor) else tf.RaggedTensor.from_tensor(ids, padding=PADDING)
 
 
-def _choose(probabilities: tf.Tensor, temperature: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+def _choose(probabilities: tf.Tensor, inputs: Tensors, seed: tf.Tensor) -> tf.Tensor:
     """int64 [batch]: a word for each row."""
+    temperature = inputs["temperature"]
     greedy = temperature <= 0
     scores = tf.math.log(probabilities) / tf.where(greedy, 1.0, temperature)
+    scores = tf.cond(
+        (inputs["top_k"] > 0) | (inputs["top_p"] < 1),
+        lambda: most_probable(scores, inputs["top_k"], inputs["top_p"]),
+        lambda: scores,
+    )
     drawn = tf.random.stateless_categorical(scores, 1, seed, tf.int64)[:, 0]
     return tf.where(greedy, tf.argmax(probabilities, axis=1), drawn)
+
+
+def most_probable(scores: tf.Tensor, top_k: tf.Tensor, top_p: tf.Tensor) -> tf.Tensor:
+    """The scores with -inf for words that are not to be drawn: float32 [batch, words].
+
+    Args:
+        scores: Logarithms of probabilities, up to a constant for each row.
+        top_k: How many words are left; 0 or less: all.
+        top_p: The least probability that the most probable of these have together; at least one is left.
+    """
+    order = tf.argsort(scores, direction="DESCENDING", stable=True)
+    place = tf.argsort(order)
+    ranked = tf.gather(scores, order, batch_dims=1)
+    number = tf.range(tf.shape(scores)[1])
+    minus_infinity = tf.constant(float("-inf"), scores.dtype)
+    ranked = tf.where((number < top_k) | (top_k <= 0), ranked, minus_infinity)
+    before = tf.cumsum(tf.nn.softmax(ranked), axis=1, exclusive=True)
+    kept = (before < top_p) | (top_p >= 1) | (number == 0)
+    return tf.gather(tf.where(kept, ranked, minus_infinity), place, batch_dims=1)

@@ -92,7 +92,7 @@ def compile_model(
 
 def loss(label: LabelConfig) -> keras.losses.Loss:
     """Cross-entropy of the predicted probabilities, or the squared error."""
-    if label.kind == "binary":
+    if label.kind in ("binary", "multilabel"):
         return keras.losses.BinaryCrossentropy()
     if label.kind in ("multiclass", "next_word"):
         return keras.losses.SparseCategoricalCrossentropy()
@@ -103,6 +103,8 @@ def metrics(label: LabelConfig) -> list[keras.metrics.Metric]:
     """The metrics of each epoch besides the loss; the names are those of `evaluate.metrics`."""
     if label.kind == "binary":
         return [keras.metrics.AUC(name="auc"), keras.metrics.BinaryAccuracy(name="binary_accuracy")]
+    if label.kind == "multilabel":
+        return [keras.metrics.AUC(name="micro_auc")]  # over all pairs of an example and a class
     if label.kind == "multiclass":
         return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
     if label.kind == "next_word":

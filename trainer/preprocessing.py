@@ -11,7 +11,7 @@ from headrace.configs.schema.label import LabelConfig
 from headrace.trainer import columns
 from headrace.trainer.columns import Batch, Column, RawColumn, TextColumn, VocabularySize
 from headrace.trainer.columns.base import Analyzer, prefix_errors
-from headrace.trainer.columns.raw import RawTensor, suggest_type
+from headrace.trainer.columns.raw import MultivaluedRawColumn, RawTensor, split_values, suggest_type
 from headrace.trainer.sections import TrainerSections
 
 NO_CLASS = -1
@@ -51,8 +51,11 @@ def transform(
 def transform_label(label: LabelConfig, batch: Batch) -> tf.Tensor:
     """The label, [batch], with a dtype for each kind.
 
-    binary: float32 0 or 1; regression: float32, NaN where missing; multiclass and next_word: int64 class id.
+    binary: float32 0 or 1; regression: float32, NaN where missing; multiclass and next_word: int64 class id;
+    multilabel: float32 [batch, classes], 1 for the classes of an example.
     """
+    if label.kind == "multilabel":
+        return multi_hot(label, batch.tensor(label.key))
     raw = batch.raw(label.key)
     if label.kind == "regression":
         if raw.is_text:
@@ -63,6 +66,21 @@ def transform_label(label: LabelConfig, batch: Batch) -> tf.Tensor:
         return tf.cast(raw.numbers, tf.float32)
     ids = _word_ids(label, raw, batch) if label.kind == "next_word" else _class_ids(label, raw)
     return tf.cast(ids, tf.float32) if label.kind == "binary" else ids
+
+
+def multi_hot(label: LabelConfig, tensor: RawTensor) -> tf.Tensor:
+    """float32 [batch, classes]: 1 for each class of an example, else 0.
+
+    A row is NO_CLASS if one of its values is not a class, or it has no value, unless `label.missing` is none.
+    """
+    texts = split_values(tensor, label.separator)
+    values = MultivaluedRawColumn(label.key, texts, lambda column: column.present)
+    ids, number = _class_ids(label, values), label.num_classes
+    rows = tf.repeat(tf.range(tf.size(values.lengths)), values.lengths)
+    valid = (ids >= 0) | (~values.present if label.missing == "none" else tf.zeros_like(ids, tf.bool))
+    hot = tf.math.unsorted_segment_max(tf.one_hot(ids, number), rows, tf.size(values.lengths))
+    wrong = tf.math.unsorted_segment_sum(tf.cast(~valid, tf.int32), rows, tf.size(values.lengths)) > 0
+    return tf.ensure_shape(tf.where(wrong[:, tf.newaxis], tf.cast(NO_CLASS, tf.float32), hot), [None, number])
 
 
 def transform_weight(column: str, batch: Batch) -> tf.Tensor:
@@ -102,7 +120,7 @@ def _word_ids(label: LabelConfig, raw: RawColumn, batch: Batch) -> tf.Tensor:
 
 
 def _class_ids(label: LabelConfig, raw: RawColumn) -> tf.Tensor:
-    """int64 [batch]: the index of the class, or NO_CLASS."""
+    """int64 [batch], or [values] of a multivalued column: the index of the class, or NO_CLASS."""
     if raw.is_text or raw.is_integer:
         same = tf.equal(raw.text[:, tf.newaxis], [str(value) for value in label.class_values])
     elif all(isinstance(value, int) for value in label.class_values):

@@ -82,8 +82,8 @@ def _without_model_settings(feature: Feature) -> Feature:
 
 
 def _without_choice_of_rows(label: LabelConfig) -> LabelConfig:
-    """Reset what only ExampleGen reads."""
-    return label.model_copy(update={"missing": "refuse"})
+    """Reset what only ExampleGen reads: all but the choice that rows without a value belong to no class."""
+    return label if label.missing == "none" else label.model_copy(update={"missing": "refuse"})
 
 
 def _without_irrelevant(train: TrainConfig) -> TrainConfig:

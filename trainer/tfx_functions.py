@@ -119,7 +119,8 @@ def _check_outputs(outputs: Any, settings: PreprocessingFunction, label_key: str
     if not isinstance(label, tf.Tensor) or not (label.dtype.is_floating or label.dtype.is_integer):
         raise TrainingError(
             f"{returns} a {label.dtype.name} {type(label).__name__} as the label {label_key!r}; it must be a dense"
-            " tensor of numbers: 0 or 1 for a binary label, the class id for a multiclass label"
+            " tensor of numbers: 0 or 1 for a binary label, the class id for a multiclass label, 0 or 1 for each class"
+            " of a multilabel label"
         )
 
 

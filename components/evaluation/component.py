@@ -244,13 +244,20 @@ class AccumulateFiles(beam.DoFn):
                 yield from (((name, key), one) for key, one in zip(keys, found, strict=True) if one.examples.any())
 
     def _predict(self, name: str, examples: tf.Tensor) -> tuple[Array, Array]:
-        """Labels [n] and predictions [n, outputs], float64, of serialized examples [n]."""
+        """Labels [n], or [n, classes], and predictions [n, outputs], float64, of serialized examples [n]."""
         call, model = self._calls[name], self._models[name]
         if call.why_not(model):
             raise RunError(_not_comparable(self._paths[name]))
         found, predictions = call(model, examples)
-        labels = found.numpy().astype(np.float64).reshape(-1)
-        return labels, predictions.numpy().astype(np.float64).reshape(len(labels), -1)
+        number = int(examples.shape[0])
+        labels = found.numpy().astype(np.float64).reshape((number, -1)[: self._metrics.label_rank])
+        outputs = predictions.numpy().astype(np.float64).reshape(number, -1)
+        if labels.ndim > 1 and labels.shape != outputs.shape:
+            raise RunError(
+                f"the model {self._paths[name]} returns {labels.shape[1]:,} labels for each example, and"
+                f" {outputs.shape[1]:,} predictions; a multilabel label needs one of both for each class"
+            )
+        return labels, outputs
 
 
 def _not_comparable(path: str) -> str:

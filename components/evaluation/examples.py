@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -24,8 +25,8 @@ _OUTSIDE = 0.005
 """Share of the examples at either end that may lie beyond the edges."""
 
 
-def worst_examples(kept: Kept, columns: Sequence[str], name: Callable[[float], str] | None) -> WorstExamples:
-    """The kept examples as rows. name: what a number of a class is called; None for numbers that are themselves."""
+def worst_examples(kept: Kept, columns: Sequence[str], name: Callable[[Any], str] | None) -> WorstExamples:
+    """The kept examples as rows. name: what a label or prediction is called; None for numbers that are themselves."""
     each = zip(*(kept.columns[key] for key in ("label", "prediction", "loss", EXAMPLES)), strict=True)
     shown = columns[:MOST_COLUMNS]
     rows = []

@@ -17,6 +17,7 @@ from tensorflow_model_analysis.proto import config_pb2
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from headrace.common.errors import RunError
+from headrace.common.names import join_names
 from headrace.components.evaluation import tfma
 from headrace.components.evaluation.examples import PAIRS, agreement, column_names, number_as_text, worst_examples
 from headrace.components.evaluation.importance import MOST_EXAMPLES, REPEATS, Explainer, sample_size
@@ -34,12 +35,14 @@ AUTO = -1
 """Examples for importance if the number is left open."""
 WORST, SAMPLE, PAIRED = "worst", "sample", "paired"
 """Which examples are kept: the worst-predicted ones, a sample with all columns, and one of numbers and their labels."""
+MOST_NAMES = 12
+"""Classes of an example that are named."""
 TOP = 4
 """Columns whose partial dependence is computed."""
 
 
 class Judged(NamedTuple):
-    """Labels [n], predictions [n, outputs] and weights [n] of examples that count."""
+    """Labels [n] or [n, classes], predictions [n, outputs] and weights [n] of examples that count."""
 
     labels: Array
     predictions: Array
@@ -126,13 +129,19 @@ class Judge:
         return [name for name in column_names(kept.columns[EXAMPLES]) if name != self.call.label_key]
 
     @property
-    def class_name(self) -> Callable[[float], str] | None:
-        """What to call the number of a class; None for a predicted number."""
+    def class_name(self) -> Callable[[Any], str] | None:
+        """What to call the number of a class, or a row with 1 for each of some classes; None for a predicted number."""
         if self.kind == "regression":
             return None
         names = (self.described.words or self.described.label.class_values) if self.described else ()
         other = "other words" if self.kind == "next_word" else ""
-        return lambda number: str(names[int(number)]) if number < len(names) else other or number_as_text(number)
+
+        def named(number: float) -> str:
+            return str(names[int(number)]) if number < len(names) else other or number_as_text(number)
+
+        if self.kind == "multilabel":
+            return lambda row: join_names(map(named, np.flatnonzero(row).tolist()), MOST_NAMES) or "none"
+        return named
 
     def explainer(self, batch: pa.RecordBatch, labels: Array, weights: Array) -> Explainer:
         """One for a sample."""

@@ -165,10 +165,25 @@ class Confusion:
 
 
 @dataclass(frozen=True)
+class ClassMetrics:
+    """How well one class of a multilabel label is predicted.
+
+    number: of the class; share: of the examples that belong to it, by weight; auc: None if all of them do, or none.
+    """
+
+    number: int
+    share: float
+    auc: float | None
+    precision: float
+    recall: float
+    f1: float
+
+
+@dataclass(frozen=True)
 class WorstExample:
     """An example that was predicted badly.
 
-    label, prediction: a class, a word or a number, as text; loss: by which it was chosen; error: the prediction minus
+    label, prediction: classes, a word or a number, as text; loss: by which it was chosen; error: the prediction minus
     the label, for numbers; values: of the data columns, as text; None for a missing one.
     """
 
@@ -264,8 +279,9 @@ class Evaluation:
     constant: what a model would reach that predicts the same for all of the examples, for the metrics of which it is a
     yardstick; remarks: what limits the evaluation's worth; weight: the data column with the weights of the examples, ""
     if all count the same; intervals: of the metrics; change: of the differences from the baseline; decision_threshold:
-    the probability above which a prediction counts as positive, for binary labels; worst: None if `report.rows` is
-    none; agreement: for numbers; explanation: empty if `evaluate.importance` is none.
+    the probability above which a prediction counts as positive, for binary and multilabel labels; classes: each one of
+    a multilabel label; worst: None if `report.rows` is none; agreement: for numbers; explanation: empty if
+    `evaluate.importance` is none.
     """
 
     split: str
@@ -285,6 +301,7 @@ class Evaluation:
     change: Intervals = field(default_factory=dict)
     confusion: Confusion | None = None
     decision_threshold: float | None = None
+    classes: tuple[ClassMetrics, ...] = ()
     worst: WorstExamples | None = None
     agreement: Agreement | None = None
     explanation: Explanation = Explanation()

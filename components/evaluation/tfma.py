@@ -77,7 +77,7 @@ def _metric_config(kind: str, name: str, evaluate: EvaluateConfig) -> config_pb2
     settings: dict[str, Any] = {"name": name}
     if name == "binary_accuracy":
         settings |= {"threshold": evaluate.decision_threshold}
-    elif name in OF_DECISIONS:
+    elif name in OF_DECISIONS.get(kind, ()):
         settings |= {"thresholds": [evaluate.decision_threshold]}
     metric = config_pb2.MetricConfig(class_name=METRICS[kind][name], config=json.dumps(settings))
     if name in evaluate.thresholds and (threshold := _threshold(name, evaluate.thresholds[name])).ByteSize():

@@ -21,7 +21,7 @@ from headrace.components.evaluation.slices import MetricValues, SliceKey, name_m
 from headrace.configs.schema.evaluate import LOSSES, OF_DECISIONS, SliceThreshold
 
 COUNT = "example_count"
-MAY_BE_UNDEFINED = frozenset({"calibration"}) | OF_DECISIONS - {"binary_accuracy"}
+MAY_BE_UNDEFINED = frozenset({"calibration"}) | OF_DECISIONS["binary"] - {"binary_accuracy"}
 """Metrics that divide by a count that may rightly be zero. Without a threshold of their own they do not block."""
 
 ModelSlice = tuple[str, SliceKey | None]
@@ -136,7 +136,8 @@ def conclude(
         intervals=confidence.intervals,
         change=confidence.change,
         confusion=None if of_split is None else label_metrics.confusion(of_split),
-        decision_threshold=threshold if kind == "binary" else None,
+        classes=() if of_split is None else label_metrics.classes(of_split),
+        decision_threshold=threshold if kind in OF_DECISIONS else None,
     )
 
 

@@ -117,7 +117,8 @@ def find_anomalies(  # noqa: PLR0913
             found += data_rules.missing_feature(split, train, column)
         for column in dict.fromkeys([label.key, *columns] if label.kind == "regression" else columns):
             found += data_rules.infinite_values(split, column)
-        found += data_rules.multiple_values(split, label.key, "label")
+        if label.kind != "multilabel":
+            found += data_rules.multiple_values(split, label.key, "label")
         if label.weight is not None:
             found += _weight_anomalies(split, label.weight)
         for column, feature in single.items():

@@ -81,12 +81,25 @@ def empty_split(split: SplitStatistics) -> Iterator[DataAnomaly]:
 
 
 def missing_label(split: SplitStatistics, label: LabelConfig) -> Iterator[DataAnomaly]:
-    """Every example needs a label."""
-    missing = split.examples - split.present(label.key)
-    if missing:
-        what = f"missing in {missing:,} of {split.examples:,} examples ({missing / split.examples:.2%})"
-        what += "; `label.missing: drop` leaves such rows out"
-        yield DataAnomaly(split.name, label.key, "Label missing", what)
+    """Every example needs a label, unless one without belongs to no class."""
+    if label.missing == "none":
+        return
+    missing, ways_out = split.examples - split.present(label.key), "`label.missing: drop` leaves such rows out"
+    what = f"missing in {missing:,} of {split.examples:,} examples ({missing / split.examples:.2%})" if missing else ""
+    if label.kind == "multilabel":
+        what = _without_a_class(split, label.key)
+        ways_out += ", `none` takes them as rows of no class"
+    if what:
+        yield DataAnomaly(split.name, label.key, "Label missing", f"{what}; {ways_out}")
+
+
+def _without_a_class(split: SplitStatistics, column: str) -> str:
+    """The examples whose list is missing or empty; "" if there are none. Statistics do not count empty lists."""
+    common = _common(split.columns[column]) if column in split.columns else CommonStatistics()
+    missing = split.examples - common.num_non_missing
+    empty = "some have an empty list" if common.num_non_missing and not common.min_num_values else ""
+    counted = f"missing in {missing:,} of {split.examples:,} examples" if missing else ""
+    return ", and ".join(filter(None, (counted, empty)))
 
 
 def label_outside_classes(split: SplitStatistics, label: LabelConfig) -> Iterator[DataAnomaly]:
@@ -108,7 +121,7 @@ def label_outside_classes(split: SplitStatistics, label: LabelConfig) -> Iterato
 
 def constant_label(train: SplitStatistics, label: LabelConfig) -> Iterator[DataAnomaly]:
     """A label that is always the same teaches nothing."""
-    if not train.present(label.key):
+    if not train.present(label.key) or (label.kind == "multilabel" and _without_a_class(train, label.key)):
         return
     column = train.columns[label.key]
     numbers = column.num_stats
@@ -199,7 +212,7 @@ def _outside_classes(column: FeatureNameStatistics, label: LabelConfig) -> str:
     classes = {str(value) for value in label.class_values}
     allowed = f"the classes are {_first(sorted(classes) if isinstance(label.classes, tuple) else _ordered(label))}"
     if column.HasField("string_stats"):
-        unknown = [name for name in _names(column) if name not in classes]
+        unknown = [name for name in _labels(column, label) if name not in classes]
         return f"{_first(unknown)}; {allowed}" if unknown else ""
     ids = sorted(number for number in map(_number, classes) if number is not None)
     found = _outside_numbers(column.num_stats, ids)
@@ -244,6 +257,14 @@ def _names(column: FeatureNameStatistics) -> list[str]:
     strings = column.string_stats
     ranked = [bucket.label for bucket in strings.rank_histogram.buckets]
     return ranked or [top.value for top in strings.top_values]
+
+
+def _labels(column: FeatureNameStatistics, label: LabelConfig) -> list[str]:
+    """The distinct labels of a column of text: those that a `separator` divides, each alone."""
+    if label.separator is None:
+        return _names(column)
+    cut = (one.strip() for name in _names(column) for one in name.split(label.separator))
+    return list(dict.fromkeys(one for one in cut if one))
 
 
 def _number(text: str) -> float | None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.components.inference.dates import EPOCHS, find_dates
@@ -199,7 +200,22 @@ def _string(facts: ColumnFacts) -> Choice | None:
 
 
 def _separated(facts: ColumnFacts) -> Choice | None:
-    """A list in one text, such as `Comedy|Drama`: few short items that repeat, in many combinations."""
+    """A list in one text."""
+    found = find_separator(facts)
+    if found is None:
+        return None
+    separator, items = found
+    different = len(items.unique())
+    settings = {**_vocabulary_or_hash(different), "multivalued": True, "separator": separator}
+    what = f"{different:,} different values, separated by {show(separator)}, such as {show(facts.least)}"
+    return Choice(facts.name, LISTS, what + _missing(facts), {"": settings})
+
+
+def find_separator(facts: ColumnFacts) -> tuple[str, pa.Array] | None:
+    """What divides texts that are lists, such as `Comedy|Drama`, and the items of all distinct texts.
+
+    They are lists if they have few short items that repeat, in many combinations.
+    """
     for separator in SEPARATORS:
         cut = pc.split_pattern(facts.texts, separator)
         lengths = pc.list_value_length(cut)
@@ -210,9 +226,7 @@ def _separated(facts: ColumnFacts) -> Choice | None:
             continue
         if pc.mean(pc.count_substring_regex(items, r"\s+")).as_py() > 1 or pc.any(pc.equal(items, "")).as_py():
             continue
-        settings = {**_vocabulary_or_hash(different), "multivalued": True, "separator": separator}
-        what = f"{different:,} different values, separated by {show(separator)}, such as {show(facts.least)}"
-        return Choice(facts.name, LISTS, what + _missing(facts), {"": settings})
+        return separator, items
     return None
 
 

@@ -7,12 +7,13 @@ label.settings, label.metrics, label.threshold
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.common.errors import DataError
-from headrace.components.inference.columns import boolean_pair, percent, show
+from headrace.components.inference.columns import boolean_pair, find_separator, percent, show
 from headrace.components.inference.facts import ColumnFacts
 
 MAX_CLASSES = 100
@@ -26,7 +27,8 @@ class LabelChoice:
     """The label.
 
     settings: `label:` without `key`; comment: what was found; threshold: a metric with its bound, which guessing does
-    not reach; baseline: says what guessing would; type: of the column, if it must be declared.
+    not reach; baseline: says what guessing would; type: of the column, if it must be declared; several: whether a row
+    may have several classes, and so none.
     """
 
     settings: Mapping[str, Any]
@@ -35,12 +37,17 @@ class LabelChoice:
     threshold: tuple[str, Mapping[str, float]]
     baseline: str
     type: str | None = None
+    several: bool = False
 
 
 def choose_label(facts: ColumnFacts) -> LabelChoice:
     """The kind of label that a column is. Raises DataError, with the reason, for one that cannot be predicted."""
     if reason := unfit_label(facts):
         raise DataError(f"cannot be the label: {reason}", column=facts.name)
+    if facts.is_list:
+        return _multilabel(facts, dict(facts.by_count()))
+    if facts.kind == "string" and facts.distinct > 2 and (found := find_separator(facts)):
+        return _multilabel(facts, _counted(facts, found[0]), found[0])
     if facts.distinct == 2:
         return _binary(facts)
     if facts.scalar == "string" or _counts_classes(facts):
@@ -52,23 +59,48 @@ def unfit_label(facts: ColumnFacts) -> str | None:
     """Why a column cannot be predicted; None if it can."""
     if not facts.present:
         return "it has no values"
-    if facts.is_list or facts.scalar == "bytes":
-        return f"it holds {'lists' if facts.is_list else 'binary values'}"
+    if _is_separated(facts):
+        return _unfit_list(facts)
+    if facts.scalar == "bytes":
+        return "it holds binary values"
     if facts.distinct == 1:
         return f"it has only one value, {show(facts.least)}"
+    return _unfit_text(facts) or ("it contains infinite values" if facts.has_infinity else None)
+
+
+def _unfit_text(facts: ColumnFacts) -> str | None:
     if facts.scalar == "string" and facts.distinct > MAX_CLASSES:
         return f"it is text with {facts.distinct:,} different values, and at most {MAX_CLASSES} can be classes"
     if facts.scalar == "string" and facts.distinct > max(2, facts.present / 2):
         return f"it is text with {facts.distinct:,} different values in {facts.present:,} rows"
-    return "it contains infinite values" if facts.has_infinity else None
+    return None
+
+
+def _unfit_list(facts: ColumnFacts) -> str | None:
+    """Why lists cannot be predicted as several classes at once."""
+    if facts.is_list and facts.scalar not in ("string", "int"):
+        return f"it holds lists of {'numbers' if facts.scalar == 'float' else 'binary values'}"
+    found = None if facts.is_list else find_separator(facts)
+    number = facts.distinct if found is None else len(found[1].unique())
+    if number < 2:
+        return f"its lists have only one value, {show(facts.least)}"
+    what = f"its lists have {number:,} different values, and at most {MAX_CLASSES} can be classes"
+    return what if number > MAX_CLASSES else None
 
 
 def likely_labels(every: Iterable[ColumnFacts]) -> list[str]:
     """The columns that can be predicted as classes or numbers, the fewest classes first."""
-    fit = [facts for facts in every if unfit_label(facts) is None]
+    plain = (
+        facts for facts in every if not facts.is_list and (facts.scalar != "string" or facts.distinct <= MAX_CLASSES)
+    )
+    fit = [facts for facts in plain if unfit_label(facts) is None]
     ids = {facts.name for facts in fit if facts.is_whole and facts.distinct == facts.present}
     few = sorted((one for one in fit if one.distinct <= INTEGER_CLASSES), key=lambda facts: facts.distinct)
     return [facts.name for facts in [*few, *(one for one in fit if one not in few)] if facts.name not in ids]
+
+
+def _is_separated(facts: ColumnFacts) -> bool:
+    return facts.is_list or (facts.kind == "string" and facts.distinct > 2 and find_separator(facts) is not None)
 
 
 def _counts_classes(facts: ColumnFacts) -> bool:
@@ -113,6 +145,32 @@ def _multiclass(facts: ColumnFacts) -> LabelChoice:
         ("accuracy", {"min": _ceiling(share + 0.1 * (1 - share))}),
         f"Always predicting {show(most)} gives {share:.3f}",
     )
+
+
+def _multilabel(facts: ColumnFacts, counts: Mapping[Any, int], separator: str | None = None) -> LabelChoice:
+    """counts: of the rows in each class."""
+    values = sorted(counts)
+    classes: Any = len(values) if values == [*range(len(values))] else values
+    most = max(values, key=lambda value: counts[value])
+    each = sum(counts.values()) / facts.present
+    settings: dict[str, Any] = {"kind": "multilabel", "classes": classes}
+    return LabelChoice(
+        settings if separator is None else {**settings, "separator": separator},
+        f"{len(values)} classes, {each:.1f} in a row; the most frequent is {show(most)} ({counts[most]:,} rows)",
+        ("macro_auc", "micro_f1", "binary_crossentropy"),
+        ("macro_auc", {"min": 0.55}),
+        "Guessing gives a macro AUC of 0.5",
+        several=True,
+    )
+
+
+def _counted(facts: ColumnFacts, separator: str) -> dict[str, int]:
+    """How many rows have each item of a list in one text."""
+    found: Counter[str] = Counter()
+    for text, count in facts.by_count():
+        for item in {one.strip() for one in text.split(separator)} - {""}:
+            found[item] += count
+    return dict(found)
 
 
 def _regression(facts: ColumnFacts) -> LabelChoice:

@@ -25,7 +25,12 @@ def determines(column: pa.ChunkedArray, label: pa.ChunkedArray, facts: ColumnFac
 
     Rows without a label do not count.
     """
-    if facts.is_list or facts.distinct != label_facts.distinct or facts.distinct > 0.5 * facts.rows:
+    if (
+        facts.is_list
+        or label_facts.is_list
+        or facts.distinct != label_facts.distinct
+        or facts.distinct > 0.5 * facts.rows
+    ):
         return False
     if facts.distinct < 2 or facts.present < facts.rows:
         return False

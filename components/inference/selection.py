@@ -32,7 +32,8 @@ def resolve(
     settings = None
     if label_is_auto:
         facts = facts_of(label, sample.kinds[label], sample.column(label))
-        settings = {**choose_label(facts).settings, **({"missing": "drop"} if facts.missing else {})}
+        chosen = choose_label(facts)
+        settings = {**chosen.settings, **({"missing": "none" if chosen.several else "drop"} if facts.missing else {})}
     return _features(config, selections, sample), settings
 
 

@@ -3,6 +3,7 @@
     predictor = Predictor(folder, description)
     values = predictor(batch)                       # float32 [rows, outputs], of the model's own signature
     columns = PredictionColumns(description.label)  # `prediction`, then `probability_<class>` for each class
+                                                    # (the latter alone for a multilabel label)
     columns.of(values)
 
 The batch is encoded as the tf.Examples that ExampleGen would write, and goes through the signature that model servers
@@ -85,13 +86,19 @@ class PredictionColumns:
         elif kind == "next_word":
             values = values[:, : len(self.words)]  # the last is for all other words
             best = values.argmax(axis=1)
+        elif kind == "multilabel":
+            return self._probabilities(values)
         else:
             best = values.argmax(axis=1)
         found = {PREDICTION: self._names.take(pa.array(best))}
         if kind == "next_word" or len(self._names) > MAX_CLASSES:
             return {**found, PROBABILITY: pa.array(np.take_along_axis(values, best[:, None], axis=1)[:, 0])}
+        return {**found, **self._probabilities(values)}
+
+    def _probabilities(self, values: Values) -> dict[str, pa.Array]:
+        """A column for each class."""
         names = (f"{PROBABILITY}_{name}" for name in self._names.to_pylist())
-        return {**found, **{name: pa.array(values[:, number]) for number, name in enumerate(names)}}
+        return {name: pa.array(values[:, number]) for number, name in enumerate(names)}
 
     @property
     def _names(self) -> pa.Array:

@@ -86,7 +86,8 @@ def stratified_rows_are_split_by_hash(data: DataConfig, label: LabelConfig) -> I
     if len(data.hashed_splits) == 1:
         yield where, "each split has its own rows, so there is nothing to divide; remove it"
     if data.stratify is True and label.kind not in {"binary", "multiclass"}:
-        yield where, f"a {label.kind} label has no classes; name a column that has some, or remove it"
+        what = "may have several classes in a row" if label.kind == "multilabel" else "has no classes"
+        yield where, f"a {label.kind} label {what}; name a column with one class in each row, or remove it"
 
 
 def split_spans_leave_some_to_train(data: DataConfig) -> Iterator[Violation]:

@@ -150,12 +150,14 @@ def compiled_features_have_one_shape(features: Features, model: ModelConfig, tra
 
 
 def declared_type_fits_label(label: LabelConfig, data: DataConfig) -> Iterator[Violation]:
-    declared = data.types.get(label.key)
+    declared: str | None = data.types.get(label.key)
     if declared is None:
         return
     if label.kind == "regression" and declared == "string":
         yield ("data", "types", label.key), "a regression label is a number; found string; declare int or float"
-    texts = any(isinstance(value, str) for value in label.class_values)
+    if label.kind == "multilabel":
+        declared = declared.removesuffix(" list")
+    texts = label.separator is not None or any(isinstance(value, str) for value in label.class_values)
     if label.kind == "next_word" and declared != "string":
         yield (
             ("data", "types", label.key),
@@ -163,8 +165,16 @@ def declared_type_fits_label(label: LabelConfig, data: DataConfig) -> Iterator[V
         )
     elif label.kind not in {"regression", "next_word"} and texts != (declared == "string"):
         now, fit = ("strings", "string") if texts else ("integers", "int")
+        now = "in one text" if label.separator is not None else now
         what = f"the label's classes are {now}, but its column is declared {declared}"
         yield ("data", "types", label.key), f"{what}; declare {fit}, or list its values in label.classes"
+
+
+def delimited_label_is_separated(label: LabelConfig, data: DataConfig) -> Iterator[Violation]:
+    """A field of a CSV file is one class unless it is split."""
+    if label.kind == "multilabel" and label.separator is None and data.source.kind == "csv":
+        what = 'a field of a CSV file is one class unless a text splits it; set `separator: "|"`, or whatever it is'
+        yield ("label", "kind"), f"{what}, or `kind: multiclass`"
 
 
 def declared_type_fits_weight(label: LabelConfig, data: DataConfig) -> Iterator[Violation]:
@@ -202,6 +212,7 @@ RULES: tuple[Rule, ...] = (
     declared_types_fit_features,
     declared_type_fits_label,
     declared_type_fits_weight,
+    delimited_label_is_separated,
     next_word_follows_a_text,
     crossed_features_have_one_value,
     compiled_features_have_one_shape,

@@ -32,6 +32,19 @@ METRICS = {
         "top_3_accuracy": "Top3Accuracy",
         "top_5_accuracy": "Top5Accuracy",
     },
+    "multilabel": {
+        "macro_auc": "MultilabelMacroAUC",
+        "micro_auc": "MultilabelMicroAUC",
+        "macro_f1": "MultilabelMacroF1",
+        "micro_f1": "MultilabelMicroF1",
+        "subset_accuracy": "MultilabelSubsetAccuracy",
+        "hamming_loss": "MultilabelHammingLoss",
+        "binary_crossentropy": "MultilabelCrossentropy",
+        "macro_precision": "MultilabelMacroPrecision",
+        "macro_recall": "MultilabelMacroRecall",
+        "micro_precision": "MultilabelMicroPrecision",
+        "micro_recall": "MultilabelMicroRecall",
+    },
     "regression": {
         "mean_squared_error": "MeanSquaredError",
         "root_mean_squared_error": "RootMeanSquaredError",
@@ -58,6 +71,7 @@ OURS = frozenset(
         "Top5Accuracy",
         "RootMeanSquaredError",
         "RSquared",
+        *METRICS["multilabel"].values(),
         *METRICS["next_word"].values(),
     }
 )
@@ -66,13 +80,17 @@ OURS = frozenset(
 ON_REQUEST = {
     "binary": frozenset({"balanced_accuracy", "specificity", "matthews_correlation"}),
     "multiclass": frozenset({"weighted_f1", "top_3_accuracy", "top_5_accuracy"}),
+    "multilabel": frozenset({"macro_precision", "macro_recall", "micro_precision", "micro_recall"}),
 }
 """By kind of label: the metrics that are computed only if the config names them."""
 
-OF_DECISIONS = frozenset(
-    {"binary_accuracy", "balanced_accuracy", "precision", "recall", "specificity", "f1", "matthews_correlation"}
-)
-"""Metrics of yes-or-no decisions, which depend on `decision_threshold`."""
+OF_DECISIONS = {
+    "binary": frozenset(
+        {"binary_accuracy", "balanced_accuracy", "precision", "recall", "specificity", "f1", "matthews_correlation"}
+    ),
+    "multilabel": frozenset(METRICS["multilabel"]) - {"macro_auc", "micro_auc", "binary_crossentropy"},
+}
+"""By kind of label: the metrics of yes-or-no decisions, which depend on `decision_threshold`."""
 
 LOWER_IS_BETTER = frozenset(
     {
@@ -82,6 +100,7 @@ LOWER_IS_BETTER = frozenset(
         "mean_squared_error",
         "root_mean_squared_error",
         "mean_absolute_error",
+        "hamming_loss",
     }
 )
 """Metrics for which lower is better."""
@@ -104,6 +123,13 @@ FRACTIONS = frozenset(
         "top_3_accuracy",
         "top_5_accuracy",
         "squared_correlation",
+        "macro_auc",
+        "micro_auc",
+        "micro_f1",
+        "micro_precision",
+        "micro_recall",
+        "subset_accuracy",
+        "hamming_loss",
     }
 )
 """Metrics between 0 and 1."""
@@ -114,6 +140,7 @@ SIGNED = frozenset({"r_squared", "matthews_correlation"})
 LOSSES = {
     "binary": "binary_crossentropy",
     "multiclass": "crossentropy",
+    "multilabel": "binary_crossentropy",
     "regression": "mean_squared_error",
     "next_word": "crossentropy",
 }
@@ -216,7 +243,8 @@ class EvaluateConfig(Section):
     """Names of metrics. Empty: the usual ones for the label's kind."""
     decision_threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """For a binary label: the predicted probability above which an example counts as positive in the metrics of
-    decisions, such as `precision`. The report shows precision and recall at other thresholds."""
+    decisions, such as `precision`; for a multilabel label, above which it counts as one of a class. The report shows
+    precision and recall of a binary label at other thresholds."""
     slices: tuple[Name | Annotated[tuple[Name, ...], Field(min_length=1)], ...] = ()
     """Data columns for whose values metrics are computed separately; a list inside the list crosses columns. Rows
     without a value form the slice `(missing)`. If an example has multiple values, the first counts; a text that

@@ -8,29 +8,37 @@ from pydantic import Field, model_validator
 
 from headrace.configs.schema.section import Name, Section
 
+MOST_LABELS = 1000
+"""The most classes of a multilabel label, each of which has metrics of its own."""
+
 
 class LabelConfig(Section):
     """What is predicted.
 
     The transformed examples contain it under its key: float32 [batch] for binary and regression, int64 [batch] (the
-    class id) for multiclass and next_word.
+    class id) for multiclass and next_word, float32 [batch, classes] of 0 and 1 for multilabel.
     """
 
     key: Name
     """The data column."""
-    kind: Literal["binary", "multiclass", "regression", "next_word"]
-    """binary: two classes, the model predicts the probability of the second; multiclass: the model predicts a
-    probability for each class; regression: a number; next_word: the word after a text, the model predicts a probability
-    for each word of that text's vocabulary, and a last one for all other words (only `model.kind: text`)."""
+    kind: Literal["binary", "multiclass", "multilabel", "regression", "next_word"]
+    """binary: two classes, the model predicts the probability of the second; multiclass: one of several classes, the
+    model predicts a probability for each; multilabel: any number of classes at once, such as the tags of an article,
+    the model predicts the probability of each on its own; regression: a number; next_word: the word after a text, the
+    model predicts a probability for each word of that text's vocabulary, and a last one for all other words (only
+    `model.kind: text`)."""
     classes: (
         Annotated[int, Field(ge=2, le=1_000_000)] | Annotated[tuple[str | int, ...], Field(min_length=2)] | None
     ) = None
     """The values of the column in the order of the class ids: a list, or a count n for integers 0..n-1. Required for
-    multiclass; for binary the default is `[0, 1]`."""
-    missing: Literal["refuse", "drop"] = "refuse"
-    """What to do with a row whose label is missing: absent, NaN, an empty text or the smallest int64. refuse: it is a
-    problem in the data, so that `data.on_anomaly` decides. drop: leave the row out of all splits, and report how many
-    there were."""
+    multiclass and multilabel (at most 1,000 there); for binary the default is `[0, 1]`."""
+    separator: Name | None = None
+    """Only for multilabel: the text between the classes of a row, such as `|` in `comedy|drama`. White space around a
+    class does not count. null: each value of the column is a class; it may hold lists."""
+    missing: Literal["refuse", "drop", "none"] = "refuse"
+    """What to do with a row whose label is missing: absent, NaN, an empty text, an empty list or the smallest int64.
+    refuse: it is a problem in the data, so that `data.on_anomaly` decides. drop: leave the row out of all splits, and
+    report how many there were. none: only for multilabel, the row belongs to none of the classes."""
     weight: Name | None = None
     """A data column with the weight of each row, a number from 0 up: 2 counts like two such rows, 0 like none. It
     applies to the loss of training, the eval loss and so early stopping, all metrics and thresholds, and the best
@@ -78,6 +86,23 @@ class LabelConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _lists_fit_kind(self) -> LabelConfig:
+        if self.kind == "multilabel":
+            within = [value for value in self.class_values if self.separator and self.separator in str(value)]
+            if within:
+                raise ValueError(
+                    f"the class {within[0]!r} contains the `separator`, {self.separator!r}; use another one"
+                )
+            return self
+        if self.separator is not None:
+            raise ValueError(f"`separator` is not used by a {self.kind} label; remove it or set `kind: multilabel`")
+        if self.missing == "none":
+            raise ValueError(
+                f"`missing: none` is for multilabel; a {self.kind} label needs a value: use refuse or drop"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _text_fits_kind(self) -> LabelConfig:
         if self.kind == "next_word" and self.text is None:
             raise ValueError("a next_word label requires `text`: the name of the text feature that it follows")
@@ -88,12 +113,14 @@ class LabelConfig(Section):
     @model_validator(mode="after")
     def _classes_fit_kind(self) -> LabelConfig:
         values = self.class_values
-        if self.kind == "multiclass" and self.classes is None:
+        if self.kind in ("multiclass", "multilabel") and self.classes is None:
             raise ValueError(
-                "a multiclass label requires `classes`: a list of its values, or a count n for integers 0 to n-1"
+                f"a {self.kind} label requires `classes`: a list of its values, or a count n for integers 0 to n-1"
             )
         if self.kind == "binary" and len(values) != 2:
             raise ValueError(f"a binary label has two classes; found {len(values)}. For more, set `kind: multiclass`")
+        if self.kind == "multilabel" and len(values) > MOST_LABELS:
+            raise ValueError(f"a multilabel label has at most {MOST_LABELS:,} classes; found {len(values):,}")
         if self.kind in ("regression", "next_word") and self.classes is not None:
             raise ValueError(f"`classes` is not used by a {self.kind} label; remove it or set `kind: multiclass`")
         if len({type(value) for value in values}) > 1 or len(set(values)) != len(values):

@@ -113,6 +113,9 @@ class AugmentConfig(Section):
     serving. Areas that a change leaves empty are black.
     """
 
+    crop: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Show a random part instead of the whole image, enlarged to its size: from this share of height and width up to
+    all of them, the same of both, anywhere in the image. 0.7 is usual for photographs. null: the whole image."""
     flip: Literal["horizontal", "vertical", "both"] | None = None
     """Mirror half of the images: left and right, top and bottom, or both independently."""
     translate: Fraction = 0.0

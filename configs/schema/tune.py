@@ -47,6 +47,7 @@ class TuneConfig(Section):
 HIGHER_IS_BETTER = {
     "binary": {"loss": False, "auc": True, "binary_accuracy": True},
     "multiclass": {"loss": False, "accuracy": True},
+    "multilabel": {"loss": False, "micro_auc": True},
     "regression": {"loss": False, "mean_absolute_error": False},
     "next_word": {"loss": False, "accuracy": True, "top_5_accuracy": True, "perplexity": False},
 }

@@ -98,7 +98,10 @@ def _data(draft: Draft) -> Iterator[str]:
 def _label(draft: Draft) -> Iterator[str]:
     label, missing = draft.table.label, draft.table.missing
     settings, comment = {"key": draft.label, **label.settings}, label.comment
-    if missing:
+    if missing and label.several:
+        settings["missing"] = "none"
+        comment += f"; {missing:,} rows have no class; if theirs is not known, `drop` leaves them out"
+    elif missing:
         settings["missing"] = "drop"
         comment += f"; {missing:,} rows have no label, and are left out"
     yield from _entry("label", settings, comment, "")

@@ -122,6 +122,8 @@ def _predicts(label: LabelConfig) -> str:
     classes = label.class_values
     listed = ", ".join(value_in_words(str(value)) for value in classes[:_MOST_CLASSES])
     more = f" and {len(classes) - _MOST_CLASSES:,} more" if len(classes) > _MOST_CLASSES else ""
+    if label.kind == "multilabel":
+        return f"{label.key}, any of {len(classes):,} classes: {listed}{more}. The output is a probability for each."
     what = "the probability of the second" if label.kind == "binary" else "a probability for each"
     return f"{label.key}, one of {len(classes):,} classes: {listed}{more}. The output is {what}."
 

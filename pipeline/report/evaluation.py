@@ -11,6 +11,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from headrace.components.evaluation.result import (
+    ClassMetrics,
     Confusion,
     Curves,
     DecisionPoint,
@@ -34,6 +35,7 @@ from headrace.pipeline.results.verdict import Bound, ModelVerdict
 _BEST_AT_ONE = "calibration"
 _TIMES = " \N{MULTIPLICATION SIGN} "
 _MOST_SLICES = 40
+_MOST_CLASSES = 50
 _DECISIONS = 9
 """Thresholds in the table of decisions."""
 FEW_EXAMPLES = 30
@@ -130,15 +132,23 @@ class ClassRow:
     f1: float | None
 
 
+class LabelRow(NamedTuple):
+    """One class of those that an example may have at once."""
+
+    name: str
+    metrics: ClassMetrics
+
+
 @dataclass(frozen=True)
 class EvaluationSection:
-    """The whole section."""
+    """The whole section. classes: of a multilabel label, the one with the lowest AUC first."""
 
     result: Evaluation
     metrics: list[MetricRow]
     slicings: list[SliceTable]
     pictures: list[Picture]
     confusion: list[ClassRow]
+    classes: list[LabelRow]
     decisions: list[DecisionPoint]
     explanation: ExplanationSection | None
     worst: WorstTable | None
@@ -173,6 +183,7 @@ def evaluation_section(
         slicings=_slicings(evaluation, names[0], config) if names else [],
         pictures=_pictures(evaluation),
         confusion=_class_rows(evaluation.confusion, config) if evaluation.confusion else [],
+        classes=_label_rows(evaluation.classes, config),
         decisions=_shown_decisions(evaluation.curves) if evaluation.curves else [],
         explanation=explanation_section(evaluation.explanation, config, values=rows),
         worst=worst_table(evaluation.worst) if evaluation.worst and rows else None,
@@ -260,14 +271,13 @@ def _ends(axis: Scale, one: SliceValues, metric: str) -> tuple[float, float] | N
 
 def _class_rows(confusion: Confusion, config: PipelineConfig | None) -> list[ClassRow]:
     """The classes in the order of their numbers, by their names in the config."""
-    values = config.label.class_values if config else ()
     columns = [sum(row[index] for row in confusion.counts) for index in range(len(confusion.classes))]
     rows = []
     for index, (number, counts) in enumerate(zip(confusion.classes, confusion.counts, strict=True)):
         weight, hit = sum(counts), counts[index]
         rows.append(
             ClassRow(
-                name=value_in_words(str(values[number])) if number < len(values) else str(number),
+                name=_class_name(number, config),
                 weight=weight,
                 counts=counts,
                 shares=tuple(count / weight if weight else 0.0 for count in counts),
@@ -277,6 +287,17 @@ def _class_rows(confusion: Confusion, config: PipelineConfig | None) -> list[Cla
             )
         )
     return rows
+
+
+def _label_rows(classes: Iterable[ClassMetrics], config: PipelineConfig | None) -> list[LabelRow]:
+    """The classes in which examples are told apart worst, and last those that have no AUC."""
+    worst_first = sorted(classes, key=lambda one: (one.auc is None, one.auc or 0.0))
+    return [LabelRow(_class_name(one.number, config), one) for one in worst_first[:_MOST_CLASSES]]
+
+
+def _class_name(number: int, config: PipelineConfig | None) -> str:
+    values = config.label.class_values if config else ()
+    return value_in_words(str(values[number])) if number < len(values) else str(number)
 
 
 def _shown_decisions(curves: Curves) -> list[DecisionPoint]:

@@ -68,4 +68,5 @@ def _show(draft: Draft, file: Path) -> None:
         if choice.suspicion:
             click.echo(f"note: {choice.column} {choice.suspicion}", err=True)
     if draft.table.missing:
-        click.echo(f"note: {draft.table.missing:,} rows have no {draft.label}, and are left out", err=True)
+        what = "count as rows of no class" if draft.table.label.several else "are left out"
+        click.echo(f"note: {draft.table.missing:,} rows have no {draft.label}, and {what}", err=True)

@@ -37,6 +37,34 @@ def test_several_values_under_one_number_are_named_with_the_ways_out() -> None:
     assert find_anomalies([train], {}, BINARY, ("x", "tags")) == []
 
 
+def test_several_labels_in_an_example_are_judged_each_by_itself() -> None:
+    lists = {
+        "y": pa.array([["a", "c"], ["b"], [], None, ["a"]]),
+        "z": pa.array([["a|b"], [" b | d"], ["|"], None, ["a"]]),
+    }
+    statistics = generate_statistics_in_memory(pa.RecordBatch.from_pydict(lists), tfdv.StatsOptions())
+    train = SplitStatistics.of("train", statistics.datasets)
+
+    def rules(classes: str, key: str = "y", **settings: Any) -> list[tuple[str, str]]:
+        label = LabelConfig(key=key, kind="multilabel", classes=tuple(classes), **settings)
+        return [(one.rule, one.what) for one in find_anomalies([train], {}, label, ())]
+
+    (missing,) = rules("abc")
+    assert missing[0] == "Label missing"
+    assert missing[1].startswith("missing in 1 of 5 examples, and some have an empty list; ")
+    assert missing[1].endswith("`none` takes them as rows of no class")
+    assert rules("abc", missing="none") == []
+    assert rules("ab", missing="none") == [("Label outside its classes", "c; the classes are a, b")]
+    assert rules("abd", "z", separator="|", missing="none") == []
+    assert rules("ab", "z", separator="|", missing="none") == [("Label outside its classes", "d; the classes are a, b")]
+
+
+def test_lists_that_are_always_the_same_class_are_constant_unless_some_have_none() -> None:
+    label = LabelConfig(key="y", kind="multilabel", classes=("a", "b"), missing="none")
+    assert [rule for _, _, rule, _ in judge(label, train={"y": ["a", "a"]})] == ["Label constant"]
+    assert judge(label, train={"y": ["a", None]}) == []
+
+
 def test_a_missing_label_is_counted_and_shared() -> None:
     found = judge(BINARY, train={"y": [0, 1, None, 1]}, eval={"x": [1]})
     assert found == [

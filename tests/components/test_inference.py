@@ -164,6 +164,14 @@ def test_seconds_since_1970_are_dates_if_the_name_says_so() -> None:
         (["a", "b", "c"], "string", {"kind": "multiclass", "classes": ["a", "b", "c"]}, None),
         ([0, 1, 2], "int", {"kind": "multiclass", "classes": 3}, None),
         ([3, 4, 8], "int", {"kind": "multiclass", "classes": [3, 4, 8]}, None),
+        ([["b", "a"], ["a"], []], "string list", {"kind": "multilabel", "classes": ["a", "b"]}, None),
+        ([[2], [0, 1]], "int list", {"kind": "multilabel", "classes": 3}, None),
+        (
+            ["x|y", "x", "y|z", "z|x|y", "z|y"],
+            "string",
+            {"kind": "multilabel", "classes": ["x", "y", "z"], "separator": "|"},
+            None,
+        ),
         ([0.1 * n for n in range(40)], "float", {"kind": "regression"}, None),
         ([*range(40)], "int", {"kind": "regression"}, None),
     ],
@@ -171,6 +179,15 @@ def test_seconds_since_1970_are_dates_if_the_name_says_so() -> None:
 def test_a_label_has_the_kind_and_classes_of_its_values(values: Any, kind: Any, settings: Any, type_: Any) -> None:
     found = choose_label(facts(values * 20, kind))
     assert (found.settings, found.type) == (settings, type_)
+
+
+def test_the_classes_of_lists_are_counted_by_rows() -> None:
+    found = choose_label(facts([["b", "a"], ["a"], []] * 20, "string list"))
+    assert found.comment == "2 classes, 1.5 in a row; the most frequent is a (40 rows)"
+    texts = choose_label(facts(["x|y", "x", "y|z", "z|x|y", "z|y"] * 9, "string"))
+    assert texts.comment == "3 classes, 2.0 in a row; the most frequent is y (36 rows)"
+    assert found.several
+    assert texts.several
 
 
 def test_thresholds_are_above_what_guessing_reaches() -> None:
@@ -187,7 +204,9 @@ def test_thresholds_are_above_what_guessing_reaches() -> None:
     [
         ([None, None], "string", "no values"),
         (["a", "a"], "string", "only one value, a"),
-        ([["a"], ["b"]], "string list", "lists"),
+        ([["a"], ["a"]], "string list", "lists have only one value, a"),
+        ([[0.5], [1.5]], "float list", "lists of numbers"),
+        ([[f"{n}", "x"] for n in range(100)], "string list", "101 different values, and at most 100"),
         ([f"{n}" for n in range(101)], "string", "at most 100"),
         ([f"{n}" for n in range(40)], "string", "40 different values in 40 rows"),
         ([1.0, float("inf"), 2.0], "float", "infinite"),
@@ -201,6 +220,7 @@ def test_a_column_that_cannot_be_predicted_is_refused_with_the_reason(values: An
 def test_possible_labels_are_listed_with_those_of_few_classes_first() -> None:
     columns = [facts([*range(50)], "int", "row"), facts([0.1 * n for n in range(50)], "float", "price")]
     columns += [facts(["a", "b"] * 25, "string", "kind"), facts([f"n{n}" for n in range(150)], "string", "name")]
+    columns += [facts([["a"], ["b"]] * 25, "string list", "tags")]
     assert likely_labels(columns) == ["kind", "price"]
 
 

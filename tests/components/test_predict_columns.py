@@ -181,6 +181,14 @@ def test_classes_are_in_the_order_of_the_config() -> None:
     assert found["prediction"] == [10, 20]
 
 
+def test_several_classes_at_once_are_one_probability_each() -> None:
+    label = LabelConfig(key="y", kind="multilabel", classes=("b", "a"))
+    assert columns(label, [[0.25, 0.75], [0.875, 0.5]]) == {
+        "probability_b": [0.25, 0.875],
+        "probability_a": [0.75, 0.5],
+    }
+
+
 def test_a_regression_is_one_number() -> None:
     assert columns(LabelConfig(key="y", kind="regression"), [[-1.5]]) == {"prediction": [-1.5]}
 

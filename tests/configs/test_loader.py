@@ -119,6 +119,23 @@ def reported(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[s
             "label: `classes`: a list of its values, or a count n for integers 0 to n-1",
         ),
         (
+            "label: {key: tip, kind: multilabel}",
+            "label: a multilabel label requires `classes`",
+        ),
+        ("label: {key: tip, kind: multilabel, classes: 1001}", "label: at most 1,000 classes; found 1,001"),
+        (
+            "label: {key: tip, kind: multilabel, classes: [a, 'b|c'], separator: '|'}",
+            "label: the class 'b|c' contains the `separator`",
+        ),
+        (
+            "label: {key: tip, kind: multiclass, classes: 3, separator: '|'}",
+            "label: `separator` is not used by a multiclass label; remove it or set `kind: multilabel`",
+        ),
+        (
+            "label: {key: tip, kind: binary, missing: none}",
+            "label: a binary label needs a value: use refuse or drop",
+        ),
+        (
             "data: {source: {path: x}}",
             f"data.source.kind: missing; allowed: {join_or(SOURCES.kinds)}",
         ),

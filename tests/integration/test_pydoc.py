@@ -59,8 +59,8 @@ class Story:
 
     def generate(self, prompts: list[str], length: int, temperature: float = 0.0, seed: int = 0) -> list[list[str]]:
         out = self.loaded.signatures["generate"](
-            prompt=tf.constant(prompts), length=tf.constant(length),
-            temperature=tf.constant(temperature), seed=tf.constant(seed, tf.int64),
+            prompt=tf.constant(prompts), length=tf.constant(length), temperature=tf.constant(temperature),
+            top_k=tf.constant(0), top_p=tf.constant(1.0), seed=tf.constant(seed, tf.int64),
         )  # fmt: skip
         words = [[word.decode() for word in row] for row in out["words"].numpy()]
         assert [text.decode() for text in out["text"].numpy()] == [
@@ -165,7 +165,7 @@ def test_drawn_text_follows_its_seed_and_is_of_known_words(story: Story) -> None
         (version,) = versions(story.folder)
         path = str(next((story.folder / "serving").rglob(version)))
         signature = tf.compat.v1.saved_model.loader.load(session, ["serve"], path).signature_def["generate"]
-        feed = {"prompt": prompts[:2], "length": 4, "temperature": 0.0, "seed": 0}
+        feed = {"prompt": prompts[:2], "length": 4, "temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0}
         found = session.run(
             signature.outputs["words"].name, {signature.inputs[name].name: value for name, value in feed.items()}
         )

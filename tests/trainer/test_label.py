@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.common.errors import TrainingError
 from headrace.configs.schema.label import LabelConfig
@@ -53,6 +55,36 @@ def test_multiclass_label_is_the_class_id_as_integer(tensor: tf.Tensor, classes:
     result = label(tensor, "multiclass", classes)
     assert result.dtype == np.int64
     assert result.tolist() == expected
+
+
+def several(values: Any, classes: Any, **settings: Any) -> np.ndarray:
+    config = LabelConfig(key="y", kind="multilabel", classes=classes, **settings)
+    found = transform_label(config, Batch({"y": values}, {}))
+    assert found.shape.as_list()[1] == config.num_classes
+    assert found.dtype == tf.float32
+    return found.numpy()
+
+
+@given(st.lists(st.lists(st.sampled_from(["a", "b", "c", "x", ""]), max_size=4), min_size=1), st.booleans())
+@settings(deadline=None, max_examples=30)
+def test_several_classes_become_ones_and_a_row_with_another_value_is_invalid(rows: list[list[str]], none: bool) -> None:
+    expected = []
+    for row in rows:
+        values = {value for value in row if value}
+        unusable = bool(values - {"a", "b", "c"}) or not (values or none)
+        expected.append([-1.0] * 3 if unusable else [float(one in values) for one in "cab"])
+    missing: Any = "none" if none else "refuse"
+    lists = tf.ragged.constant(rows, tf.string, ragged_rank=1).to_sparse()
+    assert several(lists, ("c", "a", "b"), missing=missing).tolist() == expected
+    texts = tf.constant([" / ".join(row) for row in rows])
+    assert several(texts, ("c", "a", "b"), missing=missing, separator="/").tolist() == expected
+
+
+def test_several_classes_may_be_numbers() -> None:
+    lists = tf.ragged.constant([[3, 1], [], [MISSING_INTEGER], [1, 1], [2]], tf.int64).to_sparse()
+    assert several(lists, (1, 3)).tolist() == [[1, 1], [-1, -1], [-1, -1], [1, 0], [-1, -1]]
+    assert several(tf.constant(["2;0", "1", ""]), 3, separator=";").tolist() == [[1, 0, 1], [0, 1, 0], [-1, -1, -1]]
+    assert several(tf.constant([[1.0], [2.0], [0.5]]), (1, 2)).tolist() == [[1, 0], [0, 1], [-1, -1]]
 
 
 def test_regression_label_is_the_number_and_nan_where_missing() -> None:

@@ -206,9 +206,11 @@ def test_builder_in_a_module_that_is_not_there_is_refused() -> None:
         (BINARY, [[1.0], [0.0]], [[0.8], [0.4]], -(np.log(0.8) + np.log(0.6)) / 2),
         ({"key": "k", "kind": "multiclass", "classes": 3}, [2, 0], [[0.1, 0.2, 0.7], [0.5, 0.3, 0.2]],
          -(np.log(0.7) + np.log(0.5)) / 2),
+        ({"key": "k", "kind": "multilabel", "classes": 2}, [[1.0, 0.0], [1.0, 1.0]], [[0.8, 0.4], [0.3, 0.9]],
+         -(np.log(0.8) + np.log(0.6) + np.log(0.3) + np.log(0.9)) / 4),
         ({"key": "k", "kind": "regression"}, [[3.0], [1.0]], [[1.0], [1.5]], (4 + 0.25) / 2),
     ],
-    ids=["binary", "multiclass", "regression"],
+    ids=["binary", "multiclass", "multilabel", "regression"],
 )  # fmt: skip
 def test_loss_fits_the_kind_of_label(label: dict[str, Any], truth: Any, predicted: Any, expected: float) -> None:
     config = LabelConfig.model_validate(label)

@@ -92,7 +92,7 @@ def test_several_images_and_other_features_are_seen_side_by_side() -> None:
 
 CHANGES = [
     {"flip": "horizontal"}, {"flip": "vertical"}, {"flip": "both"}, {"rotate": 45}, {"translate": 0.3}, {"zoom": 0.3},
-    {"contrast": 0.5}, {"brightness": 0.3},
+    {"crop": 0.6}, {"contrast": 0.5}, {"brightness": 0.3},
 ]  # fmt: skip
 
 
@@ -123,6 +123,36 @@ def test_flips_are_mirror_images(flip: str, mirrored: list[tuple[int, ...]]) -> 
     found = [[axes for axes in mirrored if (np.flip(old, axes) == new).all()] for old, new in pairs]
     assert {len(axes) for axes in found} == {1}
     assert {axes for (axes,) in found} == set(mirrored)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_a_random_part_is_interpolated_between_its_corners(jit: bool) -> None:
+    """The first two channels hold the place of each pixel, by which TensorFlow's own operation finds the third."""
+    number, height, width = 64, 7, 12
+    y, x = np.meshgrid(np.linspace(0, 1, height), np.linspace(0, 1, width), indexing="ij")
+    images = np.stack([np.stack([y, x, RNG.random((height, width))], axis=-1) for _ in range(number)])
+    layer = Augmented({"crop": 0.4})
+    found = np.asarray(
+        tf.function(lambda given: layer(given, training=True), jit_compile=jit)(images.astype("float32"))
+    )
+    boxes = np.concatenate([found[:, 0, 0, :2], found[:, -1, -1, :2]], axis=1)
+    expected = tf.image.crop_and_resize(images, boxes, range(number), (height, width))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    shares = boxes[:, 2:] - boxes[:, :2]
+    np.testing.assert_allclose(shares[:, 0], shares[:, 1], atol=1e-6)
+    assert shares.min() > 0.4 - 1e-6
+    assert shares.max() <= 1 + 1e-6
+    assert (shares.min() < 0.5, shares.max() > 0.9) == (True, True)  # 64 of them
+    spare = 1 - shares
+    np.testing.assert_allclose((boxes[:, :2] / spare).mean(axis=0), 0.5, atol=0.15)
+    assert not np.allclose(boxes[:, 0] / spare[:, 0], boxes[:, 1] / spare[:, 1])
+
+
+def test_an_image_of_one_row_can_be_cropped() -> None:
+    images = np.broadcast_to(np.linspace(0, 1, 9, dtype=np.float32)[:, None], (4, 1, 9, 1))
+    found = np.asarray(Augmented({"crop": 0.5})(images, training=True))
+    assert found.shape == (4, 1, 9, 1)
+    assert np.all(np.ptp(found, axis=2) >= 0.5 - 1e-6)
 
 
 def test_what_a_change_leaves_empty_is_black() -> None:

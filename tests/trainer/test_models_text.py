@@ -8,12 +8,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.configs.schema.features import TextFeature
 from headrace.configs.schema.train import TrainConfig
 from headrace.trainer import columns, models
 from headrace.trainer.columns import ModelInputs, TextColumn
-from headrace.trainer.generation import Generator
+from headrace.trainer.generation import Generator, most_probable
 from headrace.trainer.model import compile_model, precision_policy
 from headrace.trainer.models.text import NextWord
 from headrace.trainer.preprocessing import with_vocabulary
@@ -30,6 +32,7 @@ NEXT = {"key": "next", "kind": "next_word", "text": "said"}
 LABELS: dict[str, dict[str, Any]] = {
     "binary": {"key": "y", "kind": "binary"},
     "multiclass": {"key": "y", "kind": "multiclass", "classes": 3},
+    "multilabel": {"key": "y", "kind": "multilabel", "classes": 3},
     "regression": {"key": "y", "kind": "regression"},
     "next_word": NEXT,
 }
@@ -63,7 +66,7 @@ def test_predictions_do_not_depend_on_the_other_texts_of_the_batch(encoder: str,
     model = built(LABELS[kind], encoder=encoder)
     features = batch(ROWS)
     together = model(features).numpy()
-    assert together.shape == (5, {"binary": 1, "multiclass": 3, "regression": 1, "next_word": 9}[kind])
+    assert together.shape == (5, {"binary": 1, "multiclass": 3, "multilabel": 3, "regression": 1, "next_word": 9}[kind])
     assert np.isfinite(together).all()
     alone = [model({name: tensor[row : row + 1] for name, tensor in features.items()}).numpy()[0] for row in range(5)]
     np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-6)
@@ -170,8 +173,17 @@ def generator(**settings: Any) -> Generator:
     return Generator(column, VALUES, transform, predict)
 
 
-def run(made: Generator, prompt: list[str], length: int, temperature: float = 0.0, seed: int = 0) -> list[list[str]]:
+def run(
+    made: Generator,
+    prompt: list[str],
+    length: int,
+    temperature: float = 0.0,
+    seed: int = 0,
+    *,
+    top: tuple[int, float] = (0, 1.0),
+) -> list[list[str]]:
     inputs = {"prompt": tf.constant(prompt), "length": tf.constant(length), "temperature": tf.constant(temperature),
+              "top_k": tf.constant(top[0]), "top_p": tf.constant(top[1]),
               "seed": tf.constant(seed, tf.int64)}  # fmt: skip
     out = tf.function(made.generate)(inputs)
     words = [[word.decode() for word in row] for row in out["words"].numpy()]
@@ -204,3 +216,50 @@ def test_seed_decides_what_is_drawn_and_temperature_how_evenly() -> None:
         shares = np.array([drawn.count(word) for word in VALUES]) / len(drawn)
         wanted = row ** (1 / temperature) / np.sum(row ** (1 / temperature))
         np.testing.assert_allclose(shares, wanted, atol=0.04)
+
+
+def restricted(row: np.ndarray, temperature: float, top_k: int, top_p: float) -> np.ndarray:
+    """The distribution that words are drawn from, one word after the other from the most probable down."""
+    p = row ** (1 / temperature)
+    order = sorted(range(len(p)), key=lambda word: (-p[word], word))[: top_k or None]
+    total, reached = p[order].sum(), 0.0
+    kept: list[int] = []
+    for word in order:
+        if kept and reached >= top_p:
+            break
+        kept.append(word)
+        reached += p[word] / total
+    found = np.where(np.isin(np.arange(len(p)), kept), p, 0)
+    return found / found.sum()
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top"),
+    [(1.0, (3, 1.0)), (1.0, (0, 0.6)), (0.7, (5, 0.8)), (2.0, (4, 0.5)), (1.0, (0, 0.0)), (1.5, (99, 0.95))],
+)
+def test_only_the_most_probable_words_are_drawn_each_as_often_as_among_these(
+    temperature: float, top: tuple[int, float]
+) -> None:
+    wanted = restricted(np.roll(TABLE, 1, axis=0)[1][:8], temperature, *top)
+    drawn = [words[0] for words in run(generator(), ["a"] * 3000, 1, temperature, 3, top=top)]
+    shares = np.array([drawn.count(word) for word in VALUES]) / len(drawn)
+    assert ((shares > 0) == (wanted > 0)).all()
+    np.testing.assert_allclose(shares, wanted, atol=0.04)
+
+
+def test_without_a_restriction_the_same_words_are_drawn_as_with_one_that_leaves_all() -> None:
+    made = generator()
+    assert run(made, ["a b"] * 50, 4, 1.0, 5) == run(made, ["a b"] * 50, 4, 1.0, 5, top=(8, 1.0))
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 9), min_size=6, max_size=6), min_size=1, max_size=4),
+    st.integers(-1, 8),
+    st.floats(0, 1, width=32).map(lambda p: p + 0.013),  # never exactly a sum of probabilities
+)
+@settings(deadline=None, max_examples=60)
+def test_words_that_are_left_are_those_of_a_plain_computation(rows: list[list[int]], top_k: int, top_p: float) -> None:
+    scores = np.array(rows, np.float32) / 2  # many are equal: of these, the first is more probable
+    found = tf.nn.softmax(most_probable(tf.constant(scores), tf.constant(top_k), tf.constant(top_p, tf.float32)))
+    wanted = [restricted(np.exp(row.astype(float)), 1.0, max(top_k, 0), min(top_p, 1)) for row in scores]
+    np.testing.assert_allclose(found, wanted, atol=1e-5)

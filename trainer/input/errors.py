@@ -55,7 +55,7 @@ def _find_damage(file: str, packing: Packing) -> str | None:
 
 def label_check(label: LabelConfig) -> Callable[[tf.Tensor], tf.Tensor]:
     """Return a stage of the input pipeline that passes labels through, and fails if one is not valid."""
-    if label.kind not in ("binary", "multiclass", "regression"):
+    if label.kind == "next_word":
         return tf.identity
 
     @no_autograph
@@ -64,7 +64,7 @@ def label_check(label: LabelConfig) -> Callable[[tf.Tensor], tf.Tensor]:
         data = [
             _LABEL_OUT_OF_RANGE,
             tf.math.count_nonzero(wrong),
-            tf.size(labels),
+            tf.size(wrong),
             tf.boolean_mask(labels, wrong)[:1],
         ]
         with tf.control_dependencies([tf.debugging.Assert(tf.logical_not(tf.reduce_any(wrong)), data)]):
@@ -79,6 +79,8 @@ def _is_invalid(label: LabelConfig, labels: tf.Tensor) -> tf.Tensor:
         return tf.logical_not(tf.math.is_finite(labels))
     if label.kind == "binary":
         return tf.logical_not(tf.logical_or(tf.equal(labels, 0), tf.equal(labels, 1)))
+    if label.kind == "multilabel":
+        return tf.reduce_any(~(tf.equal(labels, 0) | tf.equal(labels, 1)), axis=1)
     return tf.logical_or(labels < 0, labels >= label.num_classes)
 
 

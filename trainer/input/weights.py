@@ -77,7 +77,7 @@ class ExampleWeights:
 
 @dataclass(frozen=True)
 class _Totals:
-    """The number of examples, and the sum of their weights by class; for a regression, all are in class 0."""
+    """The number of examples, and the sum of their weights by class; of a regression or multilabel, all in class 0."""
 
     examples: int
     by_class: NDArray[np.float64]
@@ -89,7 +89,8 @@ def _measure(split: str, files: Sequence[str], feature_spec: Mapping[str, Featur
     for labels, weights in _batches(files, feature_spec, label):
         valid = np.isfinite(weights) & (weights >= 0)
         examples, invalid = examples + len(weights), invalid + int(np.sum(~valid))
-        ids = np.zeros(len(labels), np.int64) if label.kind == "regression" else labels.astype(np.int64)
+        one_class = label.kind in ("regression", "multilabel")
+        ids = np.zeros(len(labels), np.int64) if one_class else labels.astype(np.int64)
         known = valid & (ids >= 0) & (ids < len(by_class))  # other labels are reported when the split is read
         by_class += np.bincount(ids[known], weights[known], len(by_class))
     if invalid:

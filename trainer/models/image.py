@@ -56,6 +56,46 @@ class Augmented(keras.layers.Layer):
         return input_shape
 
 
+@keras.saving.register_keras_serializable("headrace")
+class RandomPart(keras.layers.Layer):
+    """A random part of each image, enlarged to the image's size by bilinear interpolation; for training alone.
+
+    Rows and columns are interpolated as products with matrices, which XLA compiles and which differ for each image.
+    """
+
+    def __init__(self, least: float, **settings: Any) -> None:
+        """least: the least share of height and width; both have the same, drawn evenly between that and 1."""
+        super().__init__(**settings)
+        self.least = least
+        self.seeds = keras.random.SeedGenerator()
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "least": self.least}
+
+    def call(self, images: keras.KerasTensor, training: bool = True) -> keras.KerasTensor:
+        """images: [batch, height, width, channels]."""
+        if not training:
+            return images
+        number, (height, width) = keras.ops.shape(images)[0], images.shape[1:3]
+        share = keras.random.uniform((number, 1), self.least, 1.0, seed=self.seeds)
+        top, left = (keras.random.uniform((number, 1), seed=self.seeds) * (1 - share) for _ in range(2))
+        rows, columns = _interpolation(top, share, height), _interpolation(left, share, width)
+        part = keras.ops.einsum("bij,bjwc->biwc", keras.ops.cast(rows, images.dtype), images)
+        return keras.ops.einsum("bij,bhjc->bhic", keras.ops.cast(columns, images.dtype), part)
+
+
+def _interpolation(start: keras.KerasTensor, share: keras.KerasTensor, size: int) -> keras.KerasTensor:
+    """How much each of `size` pixels contributes to each of as many in a part of them: float32 [batch, size, size].
+
+    start, share: [batch, 1], of where the part begins, and how long it is; the first and the last pixel of the whole
+    are at 0 and 1.
+    """
+    last = max(size - 1, 1)
+    places = (start + share * keras.ops.arange(size, dtype="float32") / last) * last
+    distances = keras.ops.abs(places[:, :, None] - keras.ops.arange(size, dtype="float32"))
+    return keras.ops.maximum(1 - distances, 0)
+
+
 def _prefix(name: str, images: dict[str, keras.KerasTensor]) -> str:
     """Prefix of the names of an image's layers; empty for a single image."""
     return f"{name.replace('/', '_slash_')}_" if len(images) > 1 else ""
@@ -90,9 +130,9 @@ def _convolutions(x: keras.KerasTensor, model: ImageModel, prefix: str) -> keras
 
 
 def _augmentations(augment: AugmentConfig) -> list[keras.layers.Layer]:
-    """Keras' own layers, in the order in which they are applied."""
+    """The layers in the order in which they are applied: all but the first are Keras' own."""
     empty = {"fill_mode": "constant", "fill_value": 0.0}
-    layers: list[keras.layers.Layer] = []
+    layers: list[keras.layers.Layer] = [RandomPart(augment.crop)] if augment.crop is not None else []
     # One layer per direction: Keras' "horizontal_and_vertical" flips along both or neither.
     directions = ("horizontal", "vertical") if augment.flip == "both" else (augment.flip,) if augment.flip else ()
     layers += [keras.layers.RandomFlip(direction) for direction in directions]

@@ -60,7 +60,7 @@ class Ensemble(keras.Model):
         members = getattr(y_pred, MEMBERS, None) if training else None
         if members is not None:
             count = self.get_layer("mean").members
-            y = ops.repeat(ops.reshape(y, (-1, 1)), count, axis=0)
+            y = ops.repeat(y if len(y.shape) > 1 else ops.expand_dims(y, -1), count, axis=0)
             y_pred = members
             if sample_weight is not None:
                 sample_weight = ops.repeat(ops.reshape(sample_weight, (-1,)), count, axis=0)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.components.evaluation.result import Confusion, Curves
+from headrace.components.evaluation.result import ClassMetrics, Confusion, Curves
 
 Array = NDArray[np.float64]
 FOLDS = 20
@@ -146,7 +146,10 @@ class Margin(NamedTuple):
 
 
 class LabelMetrics(abc.ABC):
-    """The metrics of one kind of label."""
+    """The metrics of one kind of label. Labels are [n], or [n, classes] of 0 and 1 for multilabel."""
+
+    label_rank = 1
+    """Dimensions of the labels."""
 
     @abc.abstractmethod
     def usable(self, labels: Array) -> NDArray[np.bool_]:
@@ -158,7 +161,7 @@ class LabelMetrics(abc.ABC):
 
     @abc.abstractmethod
     def predicted(self, predictions: Array) -> Array:
-        """What is predicted for each example, [n]: the number of a class, or the value."""
+        """What is predicted for each example, [n]: the number of a class, or the value; [n, classes] for multilabel."""
 
     @abc.abstractmethod
     def sums(self, labels: Array, predictions: Array) -> Array:
@@ -168,7 +171,7 @@ class LabelMetrics(abc.ABC):
         """
 
     def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64] | None:  # noqa: ARG002
-        """The histogram bucket of each example; None if these metrics need no histogram."""
+        """The histogram bucket of each label, in their shape; None if these metrics need no histogram."""
         return None
 
     @abc.abstractmethod
@@ -194,6 +197,10 @@ class LabelMetrics(abc.ABC):
         """How often each class is predicted for each class; None if the labels are no classes, or too many."""
         return None
 
+    def classes(self, totals: Totals) -> tuple[ClassMetrics, ...]:  # noqa: ARG002
+        """How well each class is predicted, if an example may belong to several."""
+        return ()
+
     def accumulate(  # noqa: PLR0913, PLR0917
         self,
         labels: Array,
@@ -211,7 +218,11 @@ class LabelMetrics(abc.ABC):
         each, cells = self.sums(labels, predictions), groups * FOLDS + (0 if folds is None else folds)
         shape = number, FOLDS
         sums = [np.bincount(cells, column * weights, number * FOLDS).reshape(shape) for column in each.T]
-        histograms = self._histograms(labels, self.buckets(labels, predictions), cells, number, weights)
+        buckets = self.buckets(labels, predictions)
+        per_example = 1 if buckets is None else max(buckets.size // max(len(cells), 1), 1)
+        places, each_weight = np.repeat(cells, per_example), np.repeat(weights, per_example)
+        flat = None if buckets is None else buckets.reshape(-1)
+        histograms = self._histograms(labels.reshape(-1), flat, places, number, each_weight)
         examples = np.bincount(cells, minlength=number * FOLDS).reshape(shape).astype(np.float64)
         squares = np.bincount(cells, weights**2, number * FOLDS).reshape(shape).astype(np.float64)
         return [
@@ -223,7 +234,7 @@ class LabelMetrics(abc.ABC):
     def _histograms(
         labels: Array, buckets: NDArray[np.int64] | None, cells: NDArray[np.int64], number: int, weights: Array
     ) -> list[tuple[NDArray[np.int64], Array]]:
-        """The buckets and counts of each group. cells: `group * FOLDS + fold` of each example."""
+        """The buckets and counts of each group. cells: `group * FOLDS + fold` of each label."""
         if buckets is None:
             return [(np.zeros(0, np.int64), np.zeros((0, 2)))] * number
         # (group, bucket, fold) as one integer, sorted by group, so that the histogram of a group is a slice of them

@@ -72,7 +72,7 @@ class BinaryMetrics(LabelMetrics):
         examples, positives, probability, loss, above, true_positives = totals.sums
         if not np.isfinite(probability):
             return dict.fromkeys(METRICS["binary"], np.nan)
-        area, area_precision_recall = _areas(totals.counts)
+        area, area_precision_recall = areas(totals.counts)
         return {
             "auc": area,
             "auc_precision_recall": area_precision_recall,
@@ -88,7 +88,7 @@ class BinaryMetrics(LabelMetrics):
             "auc": 0.5,
             "auc_precision_recall": float(share),
             "binary_accuracy": float(max(share, 1 - share)),
-            "binary_crossentropy": _entropy(np.array([positives, examples - positives])),
+            "binary_crossentropy": entropy(np.array([positives, examples - positives])),
         }
 
     def margin(self, totals: Totals) -> Margin | None:
@@ -176,17 +176,16 @@ class MulticlassMetrics(LabelMetrics):
         return Confusion(tuple(classes.tolist()), _rows(counts))
 
     def margin(self, totals: Totals) -> Margin | None:
-        """Of the accuracy (Wilson, "Probable inference, the law of succession, and statistical inference", 1927)."""
+        """Of the accuracy."""
         weight, correct = totals.sums[:2]
         if not np.isfinite(correct):
             return None
-        share, examples, z = correct / weight, totals.effective_examples, STANDARD_ERRORS
-        width = z * np.sqrt(share * (1 - share) / examples + z**2 / (4 * examples**2)) / (1 + z**2 / examples)
-        return Margin("accuracy", float(share), float(width), TOO_WIDE)
+        share = float(correct / weight)
+        return Margin("accuracy", share, wilson_width(share, totals.effective_examples), TOO_WIDE)
 
     def constant(self, totals: Totals) -> dict[str, float]:
         counts = np.bincount(totals.buckets // CLASS_SPAN, totals.counts.sum(axis=1)).astype(np.float64)
-        return {"accuracy": float(counts.max() / counts.sum()), "crossentropy": _entropy(counts)}
+        return {"accuracy": float(counts.max() / counts.sum()), "crossentropy": entropy(counts)}
 
 
 class NextWordMetrics(MulticlassMetrics):
@@ -224,13 +223,22 @@ class NextWordMetrics(MulticlassMetrics):
     def constant(self, totals: Totals) -> dict[str, float]:
         counts = totals.counts.sum(axis=1)
         known = np.sort(counts[totals.buckets != UNKNOWN_WORD])[::-1]
-        entropy = _entropy(counts)
+        loss = entropy(counts)
         return {
             "accuracy": float(known[:1].sum() / counts.sum()),
             "top_5_accuracy": float(known[:TOP].sum() / counts.sum()),
-            "crossentropy": entropy,
-            "perplexity": float(np.exp(entropy)),
+            "crossentropy": loss,
+            "perplexity": float(np.exp(loss)),
         }
+
+
+def wilson_width(share: float, examples: float) -> float:
+    """Half the 95 % confidence interval of a share of examples (Wilson, "Probable inference, the law of succession, and
+    statistical inference", 1927).
+    """
+    z = STANDARD_ERRORS
+    spread = np.sqrt(share * (1 - share) / examples + z**2 / (4 * examples**2))
+    return float(z * spread / (1 + z**2 / examples))
 
 
 def _of_labels(labels: Array, predictions: Array) -> Array:
@@ -316,7 +324,7 @@ def _rows(counts: Any) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(map(float, row)) for row in counts)
 
 
-def _areas(counts: Array) -> tuple[float, float]:
+def areas(counts: Array) -> tuple[float, float]:
     """The areas under the ROC curve (trapezoids) and under the precision-recall curve.
 
     The latter is interpolated as in Davis and Goadrich, "The relationship between precision-recall and ROC curves",
@@ -349,7 +357,7 @@ def _calibration(totals: Totals) -> list[tuple[float, float, float]]:
     ]
 
 
-def _entropy(counts: Array) -> float:
+def entropy(counts: Array) -> float:
     """The cross-entropy of predicting the shares of the classes, in nats."""
     shares = counts[counts > 0] / counts.sum()
     return float(-np.sum(shares * np.log(shares)))
@@ -362,7 +370,7 @@ def _ratio(numerator: float, denominator: float) -> float:
 def _register_with_tfma(name: str) -> None:
     """Register a metric class that TFMA's validation looks up by its name in an EvalConfig. It computes nothing."""
 
-    def initialize(self: metric_types.Metric, name: str) -> None:
+    def initialize(self: metric_types.Metric, name: str, thresholds: list[float] | None = None) -> None:  # noqa: ARG001
         metric_types.Metric.__init__(self, lambda **_: [], name=name)
 
     metric_types.register_metric(type(name, (metric_types.Metric,), {"__init__": initialize}))

@@ -71,6 +71,10 @@ BROKEN: Broken = {
             f"data: {{{SOURCE}, stratify: true}}\nlabel: {{key: y, kind: regression}}",
             "1: data.stratify: a regression label has no classes",
         ),
+        (
+            f"data: {{{SOURCE}, stratify: true}}\nlabel: {{key: y, kind: multilabel, classes: 3, separator: '|'}}",
+            "1: data.stratify: may have several classes in a row",
+        ),
     ],
     "split_spans_leave_some_to_train": [
         (

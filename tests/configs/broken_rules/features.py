@@ -101,6 +101,17 @@ BROKEN: Broken = {
             f"data: {{{SOURCE}, types: {{tip: string}}}}\nlabel: {{key: tip, kind: regression}}",
             "1: data.types.tip: is a number; found string; declare int or float",
         ),
+        (
+            f"data: {{{SOURCE}, types: {{tip: int}}}}\n"
+            "label: {key: tip, kind: multilabel, classes: 4, separator: '|'}",
+            "1: data.types.tip: the label's classes are in one text, but its column is declared int; declare string",
+        ),
+    ],
+    "delimited_label_is_separated": [
+        (
+            f"data: {{{SOURCE}}}\nlabel: {{key: tip, kind: multilabel, classes: [a, b]}}",
+            '2: label.kind: one class unless a text splits it; set `separator: "|"`',
+        )
     ],
     "next_word_follows_a_text": [
         (

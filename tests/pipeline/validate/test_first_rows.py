@@ -43,6 +43,16 @@ def rows(*lines: str, header: str = "fare,tip") -> None:
         ("kind: multiclass, classes: ['1', '2']", ["1", "2"], "", ""),
         ("kind: regression", [f"{n}.25" for n in range(50)], "", ""),
         ("kind: regression", ["7"], "label.key", "every label is 7, …"),
+        (
+            "kind: multilabel, classes: [a, b], separator: '|'",
+            ["a|b", "b", ""],
+            "label.key",
+            "missing in 20 of…or `none` if they belong to no class",
+        ),
+        ("kind: multilabel, classes: [a, b], separator: '|', missing: none", ["a | b", "b", ""], "", ""),
+        ("kind: multilabel, classes: [a, b], separator: '|', missing: none", ["a", ""], "", ""),
+        ("kind: multilabel, classes: [a, b], separator: '|'", ["a|c", "b"], "label.classes", "has c, …are a, b; …"),
+        ("kind: multilabel, classes: 3, separator: ';'", ["0;2", "1"], "", ""),
     ],
 )
 def test_labels_that_do_not_match_are_reported_with_the_setting_that_would(
