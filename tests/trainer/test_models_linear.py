@@ -18,7 +18,7 @@ FEATURES: dict[str, dict[str, Any]] = {
     "miles": {"column": "numeric"},
     "hour": {"column": "identity", "num_buckets": 24},
 }
-BATCH = {
+BATCH: dict[str, Any] = {
     "amount": np.array([-1.0, 0.0, 2.5], np.float32),
     "miles": np.array([0.5, -3.0, 1.0], np.float32),
     "hour": np.array([23, 0, 24], np.int64),
@@ -45,14 +45,16 @@ def test_prediction_is_a_weight_for_each_number_and_category_and_a_bias(names: l
     np.testing.assert_allclose(model(batch), np.full((3, 2), 0.5))  # all weights start at zero
     rng = np.random.default_rng(4)
     model.set_weights([rng.normal(size=weight.shape) for weight in model.get_weights()])
-    weights = {weight.path: np.asarray(weight, np.float64) for weight in model.weights}
-    scores = sum(weight for path, weight in weights.items() if path.endswith("bias"))
+    weights: dict[str, Any] = {weight.path: np.asarray(weight, np.float64) for weight in model.weights}
+    (scores,) = [weight for path, weight in weights.items() if path.endswith("bias")]
     if "amount" in names:
-        scores = scores + np.stack([BATCH["amount"], BATCH["miles"]], axis=1) @ weights["logits/kernel"]
+        scores = (
+            scores + np.stack([BATCH["amount"], BATCH["miles"]], axis=1).astype(np.float64) @ weights["logits/kernel"]
+        )
     if "hour" in names:
         (of_hours,) = [weight for path, weight in weights.items() if path.startswith("wide/")]
-        scores = scores + of_hours[BATCH["hour"]]
-    np.testing.assert_allclose(model(batch), probabilities(np.asarray(scores)), rtol=1e-5)
+        scores = scores + of_hours[BATCH["hour"].tolist()]
+    np.testing.assert_allclose(model(batch), probabilities(scores), rtol=1e-5)
 
 
 def test_without_a_number_or_a_wide_category_there_is_nothing_to_learn_from() -> None:
