@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import tensorflow as tf
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from headrace.common.errors import RunError
 from headrace.configs.schema.label import LabelConfig
@@ -28,8 +28,9 @@ class ModelDescription(BaseModel):
 
     label: what it predicts; types: the type of each data column of the training data; features: the columns that the
     model reads; multivalued: those of which it uses all values, None if that is unknown; words: for a next_word label,
-    the words in the order of the predictions, without the last one, which stands for all others; signature,
-    preprocessing, prediction_key: as in `ModelCall`.
+    the words in the order of the predictions, without the last one, which stands for all others; model: its kind and
+    the settings of `model:` that are not the defaults, which for `kind: auto` are those of the model that was chosen;
+    signature, preprocessing, prediction_key: as in `ModelCall`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,6 +40,7 @@ class ModelDescription(BaseModel):
     features: tuple[str, ...]
     multivalued: tuple[str, ...] | None = None
     words: tuple[str, ...] = ()
+    model: dict[str, JsonValue] | None = None
     signature: str = "serving_default"
     preprocessing: str = "transform_features"
     prediction_key: str | None = None

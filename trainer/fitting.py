@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.budget import NO_BUDGET, Budget
-from headrace.trainer.callbacks.checkpoint import Checkpoint
+from headrace.trainer.callbacks.checkpoint import Checkpoint, TrainingPausedError
 from headrace.trainer.callbacks.epoch_log import Epoch, EpochLog, History
 from headrace.trainer.callbacks.finite_loss import BatchesAfter, FiniteLoss
 from headrace.trainer.callbacks.jit import JitChoice
@@ -63,6 +63,8 @@ class Training:
     """Reopens the train split after a number of batches, to find the cause of a non-finite loss."""
     budget: Budget = NO_BUDGET
     """The numbers that were chosen for settings of `train:`, which has them already."""
+    pause: Callable[[], bool] | None = None
+    """Whether to interrupt the training, as in Checkpoint."""
 
     @property
     def begin(self) -> TrainingPosition:
@@ -110,7 +112,10 @@ class Training:
         """Create the callback that saves the training, including the state of these callbacks."""
         agree = any_worker(self.choice, tf.distribute.get_strategy())
         split, writes = self.inputs.train, self.choice.writes
-        return Checkpoint(self.checkpoints, self.train, split, callbacks, self.saved, writes=writes, agree=agree)
+        saved, pause = self.saved, self.pause
+        return Checkpoint(
+            self.checkpoints, self.train, split, callbacks, saved, writes=writes, agree=agree, pause=pause
+        )
 
     def loop(self, model: keras.Model, begin: TrainingPosition) -> Callable[..., object]:
         """The function that trains the model: Keras' `fit`, or the loop over several devices."""
@@ -125,7 +130,7 @@ class Training:
 def fit(model: keras.Model, training: Training, directory: Path) -> History:
     """Train the model until the last epoch or early stopping, and leave it with the weights of the best epoch.
 
-    Raises NonFiniteLossError for a non-finite loss, and TrainingStoppedError on SIGTERM.
+    Raises NonFiniteLossError for a non-finite loss, TrainingStoppedError on SIGTERM, and TrainingPausedError.
 
     directory: receives the best weights and TensorBoard logs.
     """
@@ -143,7 +148,11 @@ def fit(model: keras.Model, training: Training, directory: Path) -> History:
     batches_after, elsewhere = None if inputs.own_batches else training.batches_after, training.choice.distributed
     finite_loss = FiniteLoss(execution, checkpoint, batches_after, inputs.eval.peek, elsewhere=elsewhere)
     last = [jit] if isinstance(jit, JitChoice) else []  # last, so that no other callback times its steps
-    _run(model, training, checkpoint, [*profile, finite_loss, *callbacks, checkpoint, *last])
+    try:
+        _run(model, training, checkpoint, [*profile, finite_loss, *callbacks, checkpoint, *last])
+    except TrainingPausedError as paused:
+        paused.epochs = log.epochs
+        raise
     done = len(log.epochs)
     rest = (*leftover_batches(train, checkpoint.batches), *still_falling(log.epochs, train.max_epochs))
     for line in rest:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+import tensorflow as tf
 import tensorflow_transform as tft
 
 from headrace.common.errors import TrainingError
@@ -97,6 +98,27 @@ def loss(label: LabelConfig) -> keras.losses.Loss:
     if label.kind in ("multiclass", "next_word"):
         return keras.losses.SparseCategoricalCrossentropy()
     return keras.losses.MeanSquaredError()
+
+
+EVALUATED = 100_000
+"""Maximum number of examples on which `loss_on` computes the loss."""
+
+
+def loss_on(model: keras.Model, batches: tf.data.Dataset, label: LabelConfig) -> float:
+    """The mean loss on the first EVALUATED examples of batches of features, label and perhaps weights."""
+    of_label = loss(label)
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def of_batch(features: Any, y: Any, *weight: Any) -> Any:
+        return of_label(tf.reshape(y, (-1, 1)), model(features, training=False), *weight)
+
+    total, count = 0.0, 0
+    for features, y, *weight in batches:
+        size = int(tf.shape(y)[0])
+        total, count = total + size * float(of_batch(features, y, *weight)), count + size
+        if count >= EVALUATED:
+            break
+    return total / max(count, 1)
 
 
 def metrics(label: LabelConfig) -> list[keras.metrics.Metric]:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+MODEL_SEARCH_FILE = "model_search.json"
+"""File of the search of `model.kind: auto`, in the model's run directory: `model`, as a config has it, and `search`."""
 INTERNAL = "tuner/"
 """Prefix of the names of Hyperband's own values."""
 
@@ -58,7 +60,7 @@ class Search:
     @property
     def names(self) -> list[str]:
         """The settings that were tried, in the config's order."""
-        return list(self.trials[0].values) if self.trials else []
+        return list(dict.fromkeys(name for trial in self.trials for name in trial.values))
 
     @property
     def failed(self) -> int:
@@ -78,7 +80,7 @@ class Search:
     def table(self) -> str:
         """Format the trials for the log: one line each, best first."""
         head = ["trial", self.objective, "seconds", "epochs", *self.names]
-        rows = [head, *([*_row(trial), *(trial.words[name] for name in self.names)] for trial in self.ranked)]
+        rows = [head, *([*_row(trial), *(trial.words.get(name, "") for name in self.names)] for trial in self.ranked)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
         return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
 

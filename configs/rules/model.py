@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from headrace.common.names import did_you_mean, did_you_mean_or_list, join_or
 from headrace.configs.rules.keras_names import ACTIVATIONS
 from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.schema.auto_model import AutoModel
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.evaluate import (
     FRACTIONS,
@@ -20,8 +21,12 @@ from headrace.configs.schema.features import Feature, ImageFeature, TextFeature
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import ImageModel, ModelConfig, TextModel
 from headrace.configs.schema.section import KeyPath
+from headrace.configs.schema.train import TrainConfig
+from headrace.configs.schema.tune import TuneConfig
 
 Features = dict[str, Feature]
+PIN = "put the kind that a search chose into the config"
+ONE_PROCESS_ONLY = f"`kind: auto` does not search with `train.strategy: multi_worker`; {PIN}, or train on one machine"
 
 
 def activation_is_known(model: ModelConfig) -> Iterator[Violation]:
@@ -65,6 +70,23 @@ def text_model_has_a_text(model: ModelConfig, features: Features, label: LabelCo
         yield ("model", "kind"), f"there are multiple texts to read; set `text:` to {join_or(texts)}"
     elif label.text is not None and model.text not in {None, label.text}:
         yield ("model", "text"), f'the label follows "{label.text}" (label.text); use that, or remove the setting'
+
+
+def auto_searches_alone(model: ModelConfig, train: TrainConfig, tune: TuneConfig | None) -> Iterator[Violation]:
+    """What means a single training of a known kind does not go together with a search."""
+    if not isinstance(model, AutoModel):
+        return
+    where: KeyPath = ("model", "kind")
+    if train.strategy == "multi_worker":
+        yield where, ONE_PROCESS_ONLY
+    if train.warm_start:
+        what = "`kind: auto` compares new weights, and those of one kind do not fit another"
+        yield where, f"{what}; {PIN} to use `train.warm_start`"
+    if train.profile is not None:
+        what = "`kind: auto` may train the profiled steps during the search, without a profile"
+        yield where, f"{what}; {PIN}, or remove `train.profile`"
+    if tune is not None:
+        yield where, f"`tune` would search within each trial; {PIN}, then tune it"
 
 
 def evaluated_split_exists(data: DataConfig, evaluate: EvaluateConfig) -> Iterator[Violation]:
@@ -146,4 +168,5 @@ RULES: tuple[Rule, ...] = (
     thresholds_have_metrics,
     thresholds_can_be_met,
     thresholds_have_slices,
+    auto_searches_alone,
 )

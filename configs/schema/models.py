@@ -32,6 +32,10 @@ class ModelBase(Kind):
     """What it takes beyond numbers and categories: `images`, `next_word` labels."""
     only_deep: ClassVar[bool] = False
     """Whether it has no input other than the deep part."""
+    has_deep_part: ClassVar[bool] = True
+    """Whether it has dense layers over the embeddings of the features with `deep: true`."""
+    has_wide_part: ClassVar[bool] = False
+    """Whether it has a weight for each category of the features with `wide: true`."""
 
     hidden: tuple[PositiveInt, ...] = (128, 64)
     """Units of the dense layers of the deep part, first to last."""
@@ -60,9 +64,23 @@ class WideAndDeepModel(ModelBase):
     """
 
     implementation: ClassVar[str] = "headrace.trainer.models.wide_and_deep.build"
+    has_wide_part: ClassVar[bool] = True
 
     kind: Literal["wide_and_deep"] = "wide_and_deep"
     """`wide_and_deep`."""
+
+
+class LinearModel(ModelBase):
+    """A weight for each number and for each category: logistic or linear regression, for small tables, and to see what
+    a larger model gains. `hidden`, `activation`, `dropout` and `embedding` do not apply.
+    """
+
+    implementation: ClassVar[str] = "headrace.trainer.models.linear.build"
+    has_wide_part: ClassVar[bool] = True
+    has_deep_part: ClassVar[bool] = False
+
+    kind: Literal["linear"]
+    """`linear`."""
 
 
 class DcnModel(ModelBase):
@@ -269,10 +287,12 @@ MODELS = OpenUnion(
     built_in=(
         "headrace.configs.schema.models.DnnModel",
         "headrace.configs.schema.models.WideAndDeepModel",
+        "headrace.configs.schema.models.LinearModel",
         "headrace.configs.schema.models.DcnModel",
         "headrace.configs.schema.models.TabmModel",
         "headrace.configs.schema.models.ImageModel",
         "headrace.configs.schema.models.TextModel",
+        "headrace.configs.schema.auto_model.AutoModel",
         "headrace.configs.schema.models.CustomModel",
     ),
 )

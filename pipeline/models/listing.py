@@ -16,6 +16,7 @@ from headrace.components.deploy.registry import MANUAL, Entry, Registry
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.models.destination import Destination
+from headrace.pipeline.report.training import read_searches
 from headrace.pipeline.results.record import Status, spans_of
 from headrace.pipeline.results.run_folder import RunFolder
 from headrace.pipeline.run import Run
@@ -42,6 +43,7 @@ class Model:
         canary: Why the latest canary of it failed; empty if it passed, or if there was none.
         metrics: Metrics over the evaluated split, by their names in the config; empty if it was not evaluated.
         spans: The spans of data that it was trained on, oldest first; empty if the data has no spans.
+        tuned: The settings that a search chose, by dotted name: the Tuner's, or those of `model.kind: auto`.
         versions: The version numbers under which `deploy.push` holds it, ascending.
         in_service: Whether one of them is the highest number there, the version that model servers load.
     """
@@ -58,6 +60,7 @@ class Model:
     canary: tuple[str, ...] = ()
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     spans: tuple[str, ...] = ()
+    tuned: Mapping[str, str] = field(default_factory=dict)
     versions: tuple[int, ...] = ()
     in_service: bool = False
 
@@ -104,6 +107,8 @@ def _judged(model: Model, run: Run, folder: RunFolder) -> Model:
     record = run.record
     if model.run is None and record.node("Trainer").status is Status.DONE:
         model = replace(model, run=run.id, trained=run.started, commit=record.commit, dirty=record.dirty)
+    if (search := read_searches(folder)) is not None and search.best is not None:
+        model = replace(model, tuned=search.best.words)
     if spans := spans_of(record):
         model = replace(model, spans=spans)
     if (evaluation := folder.evaluation) is None:

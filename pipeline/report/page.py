@@ -19,7 +19,7 @@ from headrace.pipeline.report.features import describe_features
 from headrace.pipeline.report.formatting import FILTERS, visible
 from headrace.pipeline.report.profile import read_profile
 from headrace.pipeline.report.timings import describe_beam, read_timings
-from headrace.pipeline.report.training import draw_curves, read_search, read_training
+from headrace.pipeline.report.training import draw_curves, read_searches, read_training
 from headrace.pipeline.report.withheld import (
     anomalies_without_values,
     data_without_values,
@@ -115,7 +115,7 @@ def gather(folder: RunFolder) -> dict[str, Any]:
         "training": training,
         "curves": draw_curves(training) if training else [],
         "profile": read_profile(folder),
-        "tuning": read_search(folder.directory("Tuner", "best_hyperparameters")),
+        "tuning": read_searches(folder),
         "evaluation": _evaluation(folder, verdict),
         "config_text": highlight_keys(folder.config_text),
         "versions": read_versions(folder.path),

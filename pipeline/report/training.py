@@ -10,7 +10,8 @@ from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from headrace.pipeline.report.charts import ChartLine, line_chart
-from headrace.trainer.trials import Search
+from headrace.pipeline.results.run_folder import RunFolder
+from headrace.trainer.trials import MODEL_SEARCH_FILE, Search
 
 FILE_NAME = "training.json"
 SEARCH_FILE_NAME = "best_hyperparameters.txt"
@@ -96,6 +97,23 @@ def read_search(directory: Path | None) -> Search | None:
     try:
         content = json.loads((directory / SEARCH_FILE_NAME).read_text(encoding="utf-8"))
         return Search.from_plain(content["headrace"]["search"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def read_searches(folder: RunFolder) -> Search | None:
+    """The search of a run: the Tuner's, or the one for the kind of model; None if there was none that can be read."""
+    tuned = read_search(folder.directory("Tuner", "best_hyperparameters"))
+    return tuned or read_model_search(folder.directory("Trainer", "model_run"))
+
+
+def read_model_search(directory: Path | None) -> Search | None:
+    """The search of `model.kind: auto` in a ModelRun artifact; None if there is none that can be read."""
+    if directory is None:
+        return None
+    try:
+        content = json.loads((directory / MODEL_SEARCH_FILE).read_text(encoding="utf-8"))
+        return Search.from_plain(content["search"])
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

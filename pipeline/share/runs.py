@@ -13,7 +13,7 @@ import yaml
 from headrace.common import yaml_text
 from headrace.common.credentials import redact
 from headrace.pipeline.report.evaluation import EvaluationSection, evaluation_section, group_slices
-from headrace.pipeline.report.training import TrainingHistory, read_search, read_training
+from headrace.pipeline.report.training import TrainingHistory, read_searches, read_training
 from headrace.pipeline.results.run_folder import RunFolder
 from headrace.pipeline.results.verdict import ModelVerdict, read_verdict
 from headrace.pipeline.share.events import TrainingClock, TrainingLogs, read_logs
@@ -104,7 +104,7 @@ class SharedRun:
 
     @cached_property
     def search(self) -> Search | None:
-        return read_search(self.folder.directory("Tuner", "best_hyperparameters"))
+        return read_searches(self.folder)
 
     @property
     def tuned(self) -> dict[str, str]:

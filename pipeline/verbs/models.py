@@ -48,7 +48,8 @@ def models(  # noqa: PLR0913, PLR0917
         click.echo(json.dumps([_fields(model) for model in found], indent=1))
     elif found:
         rows = [("VERSION", "RUN", "BLESSED", "METRICS", "SPANS", "COMMIT"), *map(_row, found)]
-        print_table(rows)
+        tuned = ["TUNED", *(", ".join(f"{name}: {value}" for name, value in model.tuned.items()) for model in found)]
+        print_table([(*row, cell) for row, cell in zip(rows, tuned, strict=True)] if any(tuned[1:]) else rows)
     else:
         elsewhere = "" if kubeflow else "; --kubeflow lists those of runs on Kubeflow"
         click.echo(f"no models yet; `headrace {'submit' if kubeflow else 'run'} {config}` trains one{elsewhere}")

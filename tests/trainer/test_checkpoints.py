@@ -255,6 +255,21 @@ def test_orphaned_work_is_removed_except_the_last_ones_used(tmp_path: Path) -> N
     assert sorted(path for path in folders if path.exists()) == [folders[0], *folders[-OTHERS:]]
 
 
+def test_parts_of_a_training_are_kept_with_it_and_removed_with_it(tmp_path: Path) -> None:
+    ours, *others = [Checkpoints(tmp_path / f"{number}") for number in range(OTHERS + 2)]
+    for age, work in enumerate([ours, *others]):
+        for number in (1, 2):
+            work.part(number).write(TrainingPosition(batches=number), {})
+            os.utime(work.part(number).folder, (age, age))
+    ours.clear_others()
+    gone = others[0]
+    kept = [path for work in (ours, *others[1:]) for path in (work.part(1).folder, work.part(2).folder)]
+    assert sorted(tmp_path.iterdir()) == sorted(kept)
+    assert not gone.part(1).folder.exists()
+    ours.clear_parts()
+    assert sorted(tmp_path.iterdir()) == sorted(kept[2:])
+
+
 @pytest.mark.parametrize("kind", ["sgd", "adam"])
 def test_moving_averages_are_evaluated_and_training_continues_with_its_weights(kind: str) -> None:
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, use_bias=False)])

@@ -22,8 +22,8 @@ from headrace.configs.schema.tune import TuneConfig
 from headrace.trainer import run
 from headrace.trainer.job import Job
 from headrace.trainer.profiling.facts import ProfileFacts
+from headrace.trainer.training import without_retracing_warnings
 from headrace.trainer.trials import Search
-from headrace.trainer.tuning.tuner import without_retracing_warnings
 
 Prepare = Callable[[str], Any]
 RATES = {"train.learning_rate": {"choices": [0.00001, 0.02]}, "model.hidden": {"choices": [[4], [16, 8]]}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ import numpy as np
 
 from headrace.common.errors import TrainingStoppedError
 from headrace.configs.schema.train import TrainConfig
+from headrace.trainer.callbacks.epoch_log import Epoch
 from headrace.trainer.checkpointing.checkpoints import Checkpoints, CheckpointWriter, SavedCheckpoint, TrainingPosition
 from headrace.trainer.checkpointing.state import (
     assign,
@@ -33,6 +35,18 @@ from headrace.trainer.input.pipeline import InputSplit
 logger = logging.getLogger(__name__)
 
 Agree = Callable[[tuple[bool, ...]], tuple[bool, ...]]
+
+
+class TrainingPausedError(Exception):
+    """A training was saved and interrupted because its time was up.
+
+    epochs: those that it completed; loss: on the eval split, if it completed none.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("the training is paused")
+        self.epochs: Sequence[Epoch] = ()
+        self.loss = math.inf
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -56,6 +70,7 @@ class Checkpoint(keras.callbacks.Callback):
         *,
         writes: bool = True,
         agree: Agree = tuple,
+        pause: Callable[[], bool] | None = None,
     ) -> None:
         """
         Args:
@@ -66,11 +81,13 @@ class Checkpoint(keras.callbacks.Callback):
             saved: The checkpoint to resume from.
             writes: False for a worker that leaves writing to the chief.
             agree: Whether conditions are true for any of the workers of a cluster, who all call it at the same points.
+            pause: Whether to save and to raise TrainingPausedError, at the end of an execution or an epoch. If it is
+                given, the end of the training is saved as well.
         """
         super().__init__()
         self._every, self._batch_size = train.checkpoint.every_steps, train.global_batch_size
         self._split, self._others, self._saved, self._writes = split, others, saved, writes
-        self._agree = agree
+        self._agree, self._pause, self._last_epoch = agree, pause, train.max_epochs
         self._endless = train.steps_per_epoch is not None
         self._steps = train.steps_per_epoch or split.steps
         self.begin = saved.position if saved else TrainingPosition()
@@ -153,6 +170,9 @@ class Checkpoint(keras.callbacks.Callback):
             return
         if stopped:
             self._save_and_end()
+        elif self._pause is not None and self._pause():
+            self._save()
+            raise TrainingPausedError
         elif self._is_time():
             self._save()
 
@@ -173,8 +193,18 @@ class Checkpoint(keras.callbacks.Callback):
         self._position = replace(done, epoch=epoch + 1, step=0, earlier=done.examples)
         if self._is_stopped():
             self._save_and_end()
+        elif self._pause is not None:
+            self._save_or_pause(ended=self.model.stop_training or epoch + 1 >= self._last_epoch)
         elif self._is_time():
             self._save()
+
+    def _save_or_pause(self, *, ended: bool) -> None:
+        """Save the end of a training that can be paused, or pause it if its time is up."""
+        paused = not ended and self._pause is not None and self._pause()
+        if ended or paused or self._is_time():
+            self._save()
+        if paused:
+            raise TrainingPausedError
 
     def _is_stopped(self) -> bool:
         return self._agree((self._stopped, False))[0]

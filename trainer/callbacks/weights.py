@@ -31,7 +31,7 @@ class BestWeights(keras.callbacks.Callback):
         """Copy the weights if they are the best so far."""
         if (loss := (logs or {})["val_loss"]) < self._lowest:
             self._lowest, self.epoch = float(loss), epoch + 1
-            self._weights = self.model.get_weights()
+            self._weights = [np.asarray(one) for one in self.model.get_weights()]  # also scalars, for checkpoints
 
     def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
         """Restore and write the best weights."""

@@ -116,12 +116,28 @@ class Checkpoints:
         """Remove all checkpoints, once the training is finished."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def part(self, number: int) -> Checkpoints:
+        """The checkpoints of one of several trainings that belong to this one."""
+        return Checkpoints(self.folder.with_name(f"{self.folder.name}.{number}"), self.keep)
+
+    def clear_parts(self) -> None:
+        """Remove the checkpoints of the trainings that belong to this one."""
+        for path in self.folder.parent.glob(f"{self.folder.name}.*"):
+            shutil.rmtree(path, ignore_errors=True)
+
     def clear_others(self) -> None:
-        """Remove the checkpoints of other trainings, except the most recently used."""
-        if self.folder.parent.is_dir():
-            others = [path for path in self.folder.parent.iterdir() if path.is_dir() and path != self.folder]
-            for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[OTHERS:]:
+        """Remove the checkpoints of other trainings, except the most recently used. Parts go with their training."""
+        works: dict[str, list[Path]] = {}
+        for path in self.folder.parent.glob("*/"):
+            works.setdefault(path.name.partition(".")[0], []).append(path)
+        works.pop(self.folder.name.partition(".")[0], None)
+        for parts in sorted(works.values(), key=lambda each: max(map(_changed, each)), reverse=True)[OTHERS:]:
+            for path in parts:
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def _changed(path: Path) -> float:
+    return path.stat().st_mtime
 
 
 class CheckpointWriter:

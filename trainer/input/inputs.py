@@ -27,7 +27,7 @@ from headrace.trainer.input.memory import (
     estimate_examples,
 )
 from headrace.trainer.input.packing import Packing
-from headrace.trainer.input.pipeline import InputPipeline, InputSplit
+from headrace.trainer.input.pipeline import InputPipeline, InputSplit, ReadSplits
 from headrace.trainer.input.reading import SINGLE_WORKER, ClusterWorker, InputOptions
 from headrace.trainer.input.sources import ExampleSources
 from headrace.trainer.input.weights import ExampleWeights
@@ -145,6 +145,41 @@ class InputPlan:
         )
         return evaluation.open("eval", self.examples.eval)
 
+    def open(self, train: TrainConfig, start: int = 0) -> Inputs:
+        """Open both splits, the train split after `start` batches. train: the `train:` section."""
+        trained_on, evaluation = self.open_train(start), self.open_eval(train.global_batch_size)
+        own_batches, each = self.sources.own_batches, self.examples.sample.bytes_each
+        remarks = _batch_size_remark(None if own_batches else trained_on.size, self.examples.train, train)
+        words = "; ".join([self.words + self.sources.describe(), *remarks])
+        return Inputs(trained_on, evaluation, words, own_batches, self.cache.kind, each, remarks)
+
+    def reading_once(self) -> InputPlan:
+        """The same plan, whose splits can be opened again without reading what the cache holds."""
+        return dataclasses.replace(self, training=dataclasses.replace(self.training, read=ReadSplits()))
+
+
+def plan_inputs(  # noqa: PLR0913
+    train_patterns: Sequence[str],
+    eval_patterns: Sequence[str],
+    transform_output: tft.TFTransformOutput,
+    sections: TrainerSections,
+    *,
+    device: str | None = None,
+    worker: ClusterWorker = SINGLE_WORKER,
+) -> InputPlan:
+    """Decide how to read the transformed examples. Raises TrainingError if a split has no files or one is damaged.
+
+    Args:
+        train_patterns: Patterns of the files of the train split.
+        eval_patterns: Patterns of the files of the eval split.
+        transform_output: The transform graph.
+        sections: The config.
+        device: Where to copy large batches ahead of the step, such as `GPU:0`.
+        worker: Which worker of a cluster reads.
+    """
+    examples = TransformedExamples.of(transform_output, train_patterns, eval_patterns)
+    return InputPlan.of(examples, sections, device, worker)
+
 
 def open_inputs(  # noqa: PLR0913
     train_patterns: Sequence[str],
@@ -158,22 +193,10 @@ def open_inputs(  # noqa: PLR0913
 ) -> Inputs:
     """Open the transformed examples. Raises TrainingError if a split is empty or a file is damaged.
 
-    Args:
-        train_patterns: Patterns of the files of the train split.
-        eval_patterns: Patterns of the files of the eval split.
-        transform_output: The transform graph.
-        sections: The config.
-        start: Batches that were trained on before.
-        device: Where to copy large batches ahead of the step, such as `GPU:0`.
-        worker: Which worker of a cluster reads.
+    start: batches that were trained on before. The other arguments are those of `plan_inputs`.
     """
-    examples = TransformedExamples.of(transform_output, train_patterns, eval_patterns)
-    plan = InputPlan.of(examples, sections, device, worker)
-    train, evaluation = plan.open_train(start), plan.open_eval(sections.train.global_batch_size)
-    own_batches, each = plan.sources.own_batches, examples.sample.bytes_each
-    remarks = _batch_size_remark(None if own_batches else train.size, examples.train, sections.train)
-    words = "; ".join([plan.words + plan.sources.describe(), *remarks])
-    return Inputs(train, evaluation, words, own_batches, plan.cache.kind, each, remarks)
+    plan = plan_inputs(train_patterns, eval_patterns, transform_output, sections, device=device, worker=worker)
+    return plan.open(sections.train, start)
 
 
 def _files(patterns: Sequence[str], split: str) -> list[str]:

@@ -17,7 +17,7 @@ uninterrupted training would see after n batches.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import tensorflow as tf
 
@@ -73,6 +73,14 @@ class InputSplit:
     serves a whole training; starting an iterator takes as long as dozens of small steps."""
 
 
+@dataclass
+class ReadSplits:
+    """The examples of splits, by name, that several trainings on the same examples read only once."""
+
+    in_memory: dict[str, Packed] = field(default_factory=dict)
+    on_disk: dict[str, DiskCache] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True)
 class InputPipeline:
     """Settings that turn transformed examples into batches."""
@@ -103,6 +111,8 @@ class InputPipeline:
     """The weights of the examples in the loss; None if all count the same."""
     check: Callable[[tf.Tensor], tf.Tensor] = tf.identity
     """Passes labels through, and fails for an invalid one."""
+    read: ReadSplits | None = None
+    """If set, a split that is opened again is not read again, as far as `cache` holds it."""
 
     @property
     def endless(self) -> bool:
@@ -121,7 +131,7 @@ class InputPipeline:
         stream = self.file_stream(files, packing)
         with explain_file_errors(files, packing):
             stream = self.source(name, files, packing, stream) if self.source else stream
-            split = self.open_stream(stream, packing, start)
+            split = self.open_stream(stream, packing, start, name)
         if split is None:
             raise TrainingError(
                 f"the {name} split holds no examples. Give it more hash buckets in `data.splits`, or the pipeline more"
@@ -140,23 +150,33 @@ class InputPipeline:
 
         return stream
 
-    def open_stream(self, stream: Stream, packing: Packing, start: int = 0) -> InputSplit | None:
-        """Return the split of a stream's examples; None if there are none. `start` is as in `open`."""
+    def open_stream(self, stream: Stream, packing: Packing, start: int = 0, name: str = "") -> InputSplit | None:
+        """Return the split of a stream's examples; None if there are none. `start` and `name` are as in `open`."""
+        read = self.read or ReadSplits()
         if self.cache == "memory":
-            batches = list(without_autotune(stream(None)))
-            return self._from_memory(batches, packing, start) if batches else None
+            everything = read.in_memory.get(name) or self._everything(stream, packing)
+            if everything is None:
+                return None
+            read.in_memory[name] = everything
+            return self._from_memory(everything, packing, start)
         size = None
         if self.cache == "disk":
-            cache = DiskCache(stream(None), packing)
+            cache = read.on_disk.get(name) or DiskCache(stream(None), packing)
+            read.on_disk[name] = cache
             stream, size = cache.stream, cache.size
         if size == 0 or not list(without_autotune(stream(None).take(1))):
             return None
         return self._from_stream(stream, packing, start, size)
 
-    def _from_memory(self, batches: list[Packed], packing: Packing, start: int) -> InputSplit:
+    def _everything(self, stream: Stream, packing: Packing) -> Packed | None:
+        """All examples of a stream; None if there are none."""
+        batches = list(without_autotune(stream(None)))
+        with tf.device("CPU"):
+            return packing.concat(batches) if batches else None
+
+    def _from_memory(self, everything: Packed, packing: Packing, start: int) -> InputSplit:
         """A split whose examples are in memory: each batch is a gather."""
         with tf.device("CPU"):
-            everything = packing.concat(batches)
             lengths = packing.lengths(everything) if self.buckets and self.shuffle else None
         size = int(packing.rows(everything))
         # With buckets, an endless epoch drops its incomplete last batch: the next epoch starts with new batches.

@@ -5,13 +5,11 @@ The file of the best hyperparameters contains all trials in addition to KerasTun
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import logging
 import math
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +28,7 @@ from headrace.trainer.devices.strategy import StrategyChoice, choose_strategy, d
 from headrace.trainer.job import Job, checkpoints
 from headrace.trainer.launch import launch
 from headrace.trainer.run import train
+from headrace.trainer.training import without_retracing_warnings
 from headrace.trainer.trials import Search, Trial, format_value
 from headrace.trainer.tuning.search import FinishedTrials, config_values, search_space
 
@@ -187,21 +186,6 @@ class Tuner(base_tuner.BaseTuner):
             return oracle
         kind = oracles.RandomSearchOracle if self.tune.algorithm == "random" else oracles.BayesianOptimizationOracle
         return kind(max_trials=self.tune.max_trials or DEFAULT_TRIALS, **common)
-
-
-@contextlib.contextmanager
-def without_retracing_warnings() -> Iterator[None]:
-    """Silence TensorFlow's warning about frequent retracing: each trial has a model and graphs of its own."""
-    logger = logging.getLogger("tensorflow")
-    logger.addFilter(_is_not_about_retracing)
-    try:
-        yield
-    finally:
-        logger.removeFilter(_is_not_about_retracing)
-
-
-def _is_not_about_retracing(record: logging.LogRecord) -> bool:
-    return "triggered tf.function retracing" not in record.getMessage()
 
 
 def _clear_checkpoints(job: Job) -> None:

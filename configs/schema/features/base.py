@@ -78,8 +78,8 @@ class Categorical(FeatureBase):
     def model_parts(self, model: Any) -> str:
         embedding = self.embedding or model.embedding
         deep = {"auto": "embedding", "one_hot": "one-hot"}.get(str(embedding), f"embedding of {embedding}")
-        wide = self.wide and model.kind == "wide_and_deep"
-        return " + ".join(part for part, there in ((deep, self.deep), ("wide", wide)) if there) or "not used"
+        parts = (deep, self.deep and model.has_deep_part), ("wide", self.wide and model.has_wide_part)
+        return " + ".join(part for part, there in parts if there) or "not used"
 
 
 def describe_missing(value: object) -> str:

@@ -5,6 +5,18 @@ from __future__ import annotations
 from broken_rules.sections import Broken, features
 
 BROKEN: Broken = {
+    "auto_searches_alone": [
+        (
+            "model: {kind: auto}\ntrain: {strategy: multi_worker}",
+            "1: model.kind: put the kind that a search chose into the config, or train on one machine",
+        ),
+        ("model: {kind: auto}\ntrain: {warm_start: true}", "1: model.kind: those of one kind do not fit another"),
+        ("model: {kind: auto}\ntrain: {profile: {}}", "1: model.kind: or remove `train.profile`"),
+        (
+            "model: {kind: auto}\ntune: {parameters: {model.dropout: {min: 0, max: 0.5}}}",
+            "1: model.kind: `tune` would search within each trial",
+        ),
+    ],
     "evaluated_split_exists": [
         ("evaluate: {split: tset}", '1: evaluate.split: did you mean "test"?'),
         ("evaluate: {split: x}", '1: evaluate.split: no split "x"; data.splits has: train, eval, test'),

@@ -1,0 +1,178 @@
+"""`model.kind: auto`: the search against trainings of its candidates alone, its time, and what survives a kill."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from trainings import train_alone
+
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.auto_model import AutoModel
+from headrace.trainer.description import ModelDescription
+from headrace.trainer.devices.strategy import StrategyChoice, choose_strategy, detect_hardware, set_up
+from headrace.trainer.job import Job
+from headrace.trainer.model_search import search
+from headrace.trainer.model_search.choice import ModelChoice
+from headrace.trainer.run import run_fn
+from headrace.trainer.training import plan
+
+Prepare = Callable[[str], Any]
+TRAIN = {"epochs": 3, "jit": "off", "checkpoint": {"every_steps": 8}, "steps_per_execution": 8}
+CANDIDATES = ["linear", "wide_and_deep", "tabm"]
+
+
+def arguments(data: Any, folder: Path, candidates: list[str], **auto: Any) -> SimpleNamespace:
+    """Those of `run_fn` for a search, with checkpoints next to the folder."""
+    model = {"kind": "auto", "candidates": candidates, **auto}
+    fn_args: SimpleNamespace = data.fn_args(folder, model, **TRAIN)
+    fn_args.custom_config["checkpoints"] = str(folder / "checkpoints")
+    return fn_args
+
+
+def weights(folder: Path) -> list[np.ndarray]:
+    """The best weights of a training, in the order of their names."""
+    import h5py
+
+    found: list[np.ndarray] = []
+    with h5py.File(folder / "run" / "best.weights.h5") as file:
+        file.visititems(lambda _, item: found.append(item[...]) if isinstance(item, h5py.Dataset) else None)
+    return found
+
+
+def best_loss(record: dict[str, Any]) -> float:
+    return min(epoch["metrics"]["val_loss"] for epoch in record["epochs"])
+
+
+@pytest.mark.slow
+def test_search_exports_what_a_config_with_the_chosen_kind_trains(prepared: Prepare, tmp_path: Path) -> None:
+    data = prepared("binary")
+    fn_args = arguments(data, tmp_path / "auto", CANDIDATES)
+    run_fn(fn_args)
+    choice = ModelChoice.read(tmp_path / "auto" / "run")
+    alone = {}
+    for name in CANDIDATES:
+        of_kind = {"kind": name}
+        alone[name] = best_loss(train_alone(data.fn_args(tmp_path / name, of_kind, **TRAIN)))
+    scores = {trial.values["model.kind"]: trial.score for trial in choice.search.trials}
+    assert scores == pytest.approx(alone, abs=1e-6)
+    best = min(alone, key=lambda name: alone[name])
+    assert choice.model == {"kind": best, "hidden": [16, 8]}
+    for ours, theirs in zip(weights(tmp_path / "auto"), weights(tmp_path / best), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    record = json.loads((tmp_path / "auto" / "run" / "training.json").read_text())
+    assert record["chosen"]["model"].startswith(f"{best}, hidden: [16, 8]: the lowest eval loss (")
+    assert len(record["epochs"]) == 3
+    assert ModelDescription.read(Path(fn_args.serving_model_dir)).model == choice.model
+    assert not list((tmp_path / "auto" / "checkpoints").iterdir())
+
+
+class Died(BaseException):
+    """What a process that is killed leaves behind: nothing but its checkpoints."""
+
+
+class Clock:
+    """A second passes whenever it is asked; at some second the process dies."""
+
+    def __init__(self, dies: int | None = None) -> None:
+        self.now, self.dies = 0, dies
+
+    def __call__(self) -> float:
+        self.now += 1
+        if self.now == self.dies:
+            raise Died
+        return self.now
+
+
+def of(fn_args: SimpleNamespace, clock: Clock | None = None) -> search.ModelSearch:
+    job = Job.of(fn_args)
+    assert isinstance(job.sections.model, AutoModel)
+    choice = choose_strategy(job.sections.train, detect_hardware())
+    inputs = plan(job, choice).reading_once()
+    return search.ModelSearch(job, job.sections.model, choice, set_up(choice), inputs, clock or Clock())
+
+
+@pytest.mark.slow
+def test_the_better_half_goes_on_when_time_is_short(
+    prepared: Prepare, tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    """An epoch has 4 executions, at the end of each of which the clock is asked. So 2 seconds are half an epoch."""
+    fn_args = arguments(prepared("binary"), tmp_path, ["linear", "dnn", "wide_and_deep", "dcn"], seconds=16)
+    made = of(fn_args)
+    found = made.run()
+    trials = {trial.values["model.kind"]: trial for trial in found.search.trials}
+    rounds = [message for message in log.messages if "has an eval loss of" in message]
+    halves = {message.split()[1]: float(message.split()[7].rstrip(",")) for message in rounds[:4]}
+    assert all("and 0 epochs so far" in message for message in rounds[:4])
+    goes_on = sorted(halves, key=lambda name: halves[name])[:2]
+    assert [message.split()[1] for message in rounds[4:]] == goes_on
+    assert found.model["kind"] in goes_on
+    for name in halves.keys() - goes_on:
+        assert trials[name].score == pytest.approx(halves[name], abs=1e-4)
+    log.clear()
+    keras.utils.set_random_seed(5)  # whatever happened in between
+    made.train_chosen(found)
+    assert "checkpoint: resuming from " in log.text
+    train_alone(prepared("binary").fn_args(tmp_path / "alone", {"kind": found.model["kind"]}, **TRAIN))
+    for ours, theirs in zip(weights(tmp_path), weights(tmp_path / "alone"), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_killed_search_continues_with_the_candidate_that_it_was_at(
+    prepared: Prepare, tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    data, candidates = prepared("regression"), ["linear", "dnn"]
+    undisturbed = of(arguments(data, tmp_path / "a", candidates, seconds=1000)).run()
+    with pytest.raises(Died):
+        of(arguments(data, tmp_path / "b", candidates, seconds=1000), Clock(dies=21)).run()
+    log.clear()
+    again = of(arguments(data, tmp_path / "b", candidates, seconds=1000))
+    found = again.run()
+    assert "a search that was interrupted continues with dnn" in log.text
+    assert "epoch 2, 16 of its batches done" in log.text
+    assert log.text.count("has an eval loss of") == 1
+    assert found.model == undisturbed.model
+    scores = [[trial.score for trial in one.search.trials] for one in (found, undisturbed)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-6)
+    log.clear()
+    assert again.run() == found
+    assert "a search that was interrupted is over" in log.text
+    assert "epoch" not in log.text
+    again.train_chosen(found)  # which had been trained to its end
+    record = json.loads((tmp_path / "b" / "run" / "training.json").read_text())
+    assert record["chosen"]["model"] == found.words
+    assert found.search.best is not None
+    assert best_loss(record) == found.search.best.score
+
+
+@pytest.mark.slow
+def test_candidate_that_cannot_be_trained_is_left_out(prepared: Prepare, tmp_path: Path) -> None:
+    found = of(arguments(prepared("regression"), tmp_path, ["tabm", "linear"], activation="no_such")).run()
+    assert "no_such" in found.search.trials[0].failure
+    assert found.search.trials[0].score is None
+    assert found.model["kind"] == "linear"
+
+
+def test_search_without_a_candidate_says_why(prepared: Prepare, tmp_path: Path) -> None:
+    fn_args = arguments(prepared("binary"), tmp_path, ["dnn", "dcn"], activation="no_such")
+    with pytest.raises(TrainingError, match=r"no candidate that can be trained; the first: .*no_such"):
+        train_alone(fn_args)
+
+
+def test_search_over_the_workers_of_a_cluster_is_refused(
+    prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fn_args = arguments(prepared("binary"), tmp_path, CANDIDATES)
+    workers = StrategyChoice("multi_worker", "two workers")
+    auto = Job.of(fn_args).sections.model
+    assert isinstance(auto, AutoModel)
+    with pytest.raises(TrainingError, match=r"`kind: auto` does not search with `train\.strategy: multi_worker`"):
+        search.train_best(Job.of(fn_args), auto, workers, tf.distribute.get_strategy())

@@ -1,0 +1,1 @@
+"""`model: {kind: auto}`: the search for the kind of model."""
