@@ -48,6 +48,9 @@ def models(  # noqa: PLR0913, PLR0917
         click.echo(json.dumps([_fields(model) for model in found], indent=1))
     elif found:
         rows = [("VERSION", "RUN", "BLESSED", "METRICS", "SPANS", "COMMIT"), *map(_row, found)]
+        if any(model.lite for model in found):
+            lite = ["LITE", *((model.lite.words if model.lite and model.lite.size else NONE) for model in found)]
+            rows = [(*row, cell) for row, cell in zip(rows, lite, strict=True)]
         print_table(rows)
     else:
         elsewhere = "" if kubeflow else "; --kubeflow lists those of runs on Kubeflow"
@@ -149,10 +152,14 @@ def blessing(model: Model) -> str:
         return "awaiting approval"
     if model.blessed is None:
         return "not evaluated" if model.run else ""
-    return "yes" if model.blessed else "no: its canary failed" if model.canary else "no"
+    if model.blessed:
+        return "yes"
+    if model.canary:
+        return "no: its canary failed"
+    return "no: its LiteRT file differs" if model.lite and model.lite.reasons else "no"
 
 
 def _fields(model: Model) -> dict[str, Any]:
-    fields = asdict(model)
+    fields = {**asdict(model), "lite": model.lite.model_dump(mode="json") if model.lite else None}
     times = {name: value.isoformat() for name, value in fields.items() if isinstance(value, datetime)}
     return {**fields, **times, "path": str(model.path), "metrics": dict(model.metrics)}

@@ -5,7 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from broken_rules import beam, data, gates, kubeflow, kubernetes, model, notify, schedule, tfx_functions, training, tune
+from broken_rules import (
+    beam,
+    data,
+    deploy,
+    gates,
+    kubeflow,
+    kubernetes,
+    model,
+    notify,
+    schedule,
+    tfx_functions,
+    training,
+    tune,
+)
 from broken_rules import features as features_rules
 from broken_rules.sections import SOURCE, complete, features
 
@@ -15,6 +28,7 @@ from headrace.configs.rules import registry
 
 BROKEN = {
     **data.BROKEN,
+    **deploy.BROKEN,
     **features_rules.BROKEN,
     **gates.BROKEN,
     **model.BROKEN,
