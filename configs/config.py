@@ -8,7 +8,7 @@ from pydantic import Field
 
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.data import DataConfig, placeholders
-from headrace.configs.schema.deploy import CanaryConfig, DeployConfig
+from headrace.configs.schema.deploy import CanaryConfig, DeployConfig, LiteConfig
 from headrace.configs.schema.evaluate import EvaluateConfig
 from headrace.configs.schema.features import (
     Feature,
@@ -129,6 +129,11 @@ class PipelineConfig(Section):
     def canary(self) -> CanaryConfig | None:
         """How a model is examined before it is pushed; None if it is not, or if none is pushed."""
         return None if self.deploy.push is None else self.deploy.canary
+
+    @property
+    def lite(self) -> LiteConfig | None:
+        """How a model is converted for LiteRT before it is pushed; None if it is not, or if none is pushed."""
+        return None if self.deploy.push is None else self.deploy.lite
 
     @property
     def declared_features(self) -> dict[str, Feature]:

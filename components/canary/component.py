@@ -9,18 +9,17 @@ import contextlib
 import itertools
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import tensorflow as tf
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
-from tfx.types import artifact_utils, standard_artifacts
-from tfx.utils import io_utils, path_utils
+from tfx.types import standard_artifacts
+from tfx.utils import path_utils
 
 from headrace.components.canary.examination import examine
 from headrace.components.canary.verdict import CanaryVerdict
-from headrace.components.transform.shards import read_records
+from headrace.components.transform.shards import records_of_split
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +52,7 @@ def Canary(  # noqa: N802, PLR0913, PLR0917
     with contextlib.suppress(RuntimeError):  # set up before, so there is none to keep free
         tf.config.set_visible_devices([], "GPU")
     (split,) = json.loads(example_splits)
-    asked = list(itertools.islice(_records(examples, split), count))
+    asked = list(itertools.islice(records_of_split(examples, split), count))
     verdict = examine(Path(path_utils.serving_model_path(model.uri)), asked, latency_p99_ms or None, memory_mb or None)
     verdict = verdict.model_copy(update={"split": split})
     verdict.write(Path(blessing.uri))
@@ -73,10 +72,3 @@ def describe(verdict: CanaryVerdict) -> str:
         odd = json.dumps({answer.what: answer.outcome for answer in one.odd})
         lines.append(f"{one.name}: {one.examples:,} examples{latency}; {odd}")
     return "\n".join(lines)
-
-
-def _records(examples: standard_artifacts.Examples, split: str) -> Iterator[bytes]:
-    pattern = io_utils.all_files_pattern(artifact_utils.get_split_uri([examples], split))
-    for file in sorted(tf.io.gfile.glob(pattern)):
-        for batch in read_records(file):
-            yield from batch.numpy()

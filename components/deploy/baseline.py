@@ -81,7 +81,7 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
         registry: path of `blessed.json`.
         push_record: path of `pushed.json`.
         approval: AUTOMATIC or MANUAL.
-        canary: the Canary's verdict; None if there is no canary.
+        canary: the Canary's verdict, or Lite's, which includes it; None if there is neither.
         split_spans: the setting as JSON; "" for none.
         spans: the manifest of the run's spans, if it holds out some.
         statistics: of the data that `model` was trained on; None if no gate compares with them.

@@ -23,10 +23,12 @@ def record_blessing(  # noqa: PLR0913
     *,
     awaits_approval: bool = False,
     statistics: str | None = None,
+    lite: str | None = None,
 ) -> None:
     """Make a blessed model the newest in `blessed.json`, unless it is so already or a rollback withdrew it.
 
-    awaits_approval: list it as awaiting approval instead; statistics: URI of those of its data, if gates need them.
+    awaits_approval: list it as awaiting approval instead; statistics: URI of those of its data, if gates need them;
+    lite: folder with its `.tflite` file, which may have changed since.
 
     Runs that share the folder (pods with one volume) wait for each other, so that no blessing is lost.
     """
@@ -34,6 +36,10 @@ def record_blessing(  # noqa: PLR0913
     with changing(path):
         registry = Registry.read(path)
         known = registry.find(uri)
+        if known and known.lite != lite:
+            registry = registry.converted(uri, lite)
+            registry.write(path)
+            known = registry.find(uri)
         if known and (known == registry.newest or known.withdrawn_at):
             return
         compared_with = next(iter(registry.predecessors(uri)), None)
@@ -45,6 +51,7 @@ def record_blessing(  # noqa: PLR0913
             made_for=made_for,
             contents=contents,
             statistics=statistics,
+            lite=lite,
         )
         if not awaits_approval:
             registry.with_newest(entry).write(path)

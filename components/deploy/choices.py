@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from headrace.components.blessed_model import why_unusable
 from headrace.components.contents import CONTENTS, contents_of
 from headrace.components.deploy.blessing import record_blessing
+from headrace.components.deploy.lite_files import converted
 from headrace.components.deploy.registry import (
     AUTOMATIC,
     DAMAGED,
@@ -114,6 +115,7 @@ def list_blessed(  # noqa: PLR0913, PLR0917
             contents_of(model),
             awaits_approval=manual,
             statistics=statistics.uri if statistics else None,
+            lite=converted(canary.uri) if canary else None,
         )
     listed = Registry.read(path)
     found, own = listed.newest, listed.find(model.uri) if blessed else None

@@ -19,6 +19,7 @@ from tfx.utils import path_utils
 
 from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
+from headrace.components.deploy.lite_files import push_lite
 from headrace.components.deploy.push import archive, push, versions
 from headrace.components.deploy.push_record import Push, PushRecord
 from headrace.components.deploy.registry import (
@@ -66,7 +67,7 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
         keep: how many versions stay there; KEEP_ALL for all.
         push_record: path of `pushed.json`.
         approval: AUTOMATIC or MANUAL.
-        canary: the Canary's verdict; None if there is no canary.
+        canary: the Canary's verdict, or Lite's, which includes it; None if there is neither.
     """
     newest = NewestEntry.model_validate_json(entry.value) if entry.value != "{}" else None
     folder, path = Path(destination), Path(push_record)
@@ -101,6 +102,7 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
         pushed_model.set_string_custom_property(LATE, late)
     serving = Path(path_utils.serving_model_path(model.uri))
     version = push(serving, folder, keep=keep)
+    push_lite(path.parent, newest, version)
     archive(serving, Path(pushed_model.uri))
     record.write(path, newest, version)
     pushed_model.set_int_custom_property("pushed", 1)

@@ -86,6 +86,7 @@ class Entry(BaseModel):
         awaiting_approval: whether it has to be promoted before it is pushed, compared with, or trained from.
         approved_for: the folder that it was last promoted to; None if it never was.
         statistics: URI of the statistics of the data that it was trained on; None if no gate compares with them.
+        lite: folder with the model as a `.tflite` file; None if it was not converted.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -100,6 +101,7 @@ class Entry(BaseModel):
     awaiting_approval: bool = False
     approved_for: str | None = None
     statistics: str | None = None
+    lite: str | None = None
 
     @property
     def judged(self) -> str:
@@ -108,9 +110,8 @@ class Entry(BaseModel):
 
     def with_paths(self, change: Callable[[str], str]) -> Entry:
         """The same entry with `change` applied to its URIs."""
-        others = {
-            name: uri and change(uri) for name in ("compared_with", "statistics") for uri in [getattr(self, name)]
-        }
+        names = ("compared_with", "statistics", "lite")
+        others = {name: uri and change(uri) for name in names for uri in [getattr(self, name)]}
         return self.model_copy(update={"uri": change(self.uri), **others})
 
     def taken_out(self, at: str) -> Entry:
@@ -231,6 +232,12 @@ class Registry(BaseModel):
         update = {"judged_at": at, "compared_with": compared_with}
         return Registry(
             models=tuple(each.model_copy(update=update) if each.uri == uri else each for each in self.models)
+        )
+
+    def converted(self, uri: str, lite: str | None) -> Registry:
+        """The registry with the folder of a model's latest `.tflite` file."""
+        return Registry(
+            models=tuple(each.model_copy(update={"lite": lite}) if each.uri == uri else each for each in self.models)
         )
 
     def promoted(self, uri: str, at: str, destination: str, superseded: Entry | None = None) -> Registry:

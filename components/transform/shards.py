@@ -13,6 +13,9 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform.tf_metadata import schema_utils
+from tfx.types import artifact_utils
+from tfx.types.standard_artifacts import Examples
+from tfx.utils import io_utils
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from headrace.common.errors import TrainingError
@@ -87,6 +90,14 @@ def read_records(file: str) -> Iterator[tf.Tensor]:
     records = tf.data.TFRecordDataset(file, "GZIP" if file.endswith(".gz") else "")
     longest = max((len(record.numpy()) for record in records.take(PEEKED)), default=1)
     yield from records.batch(max(1, min(BATCH, BATCH_BYTES // longest)))
+
+
+def records_of_split(examples: Examples, split: str) -> Iterator[bytes]:
+    """The serialized examples of a split, one by one."""
+    pattern = io_utils.all_files_pattern(artifact_utils.get_split_uri([examples], split))
+    for file in sorted(tf.io.gfile.glob(pattern)):
+        for batch in read_records(file):
+            yield from batch.numpy()
 
 
 def read_batches(file: str, schema: bytes) -> Iterator[pa.RecordBatch]:

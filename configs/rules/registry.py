@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from headrace.configs.rules import (
     beam,
     data,
+    deploy,
     features,
     gates,
     kubeflow,
@@ -28,6 +29,7 @@ RULES: tuple[Rule, ...] = (
     *gates.RULES,
     *model.RULES,
     *tfx_functions.RULES,
+    *deploy.RULES,
     *training.RULES,
     *tune.RULES,
     *predict.RULES,

@@ -87,6 +87,9 @@ class Components:
         instead="set `evaluate`, or add a further component and let the pusher wait for it",
     )
     canary: BaseNode | None = _component("Canary", f"{DEPLOYMENT}.canary")
+    lite: BaseNode | None = _component(
+        "Lite", f"{DEPLOYMENT}.lite", instead="set `deploy.lite`, or add a further component that converts the model"
+    )
     record_blessing: BaseNode = _component(
         "RecordBlessing",
         f"{DEPLOYMENT}.record_blessing",

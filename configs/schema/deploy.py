@@ -24,6 +24,28 @@ class CanaryConfig(Section):
     takes about 450. null: no limit."""
 
 
+LitePrecision = Literal["float32", "float16", "int8"]
+
+
+class LiteConfig(Section):
+    """The conversion of the model for LiteRT (TensorFlow Lite), which runs on phones and other devices."""
+
+    precision: LitePrecision = "float32"
+    """float32: the weights as they are; float16: weights in half the space; int8: weights in a quarter of it, and most
+    operations in whole numbers, whose ranges come from the representative examples."""
+    representative: PositiveInt = 200
+    """int8 only: number of examples of the train split from which the ranges are taken. They are fed at once."""
+    examples: PositiveInt = 1000
+    """Number of examples of the evaluated split on which the file is compared with the SavedModel."""
+    max_difference: Annotated[float, Field(gt=0)] | None = 0.1
+    """Largest difference allowed between a prediction of the file and that of the SavedModel, relative to the largest
+    prediction of the SavedModel; for probabilities, about the difference itself. A model that exceeds it is neither
+    blessed nor pushed. null: no limit."""
+    min_agreement: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Least fraction of the examples for which both must predict the same class; not for a regression. A model below it
+    is neither blessed nor pushed. null: no limit."""
+
+
 class DeployConfig(Section):
     """Where a blessed model is pushed, and what it has to pass before."""
 
@@ -45,3 +67,6 @@ class DeployConfig(Section):
     """The model registries that pushed versions are registered in, by runs, promotions and rollbacks (see
     docs/models.md). One that cannot be reached is reported, does not fail the run, and is tried again by the next.
     Without effect if `push` is null. null: none."""
+    lite: LiteConfig | None = None
+    """Converts each model to a `.tflite` file, compares it with the SavedModel, and puts it beside the pushed version
+    (see docs/lite.md). Without effect if `push` is null. Not supported on Kubeflow. null: no such file."""

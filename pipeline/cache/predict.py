@@ -20,6 +20,7 @@ from tfx.types.value_artifact import ValueArtifact
 from headrace.common.digests import digest_path
 from headrace.components.beam_pipelines import BeamPipelines
 from headrace.components.deploy.baseline import RecordBlessing
+from headrace.components.deploy.lite_files import converted
 from headrace.components.deploy.registry import Registry
 from headrace.components.trigger.component import Drift, RecordTraining
 from headrace.components.trigger.decision import GO, NO, WHY
@@ -130,7 +131,8 @@ class _Prediction:
         inputs = {key: _artifact(self._outputs[producer][out]) for key, ((producer, out),) in node.inputs.items()}
         newest = Registry.read(self._folders.registry).newest
         refused = "canary" in inputs and not is_infra_validated(inputs["canary"])
-        recorded = newest is not None and newest.uri == inputs["model"].uri
+        lite = converted(inputs["canary"].uri) if "canary" in inputs else None
+        recorded = newest is not None and (newest.uri, newest.lite) == (inputs["model"].uri, lite)
         return refused or recorded or not is_model_blessed(inputs["blessing"])
 
     def _parts(self, node: Node) -> KeyParts:

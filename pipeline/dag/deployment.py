@@ -13,6 +13,7 @@ from headrace.components.deploy.push import KEEP_ALL
 from headrace.components.deploy.pusher import Pusher
 from headrace.components.deploy.registry import AUTOMATIC
 from headrace.components.evaluation import component as evaluation_component
+from headrace.components.lite.component import Lite
 from headrace.components.trigger.component import RecordTraining
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.components import Components
@@ -55,6 +56,19 @@ def canary(config: PipelineConfig, built: Components, _folders: Folders) -> Base
         count=config.canary.examples,
         latency_p99_ms=config.canary.latency_p99_ms or NO_LIMIT,
         memory_mb=config.canary.memory_mb or NO_LIMIT,
+    )
+
+
+def lite(config: PipelineConfig, built: Components, _folders: Folders) -> BaseNode | None:
+    """The conversion for LiteRT, if the config asks for it and the model may be pushed."""
+    if config.lite is None:
+        return None
+    return Lite(
+        model=built.trainer.outputs["model"],
+        examples=built.example_gen.outputs["examples"],
+        settings=config.lite.model_dump_json(),
+        example_splits=json.dumps([config.evaluated_split, "train"]),
+        canary=None if built.canary is None else built.canary.outputs["blessing"],
     )
 
 
@@ -105,6 +119,7 @@ def record_training(config: PipelineConfig, built: Components, folders: Folders)
         built.baseline,
         built.evaluator,
         built.canary,
+        built.lite,
         built.record_blessing,
         built.pusher,
         built.profile_verdict,
@@ -115,8 +130,9 @@ def record_training(config: PipelineConfig, built: Components, folders: Folders)
 
 
 def _canary(built: Components) -> BaseChannel | None:
-    """The canary's blessing, if there is a canary."""
-    return None if built.canary is None else built.canary.outputs["blessing"]
+    """The canary's blessing, or that of Lite, which includes it; None if there is neither."""
+    last = built.lite or built.canary
+    return None if last is None else last.outputs["blessing"]
 
 
 def _lists(folders: Folders) -> dict[str, str]:

@@ -144,12 +144,12 @@ def _runs(folders: Folders) -> Iterator[RunFiles]:
 
 
 def _blessed_and_trained(blessed: Iterable[Entry], trained: TrainingRecord) -> Iterator[str]:
-    """The URIs of blessed models, their baselines and the statistics of their data, and of the statistics that the last
-    models were trained on.
+    """The URIs of blessed models, their `.tflite` files, their baselines and the statistics of their data, and of the
+    statistics that the last models were trained on.
     """
     for entry in blessed:
         yield entry.uri
-        yield from (uri for uri in (entry.compared_with, entry.statistics) if uri is not None)
+        yield from (uri for uri in (entry.compared_with, entry.statistics, entry.lite) if uri is not None)
     yield from (data.statistics for data in (trained.judged, trained.blessed) if data is not None)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headrace.components.deploy.registry import MANUAL, Entry, Registry
+from headrace.components.lite.verdict import LiteVerdict
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.models.destination import Destination
@@ -41,6 +42,7 @@ class Model:
         awaiting_approval: Whether it is blessed, newer than the model in service, and not pushed until a person
             promotes it.
         canary: Why the latest canary of it failed; empty if it passed, or if there was none.
+        lite: What the latest conversion of it for LiteRT came to; None if there was none.
         metrics: Metrics over the evaluated split, by their names in the config; empty if it was not evaluated.
         spans: The spans of data that it was trained on, oldest first; empty if the data has no spans.
         tuned: The settings that a search chose, by dotted name: the Tuner's, or those of `model.kind: auto`.
@@ -58,6 +60,7 @@ class Model:
     withdrawn_at: dt.datetime | None = None
     awaiting_approval: bool = False
     canary: tuple[str, ...] = ()
+    lite: LiteVerdict | None = None
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     spans: tuple[str, ...] = ()
     tuned: Mapping[str, str] = field(default_factory=dict)
@@ -114,7 +117,8 @@ def _judged(model: Model, run: Run, folder: RunFolder) -> Model:
     if (evaluation := folder.evaluation) is None:
         return model
     failed = folder.canary.reasons if folder.canary else ()
-    return replace(model, blessed=folder.blessed, canary=failed, metrics=dict(evaluation.metrics))
+    found = dict(evaluation.metrics)
+    return replace(model, blessed=folder.blessed, canary=failed, lite=folder.lite, metrics=found)
 
 
 def with_entry(model: AnyModel, entry: Entry) -> AnyModel:

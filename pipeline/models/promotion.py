@@ -19,6 +19,7 @@ from headrace.common.errors import RunError
 from headrace.common.names import join_names
 from headrace.components.blessed_model import SERVING, why_unusable
 from headrace.components.deploy.blessing import time_after
+from headrace.components.deploy.lite_files import push_lite
 from headrace.components.deploy.push import KEEP_ALL, push
 from headrace.components.deploy.registry import Entry
 from headrace.configs.config import PipelineConfig
@@ -78,6 +79,7 @@ def promote(
         changed.write(folders.registry)
         promoted = changed.models[-1]
         version = push(Path(target.uri, SERVING), there.path, keep=config.deploy.keep or KEEP_ALL)
+        push_lite(folders.home, promoted, version)
         there.record.write(folders.push_record, promoted, version)
     return Promotion(version, promoted, choice.run_of(target), newly_withdrawn(there.registry, changed))
 

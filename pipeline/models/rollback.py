@@ -18,6 +18,7 @@ from headrace.common.errors import RunError
 from headrace.common.names import join_names
 from headrace.components.blessed_model import SERVING, why_unusable
 from headrace.components.deploy.blessing import time_after
+from headrace.components.deploy.lite_files import push_lite
 from headrace.components.deploy.push import KEEP_ALL, push
 from headrace.components.deploy.registry import Entry, Registry
 from headrace.configs.config import PipelineConfig
@@ -55,6 +56,7 @@ def roll_back(config: PipelineConfig, to: str | None, now: datetime) -> Rollback
         changed.write(folders.registry)
         restored = changed.models[-1]
         version = push(Path(target.uri, SERVING), there.path, keep=config.deploy.keep or KEEP_ALL)
+        push_lite(folders.home, restored, version)
         there.record.write(folders.push_record, restored, version)
     return Rollback(version, restored, newly_withdrawn(there.registry, changed))
 

@@ -17,6 +17,7 @@ from headrace.components.bulk_predictor.record import PublishedPredictions
 from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.evaluation.result import Evaluation, read_evaluation
 from headrace.components.gates.verdict import DataVerdicts
+from headrace.components.lite.verdict import LiteVerdict
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.results.record import ArtifactRecord, RunRecord, Status
 
@@ -77,6 +78,12 @@ class RunFolder:
         return None if directory is None else CanaryVerdict.read(directory)
 
     @cached_property
+    def lite(self) -> LiteVerdict | None:
+        """The comparison of the `.tflite` file with the model, or None if there is none."""
+        directory = self.directory("Lite", "blessing")
+        return None if directory is None else LiteVerdict.read(directory)
+
+    @cached_property
     def gates(self) -> DataVerdicts | None:
         """The verdicts of the gates in `gates:`, or None if there are none."""
         text = self.text("DataVerdict", "verdict")
@@ -90,11 +97,11 @@ class RunFolder:
 
     @property
     def blessed(self) -> bool | None:
-        """Whether the Evaluator blessed the model and it passed its canary; None if it was not evaluated."""
+        """Whether the Evaluator blessed the model and it passed its canary and Lite; None if it was not evaluated."""
         if self.evaluation is None:
             return None
-        examined = self.output("Canary", "blessing")
-        return self.evaluation.blessed and (examined is None or bool(examined.properties.get("blessed")))
+        examined = (self.output(component, "blessing") for component in ("Canary", "Lite"))
+        return self.evaluation.blessed and all(one is None or bool(one.properties.get("blessed")) for one in examined)
 
     def output(self, node_id: str, key: str) -> ArtifactRecord | None:
         """The artifact that a component wrote under an output key, if the component succeeded."""

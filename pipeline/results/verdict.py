@@ -11,12 +11,13 @@ from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.registry import AWAITING, IN_SERVICE, LATE, WHY, WITHDRAWN
 from headrace.components.evaluation.result import Evaluation, ThresholdCheck
+from headrace.components.lite.verdict import LiteVerdict
 from headrace.configs.loading.loader import PYTHON_SOURCE
 from headrace.configs.schema.evaluate import EvaluateConfig, Threshold
 from headrace.pipeline.results.run_folder import RunFolder
 
-CANARY = "canary: "
-"""Start of the reasons that are the canary's."""
+CANARY, LITE = "canary: ", "lite: "
+"""Start of the reasons that are the canary's, and of those of the conversion for LiteRT."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class ModelVerdict:
     """The verdict on a run's model.
 
     Attributes:
-        blessed: Whether the Evaluator and the canary passed it; None if the run did not get to the Evaluator.
+        blessed: Whether the Evaluator, the canary and Lite passed it; None if the run did not get to the Evaluator.
         bounds: The limits on metrics.
         reasons: Why the model is not blessed; for a blessed model, the limits it met.
         pushed: The directory of the version that was pushed, by the run or by a promotion of its model.
@@ -67,6 +68,7 @@ class ModelVerdict:
         awaiting: The command that pushes a blessed model that awaits approval.
         in_service: The directory of the version that was pushed last, if the run blessed that model and pushed nothing.
         canary: The Canary's verdict; None if there is none.
+        lite: The comparison of the `.tflite` file with the model; None if there is none.
         unguarded: What a config without thresholds lets pass; "" if there are thresholds, or nothing was judged.
     """
 
@@ -79,6 +81,7 @@ class ModelVerdict:
     in_service: str | None = None
     canary: CanaryVerdict | None = None
     unguarded: str = ""
+    lite: LiteVerdict | None = None
 
     @property
     def other_reasons(self) -> list[str]:
@@ -91,7 +94,7 @@ def read_verdict(folder: RunFolder) -> ModelVerdict:
     """The verdict of a run, with whatever the run got to."""
     evaluation, pushed = folder.evaluation, _pushed(folder)
     if evaluation is None:
-        return ModelVerdict(pushed=pushed, canary=folder.canary)
+        return ModelVerdict(pushed=pushed, canary=folder.canary, lite=folder.lite)
     evaluate = folder.config.evaluate if folder.config else EvaluateConfig()
     bounds = [
         *(_bound(check, evaluation) for check in evaluation.checks),
@@ -100,12 +103,13 @@ def read_verdict(folder: RunFolder) -> ModelVerdict:
     return ModelVerdict(
         folder.blessed,
         tuple(bounds),
-        tuple(_reasons(evaluation, bounds, folder.canary)),
+        tuple(_reasons(evaluation, bounds, _failed(folder.canary, folder.lite))),
         pushed,
         withdrawn=_property(folder, WITHDRAWN),
         awaiting=_awaiting(folder) if pushed is None and folder.blessed else None,
         in_service=_property(folder, IN_SERVICE) if folder.blessed else None,
         canary=folder.canary,
+        lite=folder.lite,
         unguarded=what_passes(evaluate) if folder.config else "",
     )
 
@@ -164,8 +168,13 @@ def _property(folder: RunFolder, name: str) -> str | None:
     return str(model.properties[name]) if model and name in model.properties else None
 
 
-def _reasons(evaluation: Evaluation, bounds: list[Bound], canary: CanaryVerdict | None) -> list[str]:
-    failed = [f"{CANARY}{reason}" for reason in canary.reasons] if canary else []
+def _failed(canary: CanaryVerdict | None, lite: LiteVerdict | None) -> list[str]:
+    """The reasons of the examinations besides the Evaluator's."""
+    verdicts = ((CANARY, canary), (LITE, lite))
+    return [f"{start}{reason}" for start, verdict in verdicts if verdict for reason in verdict.reasons]
+
+
+def _reasons(evaluation: Evaluation, bounds: list[Bound], failed: list[str]) -> list[str]:
     if evaluation.blessed:
         return failed or [str(bound) for bound in bounds]
     checked = {str(check) for check in evaluation.checks}

@@ -48,8 +48,10 @@ def models(  # noqa: PLR0913, PLR0917
         click.echo(json.dumps([_fields(model) for model in found], indent=1))
     elif found:
         rows = [("VERSION", "RUN", "BLESSED", "METRICS", "SPANS", "COMMIT"), *map(_row, found)]
-        tuned = ["TUNED", *(", ".join(f"{name}: {value}" for name, value in model.tuned.items()) for model in found)]
-        print_table([(*row, cell) for row, cell in zip(rows, tuned, strict=True)] if any(tuned[1:]) else rows)
+        for title, cells in _optional(found).items():
+            if any(cells):
+                rows = [(*row, cell or NONE) for row, cell in zip(rows, [title, *cells], strict=True)]
+        print_table(rows)
     else:
         elsewhere = "" if kubeflow else "; --kubeflow lists those of runs on Kubeflow"
         click.echo(f"no models yet; `headrace {'submit' if kubeflow else 'run'} {config}` trains one{elsewhere}")
@@ -122,6 +124,14 @@ def print_table(rows: Sequence[Sequence[str]]) -> None:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
+def _optional(found: Sequence[Model]) -> dict[str, list[str]]:
+    """The columns that are shown if a model has something in them, by their titles."""
+    return {
+        "LITE": [model.lite.words if model.lite and model.lite.size else "" for model in found],
+        "TUNED": [", ".join(f"{name}: {value}" for name, value in model.tuned.items()) for model in found],
+    }
+
+
 def _row(model: Model) -> tuple[str, ...]:
     from headrace.pipeline.report.formatting import score
     from headrace.pipeline.results.record import on_one_line
@@ -150,10 +160,14 @@ def blessing(model: Model) -> str:
         return "awaiting approval"
     if model.blessed is None:
         return "not evaluated" if model.run else ""
-    return "yes" if model.blessed else "no: its canary failed" if model.canary else "no"
+    if model.blessed:
+        return "yes"
+    if model.canary:
+        return "no: its canary failed"
+    return "no: its LiteRT file differs" if model.lite and model.lite.reasons else "no"
 
 
 def _fields(model: Model) -> dict[str, Any]:
-    fields = asdict(model)
+    fields = {**asdict(model), "lite": model.lite.model_dump(mode="json") if model.lite else None}
     times = {name: value.isoformat() for name, value in fields.items() if isinstance(value, datetime)}
     return {**fields, **times, "path": str(model.path), "metrics": dict(model.metrics)}

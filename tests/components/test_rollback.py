@@ -11,10 +11,12 @@ import pytest
 from dying import deaths, full_disks
 from made_up_nights import in_service, listed, night
 
+from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
 from headrace.components.deploy.choices import choose_base_model, choose_baseline
 from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.registry import WITHDRAWN, MadeFor, Registry
+from headrace.components.lite.verdict import LiteVerdict
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load_with_locations
 from headrace.pipeline.folders import locked
@@ -69,6 +71,18 @@ def test_model_before_is_in_service_under_a_higher_number_and_is_the_next_baseli
     assert choose_base_model(Registry.read(home / "blessed.json"), "", data) == done.entry.uri
     (home / "artifacts" / "b").rename(home / "gone")
     assert compared_with(home, "new") == "a"  # and never with c
+
+
+def test_converted_file_of_the_restored_model_is_beside_its_new_version(home: Path) -> None:
+    lite, registry = home / "artifacts" / "b" / "lite", Registry.read(home / "blessed.json")
+    lite.mkdir()
+    (lite / "model.tflite").write_bytes(b"b on a device")
+    LiteVerdict(precision="int8", contents=checksum(lite / "model.tflite")).write(lite)
+    before = registry.find(str(home / "artifacts" / "b" / "model"))
+    assert before is not None
+    registry.converted(before.uri, str(lite)).write(home / "blessed.json")
+    version = back(home).version
+    assert (home / "serving" / "lite" / version.name / "model.tflite").read_bytes() == b"b on a device"
 
 
 def test_withdrawn_model_that_is_blessed_again_is_neither_listed_nor_pushed(home: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from broken_rules import (
     beam,
     data,
+    deploy,
     gates,
     kubeflow,
     kubernetes,
@@ -29,6 +30,7 @@ from headrace.configs.rules import registry
 
 BROKEN = {
     **data.BROKEN,
+    **deploy.BROKEN,
     **features_rules.BROKEN,
     **gates.BROKEN,
     **model.BROKEN,

@@ -157,6 +157,16 @@ def test_a_canary_that_is_turned_off_is_not_waited_for() -> None:
     assert found["RecordBlessing"].upstream == ("Evaluator", "SchemaGen", "Trainer")
 
 
+def test_conversion_for_devices_comes_between_the_canary_and_what_depends_on_its_verdict() -> None:
+    found = nodes("deploy.lite={}")
+    assert set(found) == {*NODES, "Lite"}
+    assert found["Lite"].upstream == ("Canary", "ExampleGen", "Trainer")
+    consumers = ("RecordBlessing", "Pusher")
+    assert {found[id_].inputs["canary"] for id_ in consumers} == {(("Lite", "blessing"),)}
+    assert nodes("deploy.lite={}", "deploy.canary=null")["Lite"].upstream == ("ExampleGen", "Trainer")
+    assert changed(found, nodes("deploy.lite={precision: int8}")) == {"Lite"}
+
+
 def test_same_config_gives_the_same_digests() -> None:
     assert changed(nodes(), nodes()) == set()
 

@@ -102,7 +102,7 @@ class PooledEmbeddings(_Table):
         present = keras.ops.not_equal(ids, PADDING)
         rows = self._look_up(keras.ops.where(present, ids, 0) + offset)
         weights = keras.ops.cast(present, "float32")
-        sums = keras.ops.sum(keras.ops.cast(rows, "float32") * weights[:, :, None], axis=1)
+        sums = keras.ops.sum(keras.ops.cast(rows, "float32") * keras.ops.expand_dims(weights, axis=2), axis=1)
         return keras.ops.cast(sums * scale(weights, self.combiner), rows.dtype)
 
 

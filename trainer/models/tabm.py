@@ -112,7 +112,7 @@ class Periodic(keras.layers.Layer):
         self.bias = self.add_weight(shape=(self.width,), initializer="zeros", name="bias")
 
     def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
-        angles = 6.283185307179586 * inputs[:, :, None] * self.scales
+        angles = 6.283185307179586 * keras.ops.expand_dims(inputs, axis=2) * self.scales
         waves = ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
         return ops.relu(ops.matmul(waves, self.kernel) + self.bias)
 

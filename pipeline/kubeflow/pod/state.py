@@ -85,7 +85,7 @@ def _compares(properties: Mapping[str, Any]) -> bool:
 @contextlib.contextmanager
 def _registry(path: Path, uri: str, context: _Context) -> Iterator[None]:
     known = records.fetch_blessings(uri, path, context.store)
-    paths = ((entry.uri, entry.compared_with, entry.statistics) for entry in known.models)
+    paths = ((entry.uri, entry.compared_with, entry.statistics, entry.lite) for entry in known.models)
     _check_inside(uri, path.parent, (one for each in paths for one in each))
     local = known.newest.statistics if context.compares and known.newest is not None else None
     if local is not None and (remote := context.paths.remote(local)):

@@ -34,6 +34,7 @@ def test_the_page_lists_the_components_with_their_outputs() -> None:
     everything = (
         "data.source.path=trips-{SPAN}.csv",
         "gates={rows: {min: 1}}",
+        "deploy.lite={}",
         "schedule={every: 1h, retrain: drift}",
         "train={warm_start: true, profile: {batches: [1, 2], fail_if_input_bound_above: 0.5}}",
         "tune={max_trials: 2, parameters: {train.batch_size: {choices: [8, 16]}}}",

@@ -159,6 +159,12 @@ def test_a_push_to_where_only_the_pod_can_see_it_is_refused() -> None:
         compile_pipeline(trips("deploy.push=s3://bucket/models"), {})
 
 
+def test_conversion_for_devices_is_refused_unless_nothing_is_pushed() -> None:
+    with pytest.raises(ConfigError, match=r"deploy\.lite: .* is not supported on Kubeflow; set `deploy\.lite: null`"):
+        compile_pipeline(trips("deploy.lite={}"), {})
+    assert "lite" not in invocations(compiled("deploy.push=null", "deploy.lite={}"))
+
+
 def test_approval_by_a_person_is_refused_unless_nothing_is_pushed() -> None:
     with pytest.raises(ConfigError, match=r'deploy\.approval: `headrace promote` does not reach .* "automatic"'):
         compile_pipeline(trips("deploy.approval=manual"), {})

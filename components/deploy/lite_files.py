@@ -1,0 +1,84 @@
+"""The `.tflite` files beside the pushed versions: `serving/taxi/lite/<version>/`, with the report of the conversion.
+
+push_lite(home, entry, Path("serving/taxi/1795402861"))
+
+Model servers read folders whose names are numbers, so they pass over `lite`. Imports no TFX.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+from headrace.common.checksums import checksum
+from headrace.common.durable import sync_folder, sync_tree
+from headrace.common.errors import RunError
+from headrace.components.deploy.registry import Entry
+from headrace.components.lite.verdict import MODEL_FILE, REPORT_FILE, LiteVerdict
+
+logger = logging.getLogger(__name__)
+
+LITE = "lite"
+"""Folder below `deploy.push`, with a folder for each version."""
+_NEW, _OLD = ".pushing-", ".removing-"
+
+
+def converted(uri: str) -> str | None:
+    """The folder of an artifact if a `.tflite` file is in it, else None."""
+    return uri if Path(uri, MODEL_FILE).is_file() else None
+
+
+def push_lite(home: Path, entry: Entry, version: Path) -> None:
+    """Put a model's `.tflite` file beside a version, and remove the files of versions that are gone.
+
+    A file that is gone or damaged is not put there, and the log says so: the version itself is in service already.
+    home: the folder that `entry.lite` is relative to. Raises RunError if the destination cannot be written to.
+    """
+    folder = version.parent / LITE
+    try:
+        if entry.lite is not None and (source := _intact(home / entry.lite)) is not None:
+            _copy(source, folder / version.name)
+        for path in folder.glob("*"):
+            if not (version.parent / path.name).is_dir():
+                shutil.rmtree(path)
+    except OSError as error:
+        raise RunError(
+            f"deploy.push: cannot write to {folder}: {error}\n"
+            "  Make the folder writable and free some space, or set `deploy.lite` to null."
+        ) from error
+
+
+def read_pushed(version: Path) -> LiteVerdict | None:
+    """The report of the `.tflite` file beside a version; None if there is no file."""
+    folder = version.parent / LITE / version.name
+    return LiteVerdict.read(folder) if (folder / MODEL_FILE).is_file() else None
+
+
+def _intact(source: Path) -> Path | None:
+    verdict, file = LiteVerdict.read(source), source / MODEL_FILE
+    if verdict is not None and file.is_file() and checksum(file) == verdict.contents:
+        return source
+    what = "damaged" if file.is_file() else "gone"
+    logger.warning(f"{file} is {what}, so the version gets no such file; the next training converts its model")
+    return None
+
+
+def _copy(source: Path, target: Path) -> None:
+    """In one step; an equal one stays."""
+    names = (MODEL_FILE, REPORT_FILE)
+    if all((target / name).is_file() and checksum(target / name) == checksum(source / name) for name in names):
+        return
+    target.parent.mkdir(exist_ok=True)
+    new, old = target.with_name(f"{_NEW}{target.name}"), target.with_name(f"{_OLD}{target.name}")
+    for leftover in (new, old):
+        shutil.rmtree(leftover, ignore_errors=True)
+    new.mkdir()
+    for name in names:
+        shutil.copyfile(source / name, new / name)
+    sync_tree(new)
+    if target.exists():
+        target.rename(old)
+    new.rename(target)
+    sync_folder(target.parent)
+    shutil.rmtree(old, ignore_errors=True)
