@@ -1,5 +1,5 @@
 """Object stores and a database to read from: real servers, started once for all tests that need them. And a folder to
-run ExampleGen in, over spans.
+run ExampleGen in, over spans. And what the files of tests of the Evaluator share.
 """
 
 from __future__ import annotations
@@ -11,11 +11,16 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from postgres import PASSWORD, Server, binaries
 from s3_servers import S3Server
 from stores import Bucket, serving
+
+if TYPE_CHECKING:
+    import numpy as np
+    from evaluator_runs import Models
 
 _NUMBERS = count()
 
@@ -102,3 +107,27 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     from span_runs import counting_reads
 
     return counting_reads(monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def data() -> dict[str, np.ndarray]:
+    """The rows that the models of the Evaluator's tests are evaluated on, by column (see evaluator_runs.py)."""
+    from evaluator_runs import made_data
+
+    return made_data()
+
+
+@pytest.fixture(scope="session")
+def examples(data: dict[str, np.ndarray], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """An Examples artifact of these rows for each kind of label."""
+    from evaluator_runs import made_examples
+
+    return made_examples(data, tmp_path_factory.mktemp("examples"))
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
+    """The exported models, each made when a test first asks for it."""
+    from evaluator_runs import Models
+
+    return Models(tmp_path_factory.mktemp("models"))

@@ -7,27 +7,12 @@ import numpy as np
 import pytest
 import sklearn.metrics
 import tensorflow_model_analysis as tfma
-from evaluator_runs import ROWS, InProcess, Models, Stock, evaluate, made_data, made_examples, run
+from evaluator_runs import ROWS, InProcess, Stock, evaluate, run
 from plain_shards import unpacked
 from tfx.components.evaluator.executor import Executor as StockExecutor
 
 from headrace.common.errors import RunError
 from headrace.configs.schema.evaluate import Threshold
-
-
-@pytest.fixture(scope="module")
-def data() -> dict[str, np.ndarray]:
-    return made_data()
-
-
-@pytest.fixture(scope="module")
-def examples(data: dict[str, np.ndarray], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return made_examples(data, tmp_path_factory.mktemp("examples"))
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
-    return Models(tmp_path_factory.mktemp("models"))
 
 
 def test_binary_metrics_equal_numpy_over_the_whole_and_every_slice(

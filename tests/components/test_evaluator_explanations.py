@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn.base
-from evaluator_runs import LABELS, OUTPUTS, ROWS, Models, called, evaluate, made_data, made_examples, predictions
+from evaluator_runs import LABELS, OUTPUTS, ROWS, called, evaluate, predictions
 from plain_models import export
 from sklearn.inspection import permutation_importance
 from sklearn.inspection._partial_dependence import _partial_dependence_brute
@@ -16,21 +16,6 @@ from sklearn.inspection._partial_dependence import _partial_dependence_brute
 from headrace.components.evaluation.importance import REPEATS, SEED
 from headrace.components.evaluation.intervals import mixed_positions
 from headrace.components.evaluation.result import BAND
-
-
-@pytest.fixture(scope="module")
-def data() -> dict[str, np.ndarray]:
-    return made_data()
-
-
-@pytest.fixture(scope="module")
-def examples(data: dict[str, np.ndarray], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return made_examples(data, tmp_path_factory.mktemp("examples"))
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
-    return Models(tmp_path_factory.mktemp("models"))
 
 
 def test_the_worst_examples_are_those_with_the_highest_losses_whatever_the_order_of_files(

@@ -10,28 +10,13 @@ import pytest
 import scipy.stats
 import sklearn.metrics
 import tensorflow as tf
-from evaluator_runs import ROWS, Models, evaluate, made_data, made_examples
+from evaluator_runs import ROWS, evaluate
 from tfx.types import artifact_utils, standard_artifacts
 
 from headrace.common.errors import RunError
 from headrace.components.evaluation.intervals import folds_of
 from headrace.components.evaluation.metrics.accumulator import FOLDS
 from headrace.configs.schema.evaluate import SliceThreshold, Threshold
-
-
-@pytest.fixture(scope="module")
-def data() -> dict[str, np.ndarray]:
-    return made_data()
-
-
-@pytest.fixture(scope="module")
-def examples(data: dict[str, np.ndarray], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return made_examples(data, tmp_path_factory.mktemp("examples"))
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
-    return Models(tmp_path_factory.mktemp("models"))
 
 
 def test_a_model_worse_than_the_baseline_is_refused_with_the_reason(examples: Any, models: Any, tmp_path: Path) -> None:

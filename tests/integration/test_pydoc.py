@@ -22,11 +22,15 @@ from headrace.pipeline.report import write_report
 
 pytestmark = pytest.mark.slow
 UNKNOWN = "unknown"
+FEWER = ("--set", "train.epochs=7", "--set", "train.jit=off")
+"""The seventh epoch passes all thresholds, and the best one is exported: three more can only improve on it. XLA cannot
+compile this model, which `jit: auto` finds out in some CPU seconds (tested in test_precision.py).
+"""
 
 
 @dataclass(frozen=True)
 class Story:
-    """One run of the config as it ships."""
+    """One run of the config as it ships, but for the `FEWER` epochs."""
 
     folder: Path
     done: Finished
@@ -73,7 +77,7 @@ class Story:
 def story(new_folder: Callable[[str], Path]) -> Story:
     folder = new_folder("pydoc")
     (folder / "pydoc.yaml").write_text((ROOT / "configs" / "pydoc.yaml").read_text())
-    done = headrace(folder, "run", "pydoc.yaml")
+    done = headrace(folder, "run", "pydoc.yaml", *FEWER)
     assert done.code == 0, done.out + done.err
     return Story(folder, done)
 

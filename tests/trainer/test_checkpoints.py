@@ -32,7 +32,10 @@ SETTINGS: dict[str, Any] = {
     "epochs": 4, "early_stopping": {"patience": 3}, "steps_per_execution": 2, "checkpoint": {"every_steps": 4},
     "jit": "off",  # auto tries XLA where a busy machine makes them last long, and XLA draws other masks of dropout
 }  # fmt: skip
-AUTO = {"epochs": "auto", "batch_size": "auto", "early_stopping": {"patience": "auto"}, "learning_rate": 0.05}
+AUTO = {
+    "epochs": "auto", "batch_size": "auto", "early_stopping": {"patience": "auto"}, "learning_rate": 0.05,
+    "checkpoint": {"every_steps": 250},  # thousands of steps are trained, and a checkpoint takes longer than a step
+}  # fmt: skip
 MODEL = {"dropout": 0.3}
 STEPS = 32
 """Batches in an epoch: 2,000 examples in batches of 64."""
