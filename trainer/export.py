@@ -63,10 +63,10 @@ def export(directory: str, signatures: Signatures, weights: Path) -> None:
         name: tf.function(function, input_signature=[spec], autograph=False).get_concrete_function()
         for name, (function, spec) in signatures.all().items()
     }
-    root = tf.Module()
+    root = tf.__internal__.tracking.AutoTrackable()  # that of Keras' ExportArchive, and what is loaded has `variables`
     variables = (variable for function in traced.values() for variable in function.variables)
-    root.saved_variables = list({id(variable): variable for variable in variables}.values())
-    root.saved_tables = [*_tables(signatures.model), *_tables(signatures.loaded)]
+    root.variables = list({id(variable): variable for variable in variables}.values())
+    root.tables = [*_tables(signatures.model), *_tables(signatures.loaded)]
     tf.saved_model.save(root, directory, traced)
     extra = Path(directory, WEIGHTS)
     extra.parent.mkdir(parents=True, exist_ok=True)

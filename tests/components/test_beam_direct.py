@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import numpy as np
 import postgres
 import pyarrow as pa
@@ -16,28 +17,13 @@ import pytest
 import tensorflow as tf
 from beam_runs import DIRECT, WITH_BEAM, make, same_with_beam, transforms
 from databases import source_of, sqlite_of_trips
+from given_trips import ROWS, columns, rows
 
 from headrace.components.example_gen import parts
 from headrace.components.example_gen.sources.parquet import source as parquet
 from headrace.configs.schema import sources as registry
 from headrace.configs.schema.beam import BeamConfig, OptionValue
 from headrace.configs.schema.data import DataConfig
-
-ROWS = 3000
-
-
-def columns() -> dict[str, list[Any]]:
-    random = np.random.default_rng(3)
-    return {
-        "id": list(range(ROWS)),
-        "fare": [None if number % 11 == 0 else float(value) for number, value in enumerate(random.gamma(2, 9, ROWS))],
-        "company": [f"company {value}" for value in random.zipf(1.5, ROWS) % 97],
-    }
-
-
-def rows() -> list[dict[str, Any]]:
-    table = columns()
-    return [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
 
 
 def csv(folder: Path) -> dict[str, Any]:
@@ -56,6 +42,24 @@ def parquet_files(folder: Path) -> dict[str, Any]:
 def jsonl(folder: Path) -> dict[str, Any]:
     (folder / "a.jsonl").write_text("\n".join(map(json.dumps, rows())))
     return {"kind": "jsonl", "path": str(folder / "a.jsonl")}
+
+
+def json_array(folder: Path) -> dict[str, Any]:
+    for number in range(2):
+        (folder / f"{number}.json").write_text(json.dumps(rows(), indent=1))
+    return {"kind": "json", "path": str(folder / "*.json")}
+
+
+def avro(folder: Path) -> dict[str, Any]:
+    fields = [{"name": "id", "type": "long"}, {"name": "fare", "type": ["null", "double"]}]
+    schema = {"type": "record", "name": "Trip", "fields": [*fields, {"name": "company", "type": "string"}]}
+    with (folder / "a.avro").open("wb") as stream:
+        fastavro.writer(stream, schema, rows(), sync_interval=1 << 12)
+    return {"kind": "avro", "path": str(folder / "a.avro")}
+
+
+def python(_: Path) -> dict[str, Any]:
+    return {"kind": "python", "function": "tests.components.given_trips.rows"}
 
 
 def tfrecord(folder: Path) -> dict[str, Any]:
@@ -110,6 +114,9 @@ SOURCES = {
     "csv": (csv, 4),
     "images": (images, 3),
     "jsonl": (jsonl, 3),
+    "json": (json_array, 3),
+    "avro": (avro, 3),
+    "python": (python, 3),
     "parquet": (parquet_files, 4),
     "sql": (sqlite, 3),
     "text": (text, 3),
