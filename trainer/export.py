@@ -42,6 +42,7 @@ from headrace.configs.schema.features import single_columns
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.columns import MISSING_INTEGER, PADDING
 from headrace.trainer.columns.layers import dense
+from headrace.trainer.private_api import AutoTrackable
 from headrace.trainer.sections import TrainerSections
 from headrace.trainer.served_model import PREDICTIONS
 
@@ -63,7 +64,7 @@ def export(directory: str, signatures: Signatures, weights: Path) -> None:
         name: tf.function(function, input_signature=[spec], autograph=False).get_concrete_function()
         for name, (function, spec) in signatures.all().items()
     }
-    root = tf.__internal__.tracking.AutoTrackable()  # that of Keras' ExportArchive, and what is loaded has `variables`
+    root = AutoTrackable()  # as a tf.Module, it would not have `variables` once it is loaded
     variables = (variable for function in traced.values() for variable in function.variables)
     root.variables = list({id(variable): variable for variable in variables}.values())
     root.tables = [*_tables(signatures.model), *_tables(signatures.loaded)]

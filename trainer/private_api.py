@@ -10,9 +10,11 @@ from typing import Any
 import keras
 from keras.src.backend.common import global_state
 from tensorflow.python.eager.cancellation import CancellationManager
+from tensorflow.python.trackable.autotrackable import AutoTrackable
 
 __all__ = [
     "TESTED_VERSIONS",
+    "AutoTrackable",
     "CancellationManager",
     "build",
     "disable_gradient_reduction",
