@@ -22,7 +22,7 @@ from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import AnyModelConfig, RunFnModel, WideAndDeepModel
 from headrace.configs.schema.notify import AnyReceiver
-from headrace.configs.schema.predict import PredictConfig
+from headrace.configs.schema.predict import ONLY_PREDICTS, PredictConfig
 from headrace.configs.schema.report import ReportConfig
 from headrace.configs.schema.schedule import Retrain, ScheduleConfig
 from headrace.configs.schema.section import DottedPath, Name, Section
@@ -95,9 +95,9 @@ class PipelineConfig(Section):
         return self.predict is not None and self.predict.only
 
     @property
-    def name_on_kubeflow(self) -> str:
-        """What the pipeline is called on the server. Its folder is that of the training's, whatever it is called."""
-        return f"{self.pipeline.name}-predict" if self.only_predicts else self.pipeline.name
+    def full_name(self) -> str:
+        """What runs are called, here and on Kubeflow. Those that only predict share the folder of the training's."""
+        return f"{self.pipeline.name}{ONLY_PREDICTS}" if self.only_predicts else self.pipeline.name
 
     @property
     def drift_limits(self) -> str:

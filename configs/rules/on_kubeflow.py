@@ -13,7 +13,7 @@ from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.deploy import DeployConfig
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.notify import AnyReceiver, PrometheusFileReceiver, variables
-from headrace.configs.schema.predict import PredictConfig
+from headrace.configs.schema.predict import ONLY_PREDICTS, PredictConfig
 from headrace.configs.schema.train import TrainConfig, service_config
 
 LOCAL_ENDPOINT = re.compile(
@@ -147,10 +147,13 @@ def name_fits_a_job(pipeline: PipelineSection) -> Iterator[Violation]:
 
 
 def name_fits_a_cron_job(
-    pipeline: PipelineSection, notify: Mapping[str, AnyReceiver], kubeflow: KubeflowConfig
+    pipeline: PipelineSection,
+    notify: Mapping[str, AnyReceiver],
+    kubeflow: KubeflowConfig,
+    predict: PredictConfig | None,
 ) -> Iterator[Violation]:
     """Only for manifests, if they have the notifier's CronJob."""
-    most = MAX_CRON_JOB_NAME - len(NOTIFIER.format(""))
+    most = MAX_CRON_JOB_NAME - len(NOTIFIER.format(ONLY_PREDICTS if predict and predict.only else ""))
     if notify and kubeflow.notify is not None and kubeflow.notify.cron and len(pipeline.name) > most:
         what = f"{pipeline.name} is too long for the name of the notifier's CronJob: use at most {most} characters"
         yield ("pipeline", "name"), what

@@ -12,6 +12,8 @@ from headrace.configs.schema.sources import FileSource, SourceConfig
 
 OUTPUT_ENDINGS = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".tfrecord", ".tfrecord.gz")
 """The formats of predictions, by the ending of the file."""
+ONLY_PREDICTS = "-predict"
+"""The end of the name of runs that only predict."""
 
 
 class PredictConfig(Section):

@@ -62,7 +62,7 @@ def run(  # noqa: PLR0913 - two of them are what a caller may change, one tells 
         run_id, run_dir = _new_run(folders)
         (run_dir / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
         write_versions(run_dir)
-        record = RunRecord(run_id, config.pipeline.name, config_file, time.time())
+        record = RunRecord(run_id, config.full_name, config_file, time.time())
         if commit := commit_of(Path(config_file).absolute().parent):
             record.commit, record.dirty = commit
         metadata = Metadata(folders.metadata, config.pipeline.name, run_id)

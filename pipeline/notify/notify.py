@@ -70,7 +70,7 @@ def notify_of_no_start(
     config: PipelineConfig, started: float, error: BaseException, outside: Outside | None = None
 ) -> None:
     """Tell the receivers of a run that failed before its first component. Nothing is recorded: it has no folder."""
-    event = not_started(config.pipeline.name, Folders.of(config).home, started, time.time(), error)
+    event = not_started(config.full_name, Folders.of(config).home, started, time.time(), error)
     found = messages(config.notify, event, (), _last_success(config))
     report(send(config.notify, found, outside), found)
 
@@ -81,7 +81,7 @@ def send_test(config: PipelineConfig, outside: Outside | None = None) -> list[Ou
     Receivers of metrics get nothing, because it would replace the metrics of the last run. The environment variables
     that they name must be set.
     """
-    name, home, now = config.pipeline.name, Folders.of(config).home, timestamp(time.time())
+    name, home, now = config.full_name, Folders.of(config).home, timestamp(time.time())
     event = {
         "specversion": SPEC_VERSION,
         "id": f"{name}/test/{now}",
@@ -109,10 +109,10 @@ def _had_receivers(folder: RunFolder) -> bool:
 
 
 def _last_success(config: PipelineConfig) -> float | None:
-    """When the newest successful run ended."""
+    """When the newest successful run of the same pipeline ended: one that only predicts shares the folder."""
     for run_dir in newest_first(Folders.of(config).runs):
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             record = RunRecord.read(run_dir)
-            if record.status is Status.DONE:
+            if record.status is Status.DONE and record.pipeline == config.full_name:
                 return record.finished
     return None

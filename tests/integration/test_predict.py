@@ -335,6 +335,8 @@ class TestRun:
         assert ran(done) == {"ModelInService", "PredictSpans", "BulkPredictor", "PublishPredictions"}
         assert not [line for line in done.out.splitlines() if line.startswith(("blessing", "pushed"))]
         check(pq.read_table(pushed.folder / "only.parquet"), expected)
+        newest = max((pushed.folder / "runs" / "parcels" / "runs").glob("*/run.json"))
+        assert json.loads(newest.read_text())["pipeline"] == "parcels-predict"
 
     def test_the_newest_day_is_predicted_into_a_file_of_its_own(self, pushed: Pushed, expected: np.ndarray) -> None:
         today, tomorrow = (dt.datetime.now(dt.UTC).date() + dt.timedelta(days) for days in (0, 1))

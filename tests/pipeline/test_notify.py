@@ -437,6 +437,9 @@ def test_metrics_of_a_failed_run_keep_the_time_of_the_last_success(tmp_path: Pat
     good = run_folder(config, "20261123-030000", Status.DONE)
     good.record.finished = 500.0
     good.record.write(good.path)
+    predicted = run_folder(config, "20261123-040000", Status.DONE)
+    predicted.record.pipeline = "trips-predict"
+    predicted.record.write(predicted.path)
     notify(config, run_folder(config), outside(pauses))
     found = samples((tmp_path / "trips.prom").read_text())
     assert value(found, "headrace_run_success") == 0

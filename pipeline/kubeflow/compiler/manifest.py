@@ -53,7 +53,12 @@ def manifest(config: PipelineConfig, endpoint: str, environ: Mapping[str, str] =
         ConfigError: A name cannot be that of a Kubernetes object.
         RunError: The text would contain a credential, or the pipeline is too large for a ConfigMap.
     """
-    refuse([*name_fits_a_job(config.pipeline), *name_fits_a_cron_job(config.pipeline, config.notify, config.kubeflow)])
+    refuse(
+        [
+            *name_fits_a_job(config.pipeline),
+            *name_fits_a_cron_job(config.pipeline, config.notify, config.kubeflow, config.predict),
+        ]
+    )
     compiled = compile_pipeline(config, environ)
     text = compiled if config.schedule is None or config.schedule.cache else without_cache(compiled)
     files = {CONFIG: to_yaml(config), COMPILED: text}

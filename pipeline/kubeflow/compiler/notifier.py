@@ -44,7 +44,7 @@ def notifier_manifest(config: PipelineConfig, endpoint: str, environ: Mapping[st
     Raises:
         RunError: The text would contain a credential, or no CronJob is to be written.
     """
-    name = NOTIFIER.format(config.pipeline.name)
+    name = NOTIFIER.format(config.full_name)
     documents = [
         {**headrace_object("v1", "ConfigMap", name, config, 0), "data": {CONFIG: to_yaml(config)}},
         *cron_job(config, name, endpoint),
@@ -81,7 +81,7 @@ def cron_job(config: PipelineConfig, config_map: str, endpoint: str) -> Iterator
         "failedJobsHistoryLimit": 3,
         "jobTemplate": {"spec": job},
     }
-    yield {**headrace_object("batch/v1", "CronJob", NOTIFIER.format(config.pipeline.name), config, 1), "spec": spec}
+    yield {**headrace_object("batch/v1", "CronJob", NOTIFIER.format(config.full_name), config, 1), "spec": spec}
 
 
 def _variables(settings: Notifier) -> Iterator[dict[str, Any]]:

@@ -71,7 +71,7 @@ def sweep(
     Raises BusyError if another sweep is in progress, RunError if the record is damaged, ServerError, and OSError if the
     store fails.
     """
-    outside, home = outside or Outside.of_process(), session.home()
+    outside, home = outside or Outside.of_process(), _home(session)
     with claimed(store, f"{home}/{CLAIMS}", outside.sleep) as claim:
         began = now()
         before = read_record(store, home)
@@ -88,6 +88,11 @@ def sweep(
         after = work.known.swept(min([began - MARGIN, *unsettled]))
         if before is None or after.ends != before.ends or after.since > before.since + MARGIN:
             write_record(store, home, after)
+
+
+def _home(session: Session) -> str:
+    """The folder of the record and the claims: one of its own for a pipeline that only predicts."""
+    return f"{session.home()}/{session.pipeline}" if session.config.only_predicts else session.home()
 
 
 @dataclass
@@ -131,6 +136,6 @@ class _Sweep:
         self.known = self.known.with_end(
             key, End(finished=finished, deliveries={**(earlier.deliveries if earlier else {}), **new})
         )
-        write_record(self.store, self.session.home(), self.known)
+        write_record(self.store, _home(self.session), self.known)
         report(outcomes, found)
         return Notice(name, event.happened, outcomes)

@@ -47,7 +47,7 @@ class Session:
 
     @property
     def pipeline(self) -> str:
-        return self.config.name_on_kubeflow
+        return self.config.full_name
 
     @property
     def experiment(self) -> str:

@@ -139,7 +139,7 @@ def test_a_pipeline_that_only_predicts_has_a_name_a_day_and_a_schedule_of_its_ow
     given = pipeline["root"]["dag"]["tasks"]["predict-spans"]["inputs"]["parameters"]
     assert given["time_zone"] == {"runtimeValue": {"constant": "America/New_York"}}
     assert pipeline["pipelineInfo"]["name"] == "trips"  # which names the folder with the list of blessed models
-    assert (days.name_on_kubeflow, config(folder).name_on_kubeflow) == ("trips-predict", "trips")
+    assert (days.full_name, config(folder).full_name) == ("trips-predict", "trips")
     undated = config(folder, "new_span", ONLY % "today")
     assert offered(undated) == ()
     for one, as_of in ((days, "scheduled"), (undated, "newest")):

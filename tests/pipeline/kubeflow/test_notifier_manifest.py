@@ -51,6 +51,12 @@ def test_one_sweep_at_a_time_runs_without_rights_in_the_cluster() -> None:
     assert pod["serviceAccountName"] == next(account)["metadata"]["name"]
 
 
+def test_a_pipeline_that_only_predicts_has_a_notifier_of_its_own() -> None:
+    predict = "predict={source: {kind: csv, path: 's3://b/new.csv'}, output: scored.csv, only: true}"
+    names = [one["metadata"]["name"] for one in (*written(), *written(predict))]
+    assert names == ["trips-notify", "trips-notify", "trips-predict-notify", "trips-predict-notify"]
+
+
 def test_secrets_are_there_by_reference_alone() -> None:
     secret = "https://chat.example/T0AB12CD"
     config_map, cron_job = written(CHAT_URL=secret)
