@@ -163,7 +163,7 @@ def _written(given: Input, names: Sequence[str], keys: Sequence[str] | None) -> 
             raise DataError(
                 "the first objects have no keys that can be read",
                 file=given.paths[0],
-                hint="List the keys to write in `--columns`",
+                hint="List the keys to write in `--columns` (`predict.columns` of the config)",
             )
         return [name for name in names if (given.kind, name) != (IMAGES, IMAGE)]
     for name in keys:

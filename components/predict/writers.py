@@ -42,7 +42,7 @@ def check_output(output: Path, schema: pa.Schema) -> None:
             raise DataError(
                 f"holds {what}, which CSV cannot hold",
                 column=field.name,
-                hint=f"Write {PARQUET}, or list the other columns in `--columns`",
+                hint=f"Write {PARQUET}, or list the other columns in `--columns` (`predict.columns` of the config)",
             )
 
 
