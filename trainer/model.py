@@ -110,7 +110,8 @@ def loss_on(model: keras.Model, batches: tf.data.Dataset, label: LabelConfig) ->
 
     @tf.function(autograph=False, reduce_retracing=True)
     def of_batch(features: Any, y: Any, *weight: Any) -> Any:
-        return of_label(tf.reshape(y, (-1, 1)), model(features, training=False), *weight)
+        one = y if label.kind == "multilabel" else tf.reshape(y, (-1, 1))
+        return of_label(one, model(features, training=False), *weight)
 
     total, count = 0.0, 0
     for features, y, *weight in batches:

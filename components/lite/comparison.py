@@ -24,6 +24,8 @@ from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.description import ModelDescription
 from headrace.trainer.served_model import PREDICTIONS
 
+SURE = 0.5
+"""The probability from which a class counts as predicted."""
 BATCH = 256
 """The most examples in one call of the interpreter."""
 
@@ -64,14 +66,16 @@ def compare(expected: NDArray[Any], found: NDArray[Any], label: LabelConfig) -> 
     apart = np.abs(expected.astype(np.float64) - found)[finite & np.isfinite(found)]
     largest = float(np.abs(expected[finite]).max(initial=0.0))
     scale = largest or 1.0
-    agreement = None if label.kind == "regression" else float(np.mean(_classes(expected) == _classes(found)))
+    agreement = None if label.kind == "regression" else _agreement(expected, found, label)
     mean = float(apart.mean()) / scale if apart.size else 0.0
     return Differences(largest, float(apart.max(initial=0.0)) / scale, mean, agreement, unknown)
 
 
-def _classes(predictions: NDArray[Any]) -> NDArray[Any]:
-    """As the Evaluator's accuracy has them."""
-    return predictions[:, 0] > 0.5 if predictions.shape[1] == 1 else predictions.argmax(axis=1)
+def _agreement(expected: NDArray[Any], found: NDArray[Any], label: LabelConfig) -> float:
+    """The fraction of the examples with the same class as the Evaluator's accuracy has it, or with the same classes."""
+    if label.kind == "multilabel" or expected.shape[1] == 1:
+        return float(np.mean(((expected > SURE) == (found > SURE)).all(axis=1)))
+    return float(np.mean(expected.argmax(axis=1) == found.argmax(axis=1)))
 
 
 class _Comparison:

@@ -146,6 +146,7 @@ def test_the_head_of_few_rows_is_all_of_them(give: Give) -> None:
         ([{"a": 1}, {"a": 2}, {"a": "x"}], r"row 2 \(counted from 0\) yields 'x' \(str\), but an earlier one 1", "a"),
         ([pa.table({"a": [1]}), pa.table({"a": ["x"]})], "is int before row 1, and string in or after it", "a"),
         ([{"a": 1}, (1, 2)], "yielded tuple after row 1; expected a row as a dictionary", None),
+        ([{"a": 1}, None, {"a": 2}], "yielded NoneType after row 1; expected a row as a dictionary", None),
         ([{1: 2}], "the key 1, which cannot name a column", None),
         ([{"a": {"b": 1}, "a.b": 2}], "two keys lead to", "a.b"),
         ([{"a": [[1]]}], "lists of lists", "a"),
@@ -169,6 +170,13 @@ def test_declared_types_hold_what_is_mixed(give: Give) -> None:
     assert caught.value.column == "a"
     scan, found = read_source(give(rows), {"a": "int"}, ("a",), skip_bad=True)
     assert (scan.skipped.count, [row["a"] for row in found]) == (1, [1, None])
+
+
+def test_what_pandas_puts_for_a_missing_value_is_missing(give: Give) -> None:
+    rows = [{"a": "x", "n": 1.5}, {"a": float("nan"), "n": float("nan")}, {"a": pd.NA, "n": pd.NaT}]
+    assert read_source(give(rows))[1] == [{"a": "x", "n": 1.5}, {"a": None, "n": None}, {"a": None, "n": None}]
+    mixed = [{"a": "x"}, {"a": 3}, {"a": float("nan")}, {"a": True}]
+    assert [row["a"] for row in read_source(give(mixed), {"a": "string"})[1]] == ["x", "3", None, "1"]
 
 
 def test_an_error_of_the_function_names_its_line(give: Give) -> None:

@@ -17,7 +17,7 @@ from headrace.common.errors import TrainingError
 from headrace.configs.schema.features import Categorical, CustomFeature, Embedding, FeatureBase
 from headrace.trainer.columns.analyzers.numbers import Statistic, analyze
 from headrace.trainer.columns.analyzers.texts import VocabularyAnalyzer, learn_vocabularies
-from headrace.trainer.columns.raw import MultivaluedRawColumn, RawColumn, RawTensor, rows_of, split_values
+from headrace.trainer.columns.raw import MultivaluedRawColumn, RawColumn, RawTensor, split_values
 
 FeatureT = TypeVar("FeatureT", bound=FeatureBase)
 CategoricalT = TypeVar("CategoricalT", bound=Categorical)
@@ -261,11 +261,6 @@ class Batch:
     def has_numbers(self, name: str) -> bool:
         """Whether there is a data column of this name, and it holds no text."""
         return name in self.tensors and self.tensors[name].dtype != tf.string
-
-    @cached_property
-    def size(self) -> tf.Tensor:
-        """Number of examples: int64 []."""
-        return rows_of(next(iter(self.tensors.values())))
 
     def categories(self, column: CategoryColumn) -> Categories:
         """Return the categories of a feature."""

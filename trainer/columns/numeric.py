@@ -9,6 +9,7 @@ import tensorflow as tf
 from headrace.configs.schema.features import NumericFeature
 from headrace.trainer.columns.analyzers.numbers import Moments
 from headrace.trainer.columns.base import Analyzer, Batch, NumberColumn
+from headrace.trainer.columns.raw import rows_of
 from headrace.trainer.columns.stacked import stacked_numbers
 
 TOGETHER = 64
@@ -63,7 +64,8 @@ def _scaled_alike(alike: Sequence[NumericColumn], batch: Batch) -> dict[str, tf.
     """The features of columns with the same settings: float32 [batch] each."""
     zeros = tf.zeros([4], tf.float64)
     moments = [batch.result(Moments(column.key)) if column.analyzers() else zeros for column in alike]
-    numbers = stacked_numbers(batch.tensors, [column.key for column in alike], batch.size)
+    keys = [column.key for column in alike]
+    numbers = stacked_numbers(batch.tensors, keys, rows_of(batch.tensors[keys[0]]))
     feature = alike[0].feature
     x = scaled(numbers, tf.stack(moments), feature.normalize, feature.missing)
     return dict(zip((column.name for column in alike), tf.unstack(x, len(alike), axis=1), strict=True))

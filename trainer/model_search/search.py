@@ -165,7 +165,8 @@ class ModelSearch:
         """The state that a killed search left, or that of a new one; and the number of its changes."""
         if (saved := self.folder.latest()) is not None:
             race = _Race.from_tree(saved.tree)
-            done = "is over" if race.over else f"continues with {race.candidates[race.waiting[0]].name}"
+            going_on = not race.over and race.waiting  # none waits if it was killed between two rounds
+            done = f"continues with {race.candidates[race.waiting[0]].name}" if going_on else "is at the end of a round"
             logger.info(f"model: a search that was interrupted {done}, as {saved.file} says")
             return race, saved.position.batches
         numbers = list(range(1, len(self.auto.candidates) + 1))

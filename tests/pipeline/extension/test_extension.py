@@ -10,6 +10,7 @@ import pytest
 from extensions import config, nodes
 
 from headrace.common.errors import ConfigError
+from headrace.components.bulk_predictor.around import ModelInService
 from headrace.pipeline.build import create_pipeline
 from headrace.pipeline.kubeflow.compiler.tasks import component_tasks
 from headrace.pipeline.training_digest import training_digest
@@ -35,12 +36,14 @@ def test_the_page_lists_the_components_with_their_outputs() -> None:
         "data.source.path=trips-{SPAN}.csv",
         "gates={rows: {min: 1}}",
         "deploy.lite={}",
+        "predict={source: {kind: csv, path: new.csv}, output: scored.csv}",
         "schedule={every: 1h, retrain: drift}",
         "train={warm_start: true, profile: {batches: [1, 2], fail_if_input_bound_above: 0.5}}",
         "tune={max_trials: 2, parameters: {train.batch_size: {choices: [8, 16]}}}",
     )
     create_pipeline(config("look", *everything))
-    found = {name: {*node.outputs} for name, node in importlib.import_module("own_parts").seen.items()}
+    found = {name: {*node.outputs} for name, node in importlib.import_module("own_parts").seen.items() if node}
+    found["model_in_service"] = {*ModelInService.SPEC_CLASS.OUTPUTS}  # in a pipeline of its own
     page = (Path(__file__).parents[3] / "docs" / "components.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \|(.*)\|(.*)\|$", page, re.MULTILINE)
     assert {name: {*re.findall(r"`(\w+)`", outputs)} for name, _, outputs in rows} == found

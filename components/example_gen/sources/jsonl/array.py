@@ -134,8 +134,8 @@ class ArrayText:
     def _not_closed(self) -> str:
         if not self._offset:
             return "is not a JSON array of objects: the file is empty"
-        where = "in a string" if self._in_string else f"{self._depth} brackets are" if self._depth > 1 else "its `]` is"
-        return f"the JSON array is not closed: the file ends {where}" + ("" if self._in_string else " missing")
+        missing = f"{self._depth} brackets are missing" if self._depth > 1 else "its `]` is missing"
+        return f"the JSON array is not closed: {'the file ends in a string' if self._in_string else missing}"
 
     def _error(self, what: str, offset: int, hint: str = "Copy or write the file again") -> DataError:
         return DataError(what, file=self._path, line=line_at(self._path, offset, open_truncated), hint=hint)

@@ -115,7 +115,7 @@ def _from_rows(
 
 def _column(name: str, values: list[Any], first: int, declared: Kind | None, function: str) -> pa.Array:
     try:
-        return pa.array(values)
+        return pa.array(values, from_pandas=True)  # in which NaN, pandas.NA and NaT are missing
     except _ARROW_ERRORS as error:
         texts = _as_texts(values) if declared in {"string", "int", "float"} else None
         if texts is not None:
@@ -132,7 +132,9 @@ def _as_texts(values: Sequence[Any]) -> pa.Array | None:
     """Numbers and texts as texts; None if there are other values."""
     if not all(isinstance(value, str | bool | int | float | np.number | Decimal | None) for value in values):
         return None
-    return pa.array([value if value is None else str(value) for value in values], pa.string())
+    missing = (value is None or value != value for value in values)  # noqa: PLR0124 - NaN alone differs from itself
+    texts = (str(int(value)) if isinstance(value, bool) else str(value) for value in values)
+    return pa.array([None if none else text for none, text in zip(missing, texts, strict=True)], pa.string())
 
 
 def _first_bad(values: Sequence[Any]) -> int:

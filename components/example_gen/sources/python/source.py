@@ -33,6 +33,7 @@ from headrace.configs.schema.sources import PythonSource
 HEAD_ROWS = 200
 """How many of the first rows, or more if they are in one table, are searched for the names of the columns."""
 
+_END = object()
 _MARK = "code"
 """The state of rows that only the function's code decides, which counts for the cache key of ExampleGen by itself."""
 
@@ -150,7 +151,9 @@ class PythonRows:
         try:
             with closing(iterate(self.function, "data.source.function")) as items:
                 rows = 0
-                while (part.rows is None or rows < part.rows) and (item := next(items, None)) is not None:
+                while part.rows is None or rows < part.rows:
+                    if (item := next(items, _END)) is _END:
+                        break
                     rows += number_of_rows(item)
                     yield item
         except TrainingError as error:
