@@ -33,14 +33,17 @@ def push_lite(home: Path, entry: Entry, version: Path) -> None:
     """Put a model's `.tflite` file beside a version, and remove the files of versions that are gone.
 
     A file that is gone or damaged is not put there, and the log says so: the version itself is in service already.
-    home: the folder that `entry.lite` is relative to. Raises RunError if the destination cannot be written to.
+    The push is recorded before, whatever happens here. home: the folder that `entry.lite` is relative to.
+
+    Raises RunError if the destination cannot be written to.
     """
     folder = version.parent / LITE
     try:
         if entry.lite is not None and (source := _intact(home / entry.lite)) is not None:
             _copy(source, folder / version.name)
         for path in folder.glob("*"):
-            if not (version.parent / path.name).is_dir():
+            own = path.name.isdecimal() and path.is_dir() and not path.is_symlink()  # not what somebody else put there
+            if own and not (version.parent / path.name).is_dir():
                 shutil.rmtree(path)
     except OSError as error:
         raise RunError(

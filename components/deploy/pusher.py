@@ -102,9 +102,9 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
         pushed_model.set_string_custom_property(LATE, late)
     serving = Path(path_utils.serving_model_path(model.uri))
     version = push(serving, folder, keep=keep)
-    push_lite(path.parent, newest, version)
     archive(serving, Path(pushed_model.uri))
     record.write(path, newest, version)
+    push_lite(path.parent, newest, version)
     pushed_model.set_int_custom_property("pushed", 1)
     pushed_model.set_string_custom_property("pushed_destination", str(version))
     pushed_model.set_string_custom_property("pushed_version", version.name)
@@ -115,7 +115,7 @@ def _why_nothing(withdrawn: str | None, refused: str | None, *, waits: bool) -> 
     if withdrawn:
         return f"{withdrawn} was rolled back, so it is not pushed"
     if refused:
-        return f"{refused} failed its canary, so it is not pushed"
+        return f"{refused} failed its canary or its conversion for LiteRT, so it is not pushed"
     return "the model awaits approval, so it is not pushed" if waits else "no model to push"
 
 

@@ -162,7 +162,9 @@ class Registry(BaseModel):
         relative = Registry(
             models=tuple(entry.with_paths(lambda uri: inside(path.parent, uri)) for entry in self.models)
         )
-        write_text(path, with_checksum(relative.model_dump_json()))
+        # Without `lite`, versions of Headrace that do not know it can read the list.
+        unset = {number: {"lite"} for number, entry in enumerate(relative.models) if entry.lite is None}
+        write_text(path, with_checksum(relative.model_dump_json(exclude={"models": unset})))
 
     @property
     def newest(self) -> Entry | None:

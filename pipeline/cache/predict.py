@@ -19,6 +19,7 @@ from tfx.types.value_artifact import ValueArtifact
 
 from headrace.common.digests import digest_path
 from headrace.components.beam_pipelines import BeamPipelines
+from headrace.components.bulk_predictor.around import PublishPredictions
 from headrace.components.deploy.baseline import RecordBlessing
 from headrace.components.deploy.lite_files import converted
 from headrace.components.deploy.registry import Registry
@@ -35,7 +36,9 @@ from headrace.pipeline.local.metadata import Metadata
 from headrace.pipeline.local.wire import StoredArtifact
 from headrace.pipeline.plan import Node, plan
 
-RECORDERS = frozenset(one.EXECUTOR_SPEC.executor_class for one in (RecordBlessing, RecordTraining, Drift))
+RECORDERS = frozenset(
+    one.EXECUTOR_SPEC.executor_class for one in (RecordBlessing, RecordTraining, Drift, PublishPredictions)
+)
 """Executors that change files outside their outputs."""
 
 

@@ -79,8 +79,8 @@ def promote(
         changed.write(folders.registry)
         promoted = changed.models[-1]
         version = push(Path(target.uri, SERVING), there.path, keep=config.deploy.keep or KEEP_ALL)
-        push_lite(folders.home, promoted, version)
         there.record.write(folders.push_record, promoted, version)
+        push_lite(folders.home, promoted, version)
     return Promotion(version, promoted, choice.run_of(target), newly_withdrawn(there.registry, changed))
 
 

@@ -56,8 +56,8 @@ def roll_back(config: PipelineConfig, to: str | None, now: datetime) -> Rollback
         changed.write(folders.registry)
         restored = changed.models[-1]
         version = push(Path(target.uri, SERVING), there.path, keep=config.deploy.keep or KEEP_ALL)
-        push_lite(folders.home, restored, version)
         there.record.write(folders.push_record, restored, version)
+        push_lite(folders.home, restored, version)
     return Rollback(version, restored, newly_withdrawn(there.registry, changed))
 
 

@@ -180,8 +180,10 @@ def test_file_is_put_beside_its_version_replaced_and_removed_with_it(tmp_path: P
     assert files(serving) == {"lite/11/model.tflite": b"first", "lite/12/model.tflite": b"second"}
     assert read_pushed(serving / "12") == LiteVerdict.read(tmp_path / second)
     (serving / "11").rmdir()
+    (serving / "lite" / ".DS_Store").touch()
+    (serving / "lite" / "latest").symlink_to("12")
     push_lite(tmp_path, entry(None), serving / "12")
-    assert {path.name for path in (serving / "lite").iterdir()} == {"12"}
+    assert {path.name for path in (serving / "lite").iterdir()} == {"12", ".DS_Store", "latest"}
 
 
 @pytest.mark.parametrize("what", ["damaged", "gone"])
@@ -210,6 +212,7 @@ def test_list_of_blessed_models_has_the_latest_file_of_each(tmp_path: Path) -> N
     record_blessing(path, str(tmp_path / "a"), now, lite=str(tmp_path / "lite" / "1"))
     record_blessing(path, str(tmp_path / "b"), now)
     before = Registry.read(path)
+    assert ["lite" in one for one in json.loads(path.read_text())["models"]] == [True, False]  # as before there was one
     record_blessing(path, str(tmp_path / "b"), now, lite=str(tmp_path / "lite" / "2"))
     assert json.loads(path.read_text())["models"][1]["lite"] == "lite/2"
     after = Registry.read(path)

@@ -303,3 +303,10 @@ def test_another_config_or_a_fresh_run_starts_the_server_at_once(story: Story, o
     done = going.finish()
     assert with_tensorflow(done)
     assert done.statuses()["Trainer"] != "cached"
+
+
+def test_an_explanation_of_the_next_run_publishes_nothing(quick_again: Path) -> None:
+    (quick_again / "scored.csv").write_text("mine\n")
+    said = headrace(quick_again, "explain-cache", "trips.yaml", "--next")
+    assert (said.code, (quick_again / "scored.csv").read_text()) == (0, "mine\n"), said.err
+    assert "PublishPredictions" in said.out
