@@ -55,7 +55,12 @@ def pushed_models_outlive_the_pod(
 
 
 def predictions_outlive_the_pod(predict: PredictConfig | None, kubeflow: KubeflowConfig) -> Iterator[Violation]:
-    if predict is None or not Path(predict.output).is_absolute():
+    if predict is None:
+        return
+    if not Path(predict.output).is_absolute():
+        if ".." in Path(predict.output).parts:
+            what = f"{predict.output} is outside of the pipeline's folder in the object store; write it without `..`"
+            yield ("predict", "output"), what
         return
     mounts = [volume.path for volume in kubeflow.settings("PublishPredictions").volumes]
     mounts += [kubeflow.volume.path] if kubeflow.volume else []

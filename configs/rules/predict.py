@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from os.path import normpath
 from pathlib import Path
 
 from headrace.common.names import join_names
 from headrace.configs.rules.rule import Rule, Violation
-from headrace.configs.schema.data import PLACEHOLDER, placeholder_error, placeholders
+from headrace.configs.schema.data import PLACEHOLDER, DataConfig, placeholder_error, placeholders
 from headrace.configs.schema.predict import OUTPUT_ENDINGS, PredictConfig
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import FileSource
@@ -66,16 +67,26 @@ def password_of_new_data_is_in_a_variable(predict: PredictConfig | None) -> Iter
         yield (*SOURCE, "password_env"), f"{what}, and its name here"
 
 
-def predictions_are_not_predicted(predict: PredictConfig | None) -> Iterator[Violation]:
-    """A later run would otherwise read the output of an earlier one."""
-    if predict is None or not isinstance(predict.source, FileSource):
+def predictions_are_not_read(predict: PredictConfig | None, data: DataConfig) -> Iterator[Violation]:
+    """A later run would otherwise read the output of an earlier one, or the output would replace what is read."""
+    if predict is None:
         return
-    output = Path(normpath(Path(PLACEHOLDER.sub("0", predict.output)).absolute()))
-    for path in (path for path in predict.source.patterns if "://" not in path):
-        pattern = normpath(Path(PLACEHOLDER.sub("*", path)).absolute())
-        if output.match(pattern) or str(output.parent) == pattern:
-            yield OUTPUT, f"{predict.output} is among the files of predict.source ({path}); put it into another folder"
-            return
+    output = Path(normpath(Path(PLACEHOLDER.sub("0", predict.output)).absolute())).parts
+    for setting, source in (("predict.source", predict.source), ("data.source", data.source)):
+        for path in source.patterns if isinstance(source, FileSource) else ():
+            pattern = Path(normpath(Path(PLACEHOLDER.sub("*", path)).absolute())).parts
+            if "://" not in path and _reads(pattern, output):
+                yield OUTPUT, f"{predict.output} is among the files of {setting} ({path}); put it into another folder"
+                return
+
+
+def _reads(pattern: Sequence[str], path: Sequence[str]) -> bool:
+    """Whether a file is one of a pattern, or below a folder of it. Both are divided at their slashes."""
+    if not pattern or not path:
+        return not pattern
+    if pattern[0] == "**":
+        return _reads(pattern[1:], path) or _reads(pattern, path[1:])
+    return fnmatchcase(path[0], pattern[0]) and _reads(pattern[1:], path[1:])
 
 
 RULES: tuple[Rule, ...] = (
@@ -83,5 +94,5 @@ RULES: tuple[Rule, ...] = (
     predicted_spans_are_in_the_paths,
     new_data_has_no_splits,
     password_of_new_data_is_in_a_variable,
-    predictions_are_not_predicted,
+    predictions_are_not_read,
 )

@@ -12,6 +12,7 @@ from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, placehol
 from headrace.configs.schema.features import Feature
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.predict import PredictConfig
 from headrace.configs.schema.schedule import ScheduleConfig
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import FileSource
@@ -54,15 +55,16 @@ def window_is_a_parameter(schedule: ScheduleConfig | None, kubeflow: KubeflowCon
 
 
 def scheduled_day_is_available(
-    schedule: ScheduleConfig | None, kubeflow: KubeflowConfig, data: DataConfig
+    schedule: ScheduleConfig | None, kubeflow: KubeflowConfig, data: DataConfig, predict: PredictConfig | None
 ) -> Iterator[Violation]:
     """`as_of: scheduled` requires dated spans, and a server that passes the scheduled time to runs."""
     if schedule is None or schedule.as_of != "scheduled":
         return
     where: KeyPath = ("schedule", "as_of")
-    paths = data.source.patterns if isinstance(data.source, FileSource) else ()
+    setting, source = ("predict", predict.source) if predict and predict.only else ("data", data.source)
+    paths = source.patterns if isinstance(source, FileSource) else ()
     if not placeholders(paths) >= DATE_PLACEHOLDERS:
-        yield where, "requires spans by date: add {YYYY}, {MM} and {DD} to the path"
+        yield where, f"requires spans by date: add {{YYYY}}, {{MM}} and {{DD}} to {setting}.source.path"
     if "run_date" not in kubeflow.parameters:
         yield where, "add `run_date` to kubeflow.parameters, so that runs can set it"
     if kubeflow.backend != "2.17":

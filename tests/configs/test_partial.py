@@ -92,7 +92,10 @@ def test_a_refused_setting_is_absent_and_says_so_when_it_is_read() -> None:
 
 
 def test_rules_of_kubeflow_are_reported_along_with_all_others(tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text(CONFIG + "train: {strategy: multi_worker, epochs: x}\ndeploy: {push: /srv}\n")
+    predict = "predict: {source: {kind: csv, path: new.csv}, output: ../scored.csv}\n"
+    (tmp_path / "c.yaml").write_text(
+        CONFIG + "train: {strategy: multi_worker, epochs: x}\ndeploy: {push: /srv}\n" + predict
+    )
     with pytest.raises(ConfigError) as caught:
         load_with_locations(tmp_path / "c.yaml", rules=on_kubeflow.RULES)
     places = [str(problem).removeprefix(f"{tmp_path}/").split(": ")[:2] for problem in caught.value.problems]
@@ -101,4 +104,5 @@ def test_rules_of_kubeflow_are_reported_along_with_all_others(tmp_path: Path) ->
         ["c.yaml:5", "train.strategy"],
         ["c.yaml:5", "train.epochs"],
         ["c.yaml:6", "deploy.push"],
+        ["c.yaml:7", "predict.output"],
     ]
