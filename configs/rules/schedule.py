@@ -61,10 +61,12 @@ def scheduled_day_is_available(
     if schedule is None or schedule.as_of != "scheduled":
         return
     where: KeyPath = ("schedule", "as_of")
-    setting, source = ("predict", predict.source) if predict and predict.only else ("data", data.source)
-    paths = source.patterns if isinstance(source, FileSource) else ()
-    if not placeholders(paths) >= DATE_PLACEHOLDERS:
-        yield where, f"requires spans by date: add {{YYYY}}, {{MM}} and {{DD}} to {setting}.source.path"
+    paths = data.source.patterns if isinstance(data.source, FileSource) else ()
+    only_predicts = (
+        predict is not None and predict.only
+    )  # which has the setting from the training, and reads other data
+    if not only_predicts and not placeholders(paths) >= DATE_PLACEHOLDERS:
+        yield where, "requires spans by date: add {YYYY}, {MM} and {DD} to the path"
     if "run_date" not in kubeflow.parameters:
         yield where, "add `run_date` to kubeflow.parameters, so that runs can set it"
     if kubeflow.backend != "2.17":

@@ -71,7 +71,7 @@ class JsonConnection:
     def fileno(self) -> int:
         return self._connection.fileno()
 
-    def send(self, **message: Any) -> None:
+    def send(self, /, **message: Any) -> None:
         self._connection.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self) -> Iterator[dict[str, Any]]:

@@ -165,8 +165,9 @@ class ModelSearch:
         """The state that a killed search left, or that of a new one; and the number of its changes."""
         if (saved := self.folder.latest()) is not None:
             race = _Race.from_tree(saved.tree)
-            going_on = not race.over and race.waiting  # none waits if it was killed between two rounds
-            done = f"continues with {race.candidates[race.waiting[0]].name}" if going_on else "is at the end of a round"
+            done = "is over" if race.over else "is between two rounds"
+            if race.waiting and not race.over:
+                done = f"continues with {race.candidates[race.waiting[0]].name}"
             logger.info(f"model: a search that was interrupted {done}, as {saved.file} says")
             return race, saved.position.batches
         numbers = list(range(1, len(self.auto.candidates) + 1))
