@@ -7,8 +7,9 @@ sample.kinds["fare"], sample.whole      # "float", True
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow as pa
 from headrace.components.example_gen.sources import ReadOptions, Source, open_source, serial_map
 from headrace.components.example_gen.sources.base import HasHead, ScanResult
 from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.example_gen.spans.manifest import Span
 from headrace.components.example_gen.storage import UNKNOWN
 from headrace.components.example_gen.types import ARROW, Kind, declared_types
 from headrace.configs.schema.data import DataConfig
@@ -28,13 +30,15 @@ MAX_BYTES = 1 << 28
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows of the newest span. kinds: the kind of each column, by `headrace.components.example_gen.types`; whole:
-    whether these are all rows.
+    """Rows of the newest spans that a run would read. kinds: the kind of each column, by
+    `headrace.components.example_gen.types`; whole: whether these are all rows.
     """
 
     table: pa.Table
     kinds: Mapping[str, Kind]
     whole: bool
+    spans: tuple[str, ...] = ()
+    """The names of the spans, the newest last; none for data without spans."""
 
     @property
     def rows(self) -> int:
@@ -50,24 +54,44 @@ class Sample:
 
 
 def read_sample(data: DataConfig) -> Sample:
-    """Read the rows of the newest span from which types are inferred; of those of `train`, if it has its own files.
+    """Read the rows from which types are inferred: of the window's newest spans, as many as are read as a whole, or
+    the first rows of the newest one; those of `train`, if it has its own files.
 
     Raises DataError, as a run would.
     """
-    span, given = find_spans(data.model_copy(update={"fingerprint": "times"})).spans[-1], data.source
-    if "train" in span.splits:
-        span, given = span.of_split("train"), given.of_split("train")
+    spans, given = find_spans(data.model_copy(update={"fingerprint": "times"})).spans, data.source
+    if any("train" in span.splits for span in spans):
+        spans = tuple(own for span in spans if (own := span.of_split("train")).files)
+        given = given.of_split("train")
+    read = _newest(spans)
     names = data.columns if isinstance(data.columns, tuple) else None
     options = ReadOptions(names, skip_bad=data.on_bad_record == "skip")
-    source = open_source(given, span.paths, options, span.splits)
-    sizes = [state.size for state in span.files]
-    is_large = UNKNOWN in sizes or sum(sizes) > WHOLE_BYTES
+    paths, splits = [path for span in read for path in span.paths], [split for span in read for split in span.splits]
+    source = open_source(given, paths, options, tuple(splits))
+    is_large = _size(read) > WHOLE_BYTES
     if is_large and isinstance(source, HasHead):
         head = source.head()
-        return _read(data, head.source, [head.part], whole=head.whole)
-    parts = source.parts(serial_map)
-    read = parts[:1] if is_large else parts
-    return _read(data, source, read, whole=len(read) == len(parts))
+        sample = _read(data, head.source, [head.part], whole=head.whole)
+    else:
+        parts = source.parts(serial_map)
+        few = parts[:1] if is_large else parts
+        sample = _read(data, source, few, whole=len(few) == len(parts))
+    names = tuple(span.name for span in read if span.name)
+    return replace(sample, whole=sample.whole and len(read) == len(spans), spans=names)
+
+
+def _newest(spans: Sequence[Span]) -> Sequence[Span]:
+    """The newest spans whose files may be read as a whole, and at least one."""
+    count = 1
+    while count < len(spans) and _size(spans[-count - 1 :]) <= WHOLE_BYTES:
+        count += 1
+    return spans[-count:]
+
+
+def _size(spans: Iterable[Span]) -> float:
+    """Bytes of the files; infinite if that of one is not known."""
+    sizes = [file.size for span in spans for file in span.files]
+    return math.inf if UNKNOWN in sizes else sum(sizes)
 
 
 def _read(data: DataConfig, source: Source, parts: list[object], *, whole: bool) -> Sample:

@@ -8,7 +8,7 @@ The same data gives the same text.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,8 @@ WIDTH = 100
 """Characters of a line, as far as it can be broken."""
 FEW_ROWS = 1000
 """Rows below which the eval and test splits get a larger part."""
+WINDOW = 30
+"""How many of the newest spans a model learns from."""
 SLICED = (2, 10)
 """How many values a column has by which the evaluation is sliced."""
 
@@ -66,18 +68,28 @@ def document(draft: Draft) -> str:
 def _head(draft: Draft) -> Iterator[str]:
     rows, count = draft.sample.rows, len(draft.sample.names)
     seen = f"all {rows:,} rows" if draft.sample.whole else f"the first {rows:,} rows"
+    if spans := draft.sample.spans:
+        seen += f" of {'span' if len(spans) == 1 else f'{len(spans)} spans,'} {_range(spans)}, in {count:,} columns"
+    else:
+        seen += f" of {count:,} columns"
     yield f"# Written by `{_one_line(draft.command)}`"
     yield from _comment(
-        f"from {seen} of {count:,} columns. Every line is a suggestion: change what you know better. Settings that are"
+        f"from {seen}. Every line is a suggestion: change what you know better. Settings that are"
         " not here have defaults, which docs/config.md describes. The next command:"
     )
     yield f"#     headrace run {_one_line(draft.file)}"
     yield f"pipeline: {to_flow({'name': draft.name})}"
 
 
+def _range(spans: Sequence[str]) -> str:
+    return spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}"
+
+
 def _data(draft: Draft) -> Iterator[str]:
     yield "data:"
     yield from _entry("source", draft.source)
+    if draft.sample.spans:
+        yield from _entry("window", WINDOW, "train on the newest spans, at most so many; each is read once")
     if (declared := draft.table.label.type) is not None:
         yield from _entry("types", {draft.label: declared}, "the label's classes are not fractions")
     left_out = [choice for choice in draft.table.choices if choice.group == columns.LEFT_OUT]

@@ -2,6 +2,7 @@
 
 given_source("trips.csv")                          # {"kind": "csv", "path": "trips.csv"}
 given_source("train.csv", others=["test.csv"])     # {"kind": "csv", "path": {"train": "train.csv", "test": "test.csv"}}
+given_source("trips/{YYYY}-{MM}-{DD}.csv")         # the format is that of the newest day's file
 given_source("sqlite:///shop.db", table="orders")  # {"kind": "sql", "url": ..., "table": "orders"}
 """
 
@@ -24,7 +25,9 @@ from headrace.components.example_gen.sources import open_source
 from headrace.components.example_gen.sources.csv.thousands import MARKS
 from headrace.components.example_gen.sources.jsonl.array import kind_of_json
 from headrace.components.example_gen.sources.streams import open_truncated, read_fully
+from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.storage import resolve
+from headrace.configs.schema.data import DataConfig, placeholder_error, placeholders
 from headrace.configs.schema.sources import SourceConfig
 from headrace.pipeline.init.splits import split_named_by, splits_of, without_split
 from headrace.pipeline.validate import DELIMITERS, other_delimiter
@@ -104,7 +107,7 @@ def _file(given: str) -> dict[str, Any]:
     name = given.removesuffix(".gz").rstrip("/")
     ending = next((ending for ending in ENDINGS if name.endswith(ending)), None)
     if ending is not None:
-        return {"kind": kind_of_json(given) if ending == JSON else ENDINGS[ending], "path": given}
+        return {"kind": kind_of_json(_one_of(given)) if ending == JSON else ENDINGS[ending], "path": given}
     if is_remote(given) and not Path(name).suffix:
         return {"kind": "parquet", "path": given}
     raise RunError(f"{given}: the ending names no kind of data; known are {', '.join(ENDINGS)}, and .gz after them")
@@ -135,12 +138,23 @@ def _folder(given: str) -> dict[str, Any]:
     return _file(f"{given.rstrip('/')}/*{ending}")
 
 
-def _as_written(settings: dict[str, Any]) -> dict[str, Any]:
+def _one_of(path: str) -> str:
+    """The first file of the newest span, if the path has placeholders. Raises DataError if there is none."""
+    if not placeholders(path):
+        return path
+    if (error := placeholder_error(path)) is not None:
+        raise RunError(f"{path}: {error}")
+    return find_spans(DataConfig.model_validate({"source": {"kind": "tfrecord", "path": path}})).spans[-1].paths[0]
+
+
+def _as_written(given: dict[str, Any]) -> dict[str, Any]:
     """The settings with the encoding, the comments and the delimiter of a CSV file."""
-    if settings["kind"] != "csv":
-        return settings
-    if isinstance(settings["path"], dict):  # a folder of splits
-        return settings
+    if given["kind"] != "csv" or isinstance(given["path"], dict):  # a folder of splits
+        return given
+    return {**_format_of({**given, "path": _one_of(given["path"])}), "path": given["path"]}
+
+
+def _format_of(settings: dict[str, Any]) -> dict[str, Any]:
     with open_truncated(resolve(settings["path"])[0]) as stream:
         text = read_fully(stream, READ)
     encoding, comment = _encoding(text), _comment(text)

@@ -12,10 +12,11 @@ from typing import Any
 from headrace.common.durable import write_text
 from headrace.common.errors import RunError
 from headrace.common.names import did_you_mean, join_names
+from headrace.components.example_gen.sources import source_patterns
 from headrace.components.inference.sample import Sample, read_sample
 from headrace.components.inference.table import infer, labels_of
-from headrace.configs.schema.data import DataConfig
-from headrace.pipeline.init.document import Draft, document
+from headrace.configs.schema.data import DataConfig, placeholders
+from headrace.pipeline.init.document import WINDOW, Draft, document
 from headrace.pipeline.init.source import number_marks
 from headrace.pipeline.init.splits import without_unlabelled
 
@@ -59,13 +60,19 @@ def write(file: Path, name: str, source: dict[str, Any], label: str | None, comm
 
 def _read(source: dict[str, Any]) -> tuple[dict[str, Any], Sample]:
     """The sample; and the source, with the marks that its numbers have."""
-    sample = read_sample(DataConfig.model_validate({"source": source}))
+    sample = read_sample(_window(source))
     texts = [sample.column(name).drop_null() for name, kind in sample.kinds.items() if kind == "string"]
     marks = number_marks(source, texts)
     if not marks:
         return source, sample
     source = {**source, **marks}
-    return source, read_sample(DataConfig.model_validate({"source": source}))
+    return source, read_sample(_window(source))
+
+
+def _window(source: dict[str, Any]) -> DataConfig:
+    """The newest spans of the source, if it has any, as many as the config will read."""
+    data = DataConfig.model_validate({"source": source})
+    return data.model_copy(update={"window": WINDOW}) if placeholders(source_patterns(data.source)) else data
 
 
 def _no_label(sample: Sample, label: str | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import re
 import sqlite3
 import string
 from pathlib import Path
@@ -246,6 +247,44 @@ def test_of_a_large_table_only_the_first_rows_are_read(tmp_path: Path, monkeypat
     some = read_sample(data)
     assert 0 < some.rows < 100_000
     assert not some.whole
+
+
+def nights(folder: Path, rows: int, *texts: str) -> dict[str, Any]:
+    """Days of CSV files, from the first of November, with a header and this row many times; and their source."""
+    for day, text in enumerate(texts, 1):
+        (folder / f"2026-11-{day:02}.csv").write_text("city;price;sold\n" + text * rows, encoding="cp1252")
+    return given_source(f"{folder}/{{YYYY}}-{{MM}}-{{DD}}.csv")
+
+
+def test_dates_in_the_path_make_a_window_of_days(tmp_path: Path) -> None:
+    source = nights(tmp_path, 20, "Bern;1,5;0\n", "Bern;2,5;1\n", "Zürich;3,5;1\n")
+    file = tmp_path / "sales.yaml"
+    draft = write(file, "sales", source, "sold", lambda label: f"headrace init --label {label}")
+    assert draft.sample.spans == ("2026-11-01", "2026-11-02", "2026-11-03")
+    assert (draft.sample.rows, draft.sample.whole) == (60, True)
+    written = yaml.safe_load(file.read_text())
+    path = f"{tmp_path}/{{YYYY}}-{{MM}}-{{DD}}.csv"
+    format_ = {"delimiter": ";", "encoding": "cp1252", "decimal": ","}
+    assert written["data"]["source"] == {"kind": "csv", "path": path, **format_}
+    assert written["data"]["window"] == 30
+    assert written["features"]["city"] == {"column": "vocabulary", "values": ["Bern", "Zürich"]}
+    assert "60 rows of 3 spans, 2026-11-01 to 2026-11-03, in 3 columns" in " ".join(file.read_text().split("\n# "))
+
+
+def test_of_large_days_as_many_are_read_as_are_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = nights(tmp_path, 100, "Bern;1,5;0\n", "Bern;2,5;1\n", "Bern;3,5;1\n")
+    size = (tmp_path / "2026-11-03.csv").stat().st_size
+    data = DataConfig.model_validate({"source": source, "window": 3})
+    monkeypatch.setattr(sample_module, "WHOLE_BYTES", 2 * size + 1)
+    two = read_sample(data)
+    assert (two.spans, two.rows, two.whole) == (("2026-11-02", "2026-11-03"), 200, False)
+    newest = read_sample(data.model_copy(update={"window": 1}))
+    assert (newest.spans, newest.rows, newest.whole) == (("2026-11-03",), 100, True)
+
+
+def test_a_date_that_lacks_its_day_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=re.escape("{YYYY}-{MM}.csv: the date lacks {DD}")):
+        given_source(f"{tmp_path}/{{YYYY}}-{{MM}}.csv")
 
 
 def test_databases_need_a_table_and_files_have_none() -> None:
