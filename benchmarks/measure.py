@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.pipeline.environment import SETTINGS
+from headrace.common.environment import SETTINGS
 
 if TYPE_CHECKING:
     from benchmarks.tables import Section
@@ -56,7 +56,7 @@ class Used:
 
 
 def environment() -> dict[str, str]:
-    """The environment of every measured process, with the settings of `headrace.pipeline.environment`."""
+    """The environment of every measured process, with the settings of `headrace.common.environment`."""
     return {**os.environ, **SETTINGS, "PYTHONPATH": str(PROJECT)}
 
 

@@ -6,7 +6,7 @@ python -m benchmarks.same_components CONFIG OUT_FOLDER
 import argparse
 from pathlib import Path
 
-from headrace.pipeline.environment import prepare
+from headrace.common.environment import prepare
 
 prepare()
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks import measure
 from benchmarks.tables import Section, Table
-from headrace.pipeline.environment import prepare
+from headrace.common.environment import prepare
 
 TABLES = {"numeric": (10, 100, 1000), "vocabulary": (100,)}
 """Numbers of columns, by kind."""

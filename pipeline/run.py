@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
+from headrace.common.environment import prepare
 from headrace.common.errors import RunError
 from headrace.components.evaluation.result import Evaluation, read_evaluation
 from headrace.configs.config import PipelineConfig
-from headrace.pipeline.environment import prepare
 from headrace.pipeline.results.record import FILE_NAME as RECORD_NAME
 from headrace.pipeline.results.record import ArtifactRecord, RunRecord, Status
 from headrace.pipeline.results.run_folder import RunFolder

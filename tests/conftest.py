@@ -18,7 +18,7 @@ from s3_servers import ENDPOINT, S3Server
 from s3_servers import s3_server as open_s3_server
 from skips import Skips
 
-from headrace.pipeline.environment import prepare
+from headrace.common.environment import prepare
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -28,7 +28,7 @@ FOLDER = ROOT / "tests" / "pipeline" / "kubeflow" / "golden"
 
 def goldens() -> Iterator[tuple[Path, str]]:
     """Each golden file with its text. The one with Kubernetes settings needs kfp-kubernetes."""
-    from headrace.pipeline.environment import prepare
+    from headrace.common.environment import prepare
 
     prepare()
     from headrace.configs.loading.loader import load

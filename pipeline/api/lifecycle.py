@@ -6,10 +6,10 @@ import datetime as dt
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.common.environment import prepare, quiet
 from headrace.configs.loading.loader import ConfigSource
 from headrace.pipeline.api.loading import Overrides, load
 from headrace.pipeline.api.running import register_versions, runs, write_card_of
-from headrace.pipeline.environment import prepare, quiet
 
 if TYPE_CHECKING:
     from headrace.pipeline.models.comparison import Comparison

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
+from headrace.common.environment import prepare, quiet
 from headrace.common.errors import ConfigError
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import (
@@ -18,7 +19,6 @@ from headrace.configs.loading.loader import (
     read_config,
 )
 from headrace.configs.rules.rule import Rule, Violation
-from headrace.pipeline.environment import prepare, quiet
 
 Overrides = Mapping[str, Any] | Sequence[str]
 """Settings that override a config: `{"train.epochs": 3}`, or `["train.epochs=3"]`."""

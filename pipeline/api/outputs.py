@@ -10,11 +10,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.environment import prepare, quiet
 from headrace.common.errors import RunError
 from headrace.configs.loading.loader import ConfigSource
 from headrace.configs.rules import on_kubeflow
 from headrace.pipeline.api.loading import Overrides, as_pairs, load, load_checked
-from headrace.pipeline.environment import prepare, quiet
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from headrace.common.environment import SETTINGS
 from headrace.pipeline.doctor.result import REMAKE, CheckResult, note, ok, problem
-from headrace.pipeline.environment import SETTINGS
 
 LIBRARIES = (
     "ml_metadata.metadata_store.metadata_store",

@@ -22,10 +22,10 @@ from types import FrameType
 from typing import NoReturn
 
 from headrace.common.credentials import redact
+from headrace.common.environment import prepare
 from headrace.common.logs import log_to_stdout
 from headrace.common.tracebacks import own_traceback, write_traceback
 from headrace.common.utf8 import use_utf8
-from headrace.pipeline.environment import prepare
 from headrace.pipeline.kubeflow.pod.invocation import Invocation, unpack
 from headrace.pipeline.kubeflow.pod.paths import ROOT
 

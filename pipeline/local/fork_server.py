@@ -23,10 +23,10 @@ from typing import Any
 
 from headrace.common.credentials import redact
 from headrace.common.durable import write_text
+from headrace.common.environment import imports_alone, prepare
 from headrace.common.locks import adopt
 from headrace.common.logs import log_to_stdout
 from headrace.common.tracebacks import write_traceback
-from headrace.pipeline.environment import imports_alone, prepare
 from headrace.pipeline.local.wire import FULL_DISK, JsonConnection, StoredArtifact
 
 prepare()

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from headrace.common.durable import working_folder
+from headrace.common.environment import prepare, quiet
 from headrace.common.errors import RunError
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import ConfigSource, Override, load_with_locations
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import FileSource, ImagesSource, SourceConfig
-from headrace.pipeline.environment import prepare, quiet
 from headrace.pipeline.predict.models import ChosenModel, choose_model, is_model, model_folder
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.pipeline.environment import imports_alone, prepare, quiet
+from headrace.common.environment import imports_alone, prepare, quiet
 from headrace.pipeline.verbs.options import config_options, load, reports_errors, short
 
 if TYPE_CHECKING:

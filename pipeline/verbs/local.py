@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.pipeline.environment import prepare
+from headrace.common.environment import prepare
 from headrace.pipeline.interrupts import BROKEN_PIPE, CTRL_C
 from headrace.pipeline.verbs.options import config_options, load, overlay_options, param_option, reports_errors, short
 

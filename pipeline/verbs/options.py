@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, ParamSpec
 
 import click
 
+from headrace.common.environment import prepare, quiet, shown
 from headrace.common.names import CommandOption
-from headrace.pipeline.environment import prepare, quiet, shown
 from headrace.pipeline.interrupts import (
     BROKEN_PIPE,
     CTRL_C,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from headrace.pipeline.environment import prepare
+from headrace.common.environment import prepare
 from headrace.pipeline.verbs.options import config_options, reports_errors, short
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from headrace.pipeline.environment import prepare, quiet
+from headrace.common.environment import prepare, quiet
 from headrace.pipeline.verbs.options import config_options, load, reports_errors
 
 

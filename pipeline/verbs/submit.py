@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.pipeline.environment import imports_alone, prepare, quiet
+from headrace.common.environment import imports_alone, prepare, quiet
 from headrace.pipeline.verbs.options import config_options, load, param_option, reports_errors, session_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.pipeline.environment import prepare, quiet
+from headrace.common.environment import prepare, quiet
 from headrace.pipeline.verbs.options import config_options, load, reports_errors
 
 if TYPE_CHECKING:

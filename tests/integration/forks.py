@@ -271,7 +271,7 @@ def _become(asked: dict[str, Any]) -> None:
 def main(descriptor: int, *, only_libraries: bool) -> None:
     """Import what programs need, and serve. Programs get `sys.path` as it is before: setuptools adds to it."""
     path = list(sys.path)
-    from headrace.pipeline.environment import prepare
+    from headrace.common.environment import prepare
 
     prepare()
     gc.disable()

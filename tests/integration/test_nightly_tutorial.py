@@ -1,74 +1,34 @@
-"""docs/nightly.md, followed line by line in an empty folder: each file is saved, and each command is executed.
+"""docs/nightly.md, followed in an empty folder, with a stand-in of Kubeflow's API server.
 
 Not executed are the installation, and what a test of its own is about: the image, and `headrace verify`.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import re
-import shlex
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 import yaml
 from api_server import ApiServer
-from command import ROOT, Finished, headrace
 from faulty_backend import serving
-from installed import without_pythonpath
+from pages import Followed, follow, text_of
 
 pytestmark = pytest.mark.slow
-PAGE = (ROOT / "docs" / "nightly.md").read_text(encoding="utf-8")
-SERVER = "http://localhost:8888"
-FILE = re.compile(r"^```(?:python|yaml)\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-COMMAND = re.compile(r"^    ((?:headrace|python|head|rm) .*)$", re.MULTILINE)
-
-
-@dataclass
-class Followed:
-    """What the commands of the page left, by their first words, in their order."""
-
-    folder: Path
-    server: ApiServer
-    done: dict[str, list[Finished]] = field(default_factory=dict)
-
-    def of(self, command: str) -> list[Finished]:
-        return self.done[command]
-
-
-def steps() -> list[tuple[str, str]]:
-    """(file, content) and ("", command), as they come."""
-    found = [(match.start(), match[1], match[2]) for match in FILE.finditer(PAGE)]
-    found += [(match.start(), "", match[1]) for match in COMMAND.finditer(PAGE)]
-    return [(file, text) for _, file, text in sorted(found)]
+PAGE = text_of("nightly.md")
 
 
 @pytest.fixture(scope="module")
-def followed(new_folder: Callable[[str], Path]) -> Iterator[Followed]:
-    server = ApiServer()
-    with serving(server):
-        story = Followed(new_folder("nightly"), server)
-        for file, text in steps():
-            _follow(story, file, text)
-        yield story
+def server() -> Iterator[ApiServer]:
+    with serving(server := ApiServer()):
+        yield server
 
 
-def _follow(story: Followed, file: str, text: str) -> None:
-    if file:
-        with (story.folder / file).open("a", encoding="utf-8") as target:
-            target.write(text.replace(SERVER, story.server.url))
-        return
-    program, *arguments = shlex.split(text)
-    if program == "headrace":
-        story.done.setdefault(arguments[0], []).append(headrace(story.folder, *arguments))
-        return
-    shell = text.replace("python ", f"{sys.executable} ", 1)
-    subprocess.run(shell, shell=True, check=True, cwd=story.folder, env=without_pythonpath())
+@pytest.fixture(scope="module")
+def followed(new_folder: Callable[[str], Path], server: ApiServer) -> Followed:
+    return follow("nightly.md", new_folder("nightly"), {"http://localhost:8888": server.url})
 
 
 def test_the_config_is_the_one_that_the_page_shows(followed: Followed) -> None:
@@ -86,8 +46,7 @@ def test_the_first_model_predicts_the_diagnosis(followed: Followed) -> None:
     first = followed.of("run")[0]
     assert first.ending("blessing").startswith("blessed: auc is 0.99")
     assert followed.of("predict")[0].code == 0
-    with (followed.folder / "scored.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = followed.rows("scored.csv")
     assert [*rows[0]][-3:] == ["prediction", "probability_benign", "probability_malignant"]
     assert len(rows) == 71
     assert sum(row["prediction"] == row["diagnosis"] for row in rows) >= 66
@@ -112,7 +71,7 @@ def test_the_bad_night_stops_as_the_page_says(followed: Followed) -> None:
     assert "Transform" not in third.ran()
 
 
-def test_the_schedule_is_on_the_server(followed: Followed) -> None:
+def test_the_schedule_is_on_the_server(followed: Followed, server: ApiServer) -> None:
     (compiled, scheduled, submitted, listed) = (
         followed.of(verb)[0] for verb in ("compile", "schedule", "submit", "runs")
     )
@@ -121,7 +80,7 @@ def test_the_schedule_is_on_the_server(followed: Followed) -> None:
     )
     tasks = next(yaml.safe_load_all((followed.folder / "compiled.yaml").read_text()))["root"]["dag"]["tasks"]
     assert {"examplegen", "trainer", "pusher"} <= {re.sub("[^a-z]", "", name) for name in tasks}
-    (job,) = followed.server.objects["recurringruns"].values()
+    (job,) = server.objects["recurringruns"].values()
     assert job["trigger"]["cron_schedule"]["cron"] == "0 0 3 * * *"
     assert job["mode"] == "ENABLE"
     assert job["runtime_config"]["parameters"]["run_date"] == "scheduled"

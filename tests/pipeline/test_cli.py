@@ -343,7 +343,7 @@ def test_errors_of_the_command_line_repeat_no_credential(here: Path) -> None:
 
 NOISY = """
 import logging, os
-from headrace.pipeline.environment import quiet
+from headrace.common.environment import quiet
 from headrace.pipeline.verbs.options import reports_errors
 
 @reports_errors
@@ -363,7 +363,7 @@ def test_warnings_are_shown_while_what_libraries_print_is_hidden(here: Path) -> 
 
 IMPORTING = """
 import gc
-from headrace.pipeline.environment import imports_alone
+from headrace.common.environment import imports_alone
 
 made = []
 try:

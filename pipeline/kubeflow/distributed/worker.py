@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace.common.credentials import redact
+from headrace.common.environment import prepare
 from headrace.common.errors import ConfigError, HeadraceError, TrainingError, TrainingStoppedError
 from headrace.common.logs import log_to_stdout
 from headrace.common.tracebacks import own_traceback, write_traceback
 from headrace.common.utf8 import use_utf8
 from headrace.configs.schema.train import CHECKPOINT_FOLDER
-from headrace.pipeline.environment import prepare
 from headrace.pipeline.kubeflow.distributed.handover import ERROR, JOB, Handover, folders, unpacked
 from headrace.pipeline.kubeflow.distributed.jobset import FINAL, INDEX, TRAINING
 from headrace.pipeline.kubeflow.pod.paths import ROOT, PodPaths

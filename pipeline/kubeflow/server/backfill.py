@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headrace.common.environment import quiet
 from headrace.common.errors import ConfigError, Problem, ServerError
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.data import DATE_PLACEHOLDERS, placeholders
 from headrace.configs.schema.sources import FileSource
-from headrace.pipeline.environment import quiet
 from headrace.pipeline.kubeflow.pod.invocation import unpack
 from headrace.pipeline.kubeflow.server import runs
 from headrace.pipeline.kubeflow.server.connection import Connection

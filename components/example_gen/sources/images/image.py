@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from headrace.common.environment import prepare, quiet
+
 JPEG, PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 OTHERS = {b"GIF8": "GIF", b"BM": "BMP", b"RIFF": "WebP", b"II*\x00": "TIFF", b"MM\x00*": "TIFF", b"%PDF": "PDF"}
 
@@ -75,10 +77,13 @@ def decode_pixels(data: bytes, header: ImageHeader) -> bytes:
 @cache
 def _tensorflow() -> Any:
     """TensorFlow without GPUs, whose memory others need."""
-    import tensorflow as tf
+    prepare()
+    with quiet():  # it reports that there is no GPU
+        import tensorflow as tf
 
-    with suppress(RuntimeError):  # it is in use already
-        tf.config.set_visible_devices([], "GPU")
+        with suppress(RuntimeError):  # it is in use already
+            tf.config.set_visible_devices([], "GPU")
+        tf.constant(0)
     return tf
 
 
