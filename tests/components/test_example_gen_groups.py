@@ -183,8 +183,8 @@ def test_a_huge_group_upsets_the_shares_and_is_reported_without_its_name(tmp_pat
         f"{split} {count[split] / 1000:.1%} instead of {share * 10:.1f}%" for split, share in SHARES.items()
     )
     assert result.gaps == [
-        f"splits are far from their share of the rows: {each}; rows with the same 'key' stay together, and of 401 groups"
-        " the largest in eval has 60.0%"
+        f"splits are far from their share of the rows: {each}; rows with the same 'key' stay together, and of"
+        " 401 groups the largest in eval has 60.0%"
     ]
 
 

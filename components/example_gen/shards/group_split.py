@@ -128,7 +128,8 @@ def group_lines(
         where = max(largest, key=lambda split: shares[split][0] - shares[split][1])
         each = join_names(f"{split} {shares[split][0]:.1%} instead of {shares[split][1]:.1%}" for split in off)
         huge = f"of {groups.number} groups the largest in {where} has {largest[where] / every:.1%}"
-        yield f"splits are far from their share of the rows: {each}; rows with the same {names} stay together, and {huge}"
+        alike = f"rows with the same {names} stay together"
+        yield f"splits are far from their share of the rows: {each}; {alike}, and {huge}"
 
 
 def largest_groups(groups: GroupRows, buckets: Mapping[str, int]) -> dict[str, int]:
