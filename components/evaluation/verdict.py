@@ -1,32 +1,26 @@
-"""From accumulators to metrics, and from metrics and thresholds to the verdict: blessed, or the reasons why not."""
+"""From metrics and thresholds to the verdict: blessed, or the reasons why not."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from tensorflow_model_analysis.proto import config_pb2
 
 from headrace.components.evaluation import tfma
-from headrace.components.evaluation.intervals import change_intervals, intervals, metrics_without
+from headrace.components.evaluation.measured import COUNT, KeyedAccumulator, Measured, only_metrics
 from headrace.components.evaluation.metrics import metrics_of
-from headrace.components.evaluation.metrics.accumulator import LabelMetrics, Margin, MetricAccumulator, Totals
+from headrace.components.evaluation.metrics.accumulator import LabelMetrics, Margin, Totals
 from headrace.components.evaluation.result import Evaluation, Intervals, Metrics, SliceMetrics, ThresholdCheck
-from headrace.components.evaluation.slices import MetricValues, SliceKey, name_missing
+from headrace.components.evaluation.slices import name_missing
 from headrace.configs.schema.evaluate import LOSSES, OF_DECISIONS, SliceThreshold
 
-COUNT = "example_count"
 MAY_BE_UNDEFINED = frozenset({"calibration"}) | OF_DECISIONS["binary"] - {"binary_accuracy"}
 """Metrics that divide by a count that may rightly be zero. Without a threshold of their own they do not block."""
-
-ModelSlice = tuple[str, SliceKey | None]
-"""The model's name, and the slice. For the slice None, only the number of examples counts, which were left out."""
-KeyedAccumulator = tuple[ModelSlice, MetricAccumulator]
 
 
 class Requirements(NamedTuple):
@@ -42,55 +36,6 @@ class Requirements(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-class Measured(NamedTuple):
-    """The metrics of each model and slice. without: the same without each fold, for intervals; empty if those of
-    the slice are too few.
-    """
-
-    values: MetricValues
-    without: dict[tuple[str, SliceKey], list[dict[str, float]]]
-
-    def intervals(self, model: str, key: SliceKey) -> Intervals:
-        """Of the metrics of a slice."""
-        return intervals(_only_metrics(self.values.get((model, key), {})), self.without.get((model, key), []))
-
-    def change_intervals(self, model: str, baseline: str | None, key: SliceKey) -> Intervals:
-        """Of the differences from the baseline in a slice."""
-        if baseline is None or (baseline, key) not in self.values or (model, key) not in self.values:
-            return {}
-        ours, theirs = (_only_metrics(self.values[each, key]) for each in (model, baseline))
-        return change_intervals(ours, theirs, self.without[model, key], self.without[baseline, key])
-
-
-def measure(accumulators: Sequence[KeyedAccumulator], config: config_pb2.EvalConfig) -> Measured:
-    """The metrics in the config, and the example count, of each model and slice: the candidate before the baseline, and
-    slices in the config's order and then by value.
-    """
-    label_metrics = metrics_of(tfma.label_kind(config), tfma.decision_threshold(config))
-    of_slices = {(model, key): accumulator for (model, key), accumulator in accumulators if key is not None}
-    names = [json.loads(metric.config)["name"] for metric in config.metrics_specs[0].metrics if metric.config]
-    found = Measured({}, {})
-    for each in _in_order(of_slices, config):
-        totals = of_slices[each].total()
-        metrics = label_metrics.metrics(totals)
-        finite = {name: metrics[name] if math.isfinite(metrics[name]) else math.nan for name in names}
-        found.values[each] = {COUNT: totals.examples, **finite}
-        found.without[each] = metrics_without(label_metrics, of_slices[each])
-    return found
-
-
-def _in_order(keys: Iterable[tuple[str, SliceKey]], config: config_pb2.EvalConfig) -> list[tuple[str, SliceKey]]:
-    columns = [sorted(spec.feature_keys) for spec in config.slicing_specs]
-    models = tfma.model_names(config)
-
-    def place(keyed: tuple[str, SliceKey]) -> tuple[Any, ...]:
-        model, key = keyed
-        values = [(value is None, value) for _, value in key]
-        return models.index(model), columns.index([column for column, _ in key]), values
-
-    return sorted(keys, key=place)
-
-
 def conclude(
     accumulators: Sequence[KeyedAccumulator],
     measured: Measured,
@@ -102,7 +47,7 @@ def conclude(
     candidate, baseline = tfma.model_names(config)
     values = measured.values
     whole = values.get((candidate, ()), {})
-    metrics = _only_metrics(whole)
+    metrics = only_metrics(whole)
     against = values.get((baseline, ())) if baseline is not None else None
     totals = {key: accumulator.total() for (model, key), accumulator in accumulators if model == candidate}
     kind, threshold = tfma.label_kind(config), tfma.decision_threshold(config)
@@ -328,8 +273,4 @@ def _pair_name(column: str, value: str | float) -> str:
 
 def _without_nan(metrics: Mapping[str, float]) -> Metrics:
     """Metrics with None for NaN, and without the example count."""
-    return {name: None if math.isnan(value) else value for name, value in _only_metrics(metrics).items()}
-
-
-def _only_metrics(values: Mapping[str, float]) -> dict[str, float]:
-    return {name: value for name, value in values.items() if name != COUNT}
+    return {name: None if math.isnan(value) else value for name, value in only_metrics(metrics).items()}

@@ -12,10 +12,14 @@ from hypothesis import strategies as st
 from tensorflow_model_analysis.evaluators import jackknife
 from tensorflow_model_analysis.evaluators.confidence_intervals_util import SampleMetrics
 from tensorflow_model_analysis.metrics.metric_types import MetricKey
+from tensorflow_model_analysis.proto import config_pb2
+from tensorflow_model_analysis.writers import metrics_plots_and_validations_writer as writer
 
 from headrace.components.evaluation.intervals import change_intervals, folds_of, intervals, metrics_without
+from headrace.components.evaluation.measured import Measured
 from headrace.components.evaluation.metrics import LABEL_METRICS
 from headrace.components.evaluation.metrics.accumulator import FOLDS
+from headrace.components.evaluation.tfma_files import confidence_intervals
 
 
 def _split(kind: str, random: np.random.Generator, number: int) -> tuple[Any, Any]:
@@ -69,6 +73,30 @@ def test_intervals_are_those_of_tfma() -> None:
         stock = samples.extract_output(state)[key]
         width = scipy.stats.t.ppf(0.975, stock.sample_degrees_of_freedom) * stock.sample_standard_deviation
         assert found[name] == pytest.approx((value - width, value + width), abs=1e-4)
+
+
+def test_intervals_are_written_as_those_of_tfma() -> None:
+    """TFMA's writer, given TFMA's jackknife over the same values without each fold."""
+    random, value, key = np.random.default_rng(9), 0.8, MetricKey("auc", "candidate")
+    spread = random.normal(scale=0.003, size=FOLDS)
+    without = [{"auc": value + own} for own in spread - spread.mean()]  # TFMA's interval is around their mean
+    samples = jackknife._JackknifeSampleCombineFn(FOLDS)
+    samples.setup()
+    state = samples.add_input(samples.create_accumulator(), SampleMetrics({key: value}, -1))
+    for sample, metrics in enumerate(without):
+        state = samples.add_input(state, SampleMetrics({key: metrics["auc"]}, sample))
+    stock = writer.convert_slice_metrics_to_proto(((), samples.extract_output(state)), None)
+    config = config_pb2.EvalConfig(model_specs=[config_pb2.ModelSpec(name="candidate")])
+    measured = Measured({("candidate", ()): {"auc": value}}, {("candidate", ()): without})
+    (theirs,), ((name, ours),) = stock.metric_keys_and_values, confidence_intervals(measured, config, ())
+    assert name == key
+    assert [field.name for field, _ in ours.ListFields()] == [
+        field.name for field, _ in theirs.confidence_interval.ListFields()
+    ]
+    for bound in ("lower_bound", "upper_bound", "standard_error"):
+        expected = getattr(theirs.confidence_interval, bound).double_value.value
+        assert getattr(ours, bound).double_value.value == pytest.approx(expected, rel=1e-5)
+    assert ours.degrees_of_freedom.value == theirs.confidence_interval.degrees_of_freedom.value == FOLDS - 1
 
 
 def test_metrics_over_few_examples_or_without_any_spread_have_no_interval() -> None:

@@ -13,6 +13,7 @@ from tensorflow_model_analysis.metrics.metric_types import MetricKey
 from tensorflow_model_analysis.proto import config_pb2
 from tensorflow_model_analysis.utils import config_util
 
+from headrace.components.evaluation.measured import Measured
 from headrace.components.evaluation.metrics import LABEL_METRICS
 from headrace.components.evaluation.metrics.accumulator import Margin
 from headrace.components.evaluation.result import ThresholdCheck
@@ -20,7 +21,6 @@ from headrace.components.evaluation.slices import MetricValues
 from headrace.components.evaluation.tfma import compares_with_baseline, eval_config, thresholds_of
 from headrace.components.evaluation.verdict import (
     Confidence,
-    Measured,
     Requirements,
     check_slices,
     check_thresholds,
