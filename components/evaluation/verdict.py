@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-import numpy as np
 from tensorflow_model_analysis.proto import config_pb2
 
 from headrace.components.evaluation import tfma
@@ -16,6 +15,7 @@ from headrace.components.evaluation.measured import COUNT, KeyedAccumulator, Mea
 from headrace.components.evaluation.metrics import metrics_of
 from headrace.components.evaluation.metrics.accumulator import LabelMetrics, Margin, Totals
 from headrace.components.evaluation.result import Evaluation, Intervals, Metrics, SliceMetrics, ThresholdCheck
+from headrace.components.evaluation.slice_checks import check_slices, pair_name
 from headrace.components.evaluation.slices import name_missing
 from headrace.configs.schema.evaluate import LOSSES, OF_DECISIONS, SliceThreshold
 
@@ -59,7 +59,7 @@ def conclude(
     )
     checked = check_thresholds(tfma.thresholds_of(config), metrics, against, confidence)
     if of_split is not None:
-        checked += check_slices(measured, candidate, requirements)
+        checked += check_slices(measured, candidate, requirements.slices, requirements.confident)
     if requirements.better_than_constant and of_split is not None:
         checked.append(compare_with_constant(label_metrics, of_split, LOSSES[kind]))
     few = () if of_split is None else few_examples(label_metrics.margin(of_split), split, int(whole[COUNT]))
@@ -143,54 +143,6 @@ def _with_confidence(check: ThresholdCheck, confidence: Confidence) -> Threshold
     return replace(check, confident=True, interval=interval, passed=check.passed and within)
 
 
-def check_slices(measured: Measured, candidate: str, requirements: Requirements) -> list[ThresholdCheck]:
-    """Every bound on slices, each held against the slices that are worst."""
-    values = {key: metrics for (model, key), metrics in measured.values.items() if model == candidate}
-    names = {key: ", ".join(itertools.starmap(_pair_name, pairs)) for key, pairs in name_missing(values).items()}
-    checks: list[ThresholdCheck] = []
-    for metric, columns, threshold in requirements.slices:
-        large = [
-            (metrics[metric], names[key])
-            for key, metrics in values.items()
-            if [column for column, _ in key] == sorted(columns) and metrics[COUNT] >= threshold.min_examples
-        ]
-        judged = sorted(one for one in large if not math.isnan(one[0]))
-        undefined = sorted(name for value, name in large if math.isnan(value))
-        checks += _slice_checks(metric, ", ".join(columns), threshold, judged, undefined)
-    return checks
-
-
-def _slice_checks(
-    metric: str,
-    slicing: str,
-    threshold: SliceThreshold,
-    judged: Sequence[tuple[float, str]],
-    undefined: Sequence[str],
-) -> Iterator[ThresholdCheck]:
-    """judged: the values of slices with their names, from the lowest up; undefined: the slices without a value, which
-    no bound can be promised for.
-    """
-    bounds: tuple[tuple[Literal["min", "max", "max_gap"], float | None], ...] = (
-        ("min", threshold.min),
-        ("max", threshold.max),
-        ("max_gap", threshold.max_gap),
-    )
-    for bound, limit in bounds:
-        if limit is None:
-            continue
-        if undefined or len(judged) < (2 if bound == "max_gap" else 1):
-            name = undefined[0] if undefined else ""
-            yield ThresholdCheck(metric, bound, None, None, None, passed=False, slicing=slicing, slice=name)
-            continue
-        (low, lowest), (high, highest) = judged[0], judged[-1]
-        value, name, passed = {
-            "min": (low, lowest, low >= limit),
-            "max": (high, highest, high <= limit),
-            "max_gap": (high - low, f"{lowest} and {highest}", high - low <= limit),
-        }[bound]
-        yield ThresholdCheck(metric, bound, limit, value, None, passed, slicing=slicing, slice=name)
-
-
 def rejection_reasons(checked: list[ThresholdCheck], metrics: Mapping[str, float]) -> list[str]:
     """Why the model is not blessed; empty if it is."""
     if not metrics:
@@ -250,7 +202,7 @@ def _slices(measured: Measured, candidate: str, baseline: str | None) -> tuple[S
     named = name_missing(keys)
     return tuple(
         SliceMetrics(
-            name=", ".join(itertools.starmap(_pair_name, named[key])),
+            name=", ".join(itertools.starmap(pair_name, named[key])),
             metrics=_without_nan(values[candidate, key]),
             example_count=int(values[candidate, key][COUNT]),
             baseline=_without_nan(values[baseline, key])
@@ -261,14 +213,6 @@ def _slices(measured: Measured, candidate: str, baseline: str | None) -> tuple[S
         )
         for key in keys
     )
-
-
-def _pair_name(column: str, value: str | float) -> str:
-    """`hour = 5`. A float gets enough digits to differ from every other float32."""
-    if isinstance(value, float):
-        short = f"{value:g}"
-        return f"{column} = {short if np.float32(short) == np.float32(value) else np.float32(value)}"
-    return f"{column} = {value}"
 
 
 def _without_nan(metrics: Mapping[str, float]) -> Metrics:
