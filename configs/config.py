@@ -172,7 +172,7 @@ class PipelineConfig(Section):
             return None if self.data.columns == "all" else self.data.columns
         named = [[entry] if isinstance(entry, str) else entry for entry in self.evaluate.slices]
         data = self.data
-        split_by = [name for name in (data.split_key, data.split_by, data.split_column, self.stratified) if name]
+        split_by = [name for name in (*data.split_keys, data.split_by, data.split_column, self.stratified) if name]
         slices = [column for entry in named for column in entry]
         named_by_label = [self.label.key, *([self.label.weight] if self.label.weight else [])]
         times = [self.gates.freshness.column] if self.gates.freshness and self.gates.freshness.column else []

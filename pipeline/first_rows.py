@@ -6,7 +6,6 @@ violations, notes = check_rows(config, spans, columns)      # each with the sett
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,20 +13,18 @@ from headrace.common.errors import DataError
 from headrace.common.names import join_names
 from headrace.configs.config import PipelineConfig
 from headrace.configs.rules.rule import Violation
-from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import MULTIVALUED_HINT
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import SourceConfig
 from headrace.pipeline.first_dates import date_violations
 from headrace.pipeline.first_labels import label_violations, weight_violations
+from headrace.pipeline.first_splits import split_notes, split_violations
 from headrace.pipeline.first_vectors import vector_violations
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.components.example_gen.head import FirstRows
-    from headrace.components.example_gen.shards.stratified_split import StratifiedSplit
-    from headrace.components.example_gen.shards.time_split import TimeSplit
     from headrace.components.example_gen.sources import Source
     from headrace.components.example_gen.spans.manifest import Span
 
@@ -37,7 +34,6 @@ LISTED = 12
 """Names that such a message lists."""
 MAX_SLICES = 100
 """Distinct values of a column beyond which each slice of it is likely to have too few rows to mean anything."""
-MANY_ROWS = 10_000
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?|\d{1,2}[./]\d{1,2}[./](\d{2}|\d{4})( .*)?")
 DATES_AS_NUMBERS = "; `column: datetime` reads a part of them, such as `part: weekday`, or the days until a `reference`"
 
@@ -75,8 +71,8 @@ def _check_split(
         return [], []
     notes = [*_slices(config, found.rows)]
     rejected = [*_rejected(config, spans, found, numbers)]
-    if not rejected and config.stratified in found.rows.column_names and _whole(found, spans):
-        notes += [(("data", "stratify"), line) for line in _thin(config, found.rows)]
+    if not rejected and _whole(found, spans):
+        notes += split_notes(config, found.rows)
     return rejected, notes
 
 
@@ -92,9 +88,7 @@ def _rejected(
             yield from label_violations(config.label, found.rows.column(config.label.key), whole=_whole(found, spans))
     if config.label.weight in found.rows.column_names:
         yield from weight_violations(config.label, found.rows)
-    yield from _splits(config, found.rows, whole=_whole(found, spans))
-    if config.stratified in found.rows.column_names:
-        yield from _stratified(config, found.rows)
+    yield from split_violations(config, found.rows, whole=_whole(found, spans))
 
 
 def _slices(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
@@ -198,76 +192,6 @@ def _infinite(found: FirstRows, numbers: Mapping[str, KeyPath]) -> Iterator[Viol
     for names in _groups(list(dict.fromkeys(found.infinite))):
         what = f"{_hold(names)} inf, -inf or a number beyond the range of float64, such as 1e999"
         yield numbers[names[0]], f"{what}; correct these values, or make them missing"
-
-
-def _splits(config: PipelineConfig, rows: pa.Table, *, whole: bool) -> Iterator[Violation]:
-    """Values that name no split; and splits that get none of the rows, if these are all.
-
-    Rows are split as ExampleGen does it. Many rows, which are rarely all equal, reach every split unless a column
-    decides.
-    """
-    by_value = config.data.split_column or config.data.split_by
-    decides = by_value or config.data.split_key
-    if config.data.own_splits or config.stratified:
-        return
-    if (decides is None and rows.num_rows > MANY_ROWS) or not (whole or by_value):
-        return
-    from headrace.components.example_gen.checks import check_splits
-    from headrace.components.example_gen.shards.layout import ShardLayout, SplitColumn
-    from headrace.components.example_gen.shards.write import with_value
-
-    data = config.data
-    if not rows.num_rows or not {decides or rows.column_names[0]} <= {*rows.column_names}:
-        return
-    count: Counter[str] = Counter()
-    names = list(data.splits)
-    required = config.label.key if config.label.missing == "drop" else ""
-    batches = [with_value(batch, required) for batch in rows.to_batches()]
-    try:
-        by_column = _time_split(data, batches) or SplitColumn.of(data)
-        layout = ShardLayout(data.splits, {}, data.split_key, data.shuffle_seed, split_column=by_column)
-        count.update(names[number] for batch in batches for number in layout.split_numbers(batch))
-    except DataError as error:
-        yield ("data", "split_column" if data.split_column else "split_by"), str(error)
-        return
-    try:
-        check_splits(data, count if whole else data.splits, rows.num_rows - count.total())
-    except DataError as error:
-        yield ("data", "splits"), str(error)
-
-
-def _stratified(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
-    """Values that are not classes."""
-    try:
-        _stratified_split(config, rows)
-    except DataError as error:
-        yield ("data", "stratify"), str(error)
-
-
-def _thin(config: PipelineConfig, rows: pa.Table) -> Iterator[str]:
-    """Classes with too few rows for every split."""
-    from headrace.components.example_gen.checks import thin_classes
-
-    yield from thin_classes(str(config.stratified), _stratified_split(config, rows).rows, [*config.data.hashed_splits])
-
-
-def _stratified_split(config: PipelineConfig, rows: pa.Table) -> StratifiedSplit:
-    from headrace.components.example_gen.shards.stratified_split import StratifiedSplit, hashes_by_class
-    from headrace.components.example_gen.shards.write import with_value
-
-    data, column = config.data, str(config.stratified)
-    required = config.label.key if config.label.missing == "drop" else ""
-    hashes = hashes_by_class((with_value(batch, required) for batch in rows.to_batches()), column, data.shuffle_seed)
-    return StratifiedSplit.of(column, data.shuffle_seed, [hashes], data.hashed_splits)
-
-
-def _time_split(data: DataConfig, batches: Sequence[pa.RecordBatch]) -> TimeSplit | None:
-    """How these rows are divided by time; None if the config does not say so."""
-    from headrace.components.example_gen.shards.time_split import TimeSplit, count_times
-
-    if data.split_by is None:
-        return None
-    return TimeSplit.of(data.split_by, [count_times(batches, data.split_by)], data.splits)
 
 
 def _groups(names: Sequence[str]) -> list[Sequence[str]]:

@@ -157,8 +157,8 @@ def _single_names(config: PipelineConfig) -> NamedColumns:
     yield ("label", "key"), config.label.key, ()
     if config.label.weight is not None:
         yield ("label", "weight"), config.label.weight, ()
-    if config.data.split_key is not None:
-        yield ("data", "split_key"), config.data.split_key, ()
+    for number, name in enumerate(config.data.split_keys):
+        yield ("data", "split_key", *([number] if isinstance(config.data.split_key, tuple) else ())), name, ()
     if config.data.split_by is not None:
         yield ("data", "split_by"), config.data.split_by, ()
     if config.data.split_column is not None:

@@ -25,15 +25,16 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from headrace.common.errors import RunError
 from headrace.components.deploy.registry import DAMAGED, EXISTS
-from headrace.components.evaluation import tfma, verdict
+from headrace.components.evaluation import tfma, tfma_files, verdict
 from headrace.components.evaluation.explain import AUTO, Explaining, Judged, explain, loaded_model
 from headrace.components.evaluation.intervals import folds_of, mixed_positions
 from headrace.components.evaluation.kept import Kept
+from headrace.components.evaluation.measured import KeyedAccumulator, ModelSlice, measure
 from headrace.components.evaluation.metrics import metrics_of
 from headrace.components.evaluation.metrics.accumulator import Array, MetricAccumulator, RunningTotal
 from headrace.components.evaluation.result import Evaluation, read_evaluation, write_evaluation
 from headrace.components.evaluation.slices import assign_slices
-from headrace.components.evaluation.verdict import KeyedAccumulator, ModelSlice, Requirements
+from headrace.components.evaluation.verdict import Requirements
 from headrace.components.evaluation.weights import example_weights
 from headrace.components.file_groups import FileGroup, MergeInOrder, file_groups
 from headrace.components.split_spans import TRAINED_ON, RoleOfSpans
@@ -283,12 +284,12 @@ def _conclude(  # noqa: PLR0913, PLR0917
     required: Requirements,
     explaining: Explaining,
 ) -> None:
-    measured = verdict.measure(accumulators, config)
+    measured = measure(accumulators, config)
     evaluation = verdict.conclude(accumulators, measured, config, split, required)
     evaluation = explain(evaluation, kept, next(iter(models.values())), config, explaining)
     for remark in evaluation.remarks:
         logger.warning(remark)
-    tfma.write_files(directory, measured.values, config, models, blessed=evaluation.blessed)
+    tfma_files.write_files(directory, measured, config, models, blessed=evaluation.blessed)
     write_evaluation(directory, evaluation)
 
 

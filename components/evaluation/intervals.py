@@ -65,13 +65,27 @@ def change_intervals(
     return {name: each for name, each in found.items() if each}
 
 
+def difference(high: float, high_interval: Interval, low: float, low_interval: Interval) -> Interval:
+    """The interval of the difference of two metrics that are computed of different examples, from the intervals of both
+    (Zou and Donner, "Construction of confidence limits about effect measures", Statistics in Medicine 27, 2008).
+    """
+    (high_from, high_to), (low_from, low_to) = high_interval, low_interval
+    by = high - low
+    return by - math.hypot(high - high_from, low_to - low), by + math.hypot(high_to - high, low - low_from)
+
+
 def _interval(value: float, without: Sequence[float]) -> Interval | None:
     """None if a value is not finite."""
     number = len(without)
     if number < _LEAST_FOLDS or not math.isfinite(value) or not np.isfinite(without).all():
         return None
-    width = _QUANTILES[number - _LEAST_FOLDS] * math.sqrt((number - 1) * float(np.var(without)))
+    width = _QUANTILES[number - _LEAST_FOLDS] * standard_error(without)
     return value - width, value + width
+
+
+def standard_error(without: Sequence[float]) -> float:
+    """The standard error of a metric. without: its values without each fold."""
+    return math.sqrt((len(without) - 1) * float(np.var(without)))
 
 
 def _limited(name: str, interval: Interval) -> Interval:

@@ -106,13 +106,18 @@ class ThresholdCheck:
                 return f"{self.metric} has no value for {self.slice}, so {self.bound} cannot be judged"
             few = "at most one slice" if self.bound == "max_gap" else "no slice"
             return f"{few} by {self.slicing} has enough examples for {self.bound} of {self.metric} to be judged"
+        limit = f"{self.bound} {self.limit:.4g}"
+        what = f"{self.metric} is {self.value:.4g} for {self.slice}"
+        if self.confident and self.interval is None:
+            return f"{what}, without a confidence interval to compare with {limit}"
         if self.bound == "max_gap":
-            relation = "within" if self.passed else "above"
-            return (
-                f"{self.metric} differs by {self.value:.4g} between {self.slice}, {relation} max_gap {self.limit:.4g}"
-            )
+            what = f"{self.metric} differs by {self.value:.4g} between {self.slice}"
+        if self.interval is not None:
+            low, high = self.interval
+            relation = "within" if self.passed else "not all within"
+            return f"{what}, with a 95 % confidence interval from {low:.4g} to {high:.4g}, {relation} {limit}"
         relation = "within" if self.passed else "above" if self.value > self.limit else "below"
-        return f"{self.metric} is {self.value:.4g} for {self.slice}, {relation} {self.bound} {self.limit:.4g}"
+        return f"{what}, {relation} {limit}"
 
     def _of_interval(self, limit: float) -> str:
         given = "" if self.baseline is None else f", given the baseline's {self.baseline:.4g}"

@@ -1,32 +1,26 @@
-"""From accumulators to metrics, and from metrics and thresholds to the verdict: blessed, or the reasons why not."""
+"""From metrics and thresholds to the verdict: blessed, or the reasons why not."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-import numpy as np
 from tensorflow_model_analysis.proto import config_pb2
 
 from headrace.components.evaluation import tfma
-from headrace.components.evaluation.intervals import change_intervals, intervals, metrics_without
+from headrace.components.evaluation.measured import COUNT, KeyedAccumulator, Measured, only_metrics
 from headrace.components.evaluation.metrics import metrics_of
-from headrace.components.evaluation.metrics.accumulator import LabelMetrics, Margin, MetricAccumulator, Totals
+from headrace.components.evaluation.metrics.accumulator import LabelMetrics, Margin, Totals
 from headrace.components.evaluation.result import Evaluation, Intervals, Metrics, SliceMetrics, ThresholdCheck
-from headrace.components.evaluation.slices import MetricValues, SliceKey, name_missing
+from headrace.components.evaluation.slice_checks import check_slices, pair_name
+from headrace.components.evaluation.slices import name_missing
 from headrace.configs.schema.evaluate import LOSSES, OF_DECISIONS, SliceThreshold
 
-COUNT = "example_count"
 MAY_BE_UNDEFINED = frozenset({"calibration"}) | OF_DECISIONS["binary"] - {"binary_accuracy"}
 """Metrics that divide by a count that may rightly be zero. Without a threshold of their own they do not block."""
-
-ModelSlice = tuple[str, SliceKey | None]
-"""The model's name, and the slice. For the slice None, only the number of examples counts, which were left out."""
-KeyedAccumulator = tuple[ModelSlice, MetricAccumulator]
 
 
 class Requirements(NamedTuple):
@@ -42,55 +36,6 @@ class Requirements(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-class Measured(NamedTuple):
-    """The metrics of each model and slice. without: the same without each fold, for intervals; empty if those of
-    the slice are too few.
-    """
-
-    values: MetricValues
-    without: dict[tuple[str, SliceKey], list[dict[str, float]]]
-
-    def intervals(self, model: str, key: SliceKey) -> Intervals:
-        """Of the metrics of a slice."""
-        return intervals(_only_metrics(self.values.get((model, key), {})), self.without.get((model, key), []))
-
-    def change_intervals(self, model: str, baseline: str | None, key: SliceKey) -> Intervals:
-        """Of the differences from the baseline in a slice."""
-        if baseline is None or (baseline, key) not in self.values or (model, key) not in self.values:
-            return {}
-        ours, theirs = (_only_metrics(self.values[each, key]) for each in (model, baseline))
-        return change_intervals(ours, theirs, self.without[model, key], self.without[baseline, key])
-
-
-def measure(accumulators: Sequence[KeyedAccumulator], config: config_pb2.EvalConfig) -> Measured:
-    """The metrics in the config, and the example count, of each model and slice: the candidate before the baseline, and
-    slices in the config's order and then by value.
-    """
-    label_metrics = metrics_of(tfma.label_kind(config), tfma.decision_threshold(config))
-    of_slices = {(model, key): accumulator for (model, key), accumulator in accumulators if key is not None}
-    names = [json.loads(metric.config)["name"] for metric in config.metrics_specs[0].metrics if metric.config]
-    found = Measured({}, {})
-    for each in _in_order(of_slices, config):
-        totals = of_slices[each].total()
-        metrics = label_metrics.metrics(totals)
-        finite = {name: metrics[name] if math.isfinite(metrics[name]) else math.nan for name in names}
-        found.values[each] = {COUNT: totals.examples, **finite}
-        found.without[each] = metrics_without(label_metrics, of_slices[each])
-    return found
-
-
-def _in_order(keys: Iterable[tuple[str, SliceKey]], config: config_pb2.EvalConfig) -> list[tuple[str, SliceKey]]:
-    columns = [sorted(spec.feature_keys) for spec in config.slicing_specs]
-    models = tfma.model_names(config)
-
-    def place(keyed: tuple[str, SliceKey]) -> tuple[Any, ...]:
-        model, key = keyed
-        values = [(value is None, value) for _, value in key]
-        return models.index(model), columns.index([column for column, _ in key]), values
-
-    return sorted(keys, key=place)
-
-
 def conclude(
     accumulators: Sequence[KeyedAccumulator],
     measured: Measured,
@@ -102,7 +47,7 @@ def conclude(
     candidate, baseline = tfma.model_names(config)
     values = measured.values
     whole = values.get((candidate, ()), {})
-    metrics = _only_metrics(whole)
+    metrics = only_metrics(whole)
     against = values.get((baseline, ())) if baseline is not None else None
     totals = {key: accumulator.total() for (model, key), accumulator in accumulators if model == candidate}
     kind, threshold = tfma.label_kind(config), tfma.decision_threshold(config)
@@ -114,7 +59,7 @@ def conclude(
     )
     checked = check_thresholds(tfma.thresholds_of(config), metrics, against, confidence)
     if of_split is not None:
-        checked += check_slices(measured, candidate, requirements)
+        checked += check_slices(measured, candidate, requirements.slices, requirements.confident)
     if requirements.better_than_constant and of_split is not None:
         checked.append(compare_with_constant(label_metrics, of_split, LOSSES[kind]))
     few = () if of_split is None else few_examples(label_metrics.margin(of_split), split, int(whole[COUNT]))
@@ -198,54 +143,6 @@ def _with_confidence(check: ThresholdCheck, confidence: Confidence) -> Threshold
     return replace(check, confident=True, interval=interval, passed=check.passed and within)
 
 
-def check_slices(measured: Measured, candidate: str, requirements: Requirements) -> list[ThresholdCheck]:
-    """Every bound on slices, each held against the slices that are worst."""
-    values = {key: metrics for (model, key), metrics in measured.values.items() if model == candidate}
-    names = {key: ", ".join(itertools.starmap(_pair_name, pairs)) for key, pairs in name_missing(values).items()}
-    checks: list[ThresholdCheck] = []
-    for metric, columns, threshold in requirements.slices:
-        large = [
-            (metrics[metric], names[key])
-            for key, metrics in values.items()
-            if [column for column, _ in key] == sorted(columns) and metrics[COUNT] >= threshold.min_examples
-        ]
-        judged = sorted(one for one in large if not math.isnan(one[0]))
-        undefined = sorted(name for value, name in large if math.isnan(value))
-        checks += _slice_checks(metric, ", ".join(columns), threshold, judged, undefined)
-    return checks
-
-
-def _slice_checks(
-    metric: str,
-    slicing: str,
-    threshold: SliceThreshold,
-    judged: Sequence[tuple[float, str]],
-    undefined: Sequence[str],
-) -> Iterator[ThresholdCheck]:
-    """judged: the values of slices with their names, from the lowest up; undefined: the slices without a value, which
-    no bound can be promised for.
-    """
-    bounds: tuple[tuple[Literal["min", "max", "max_gap"], float | None], ...] = (
-        ("min", threshold.min),
-        ("max", threshold.max),
-        ("max_gap", threshold.max_gap),
-    )
-    for bound, limit in bounds:
-        if limit is None:
-            continue
-        if undefined or len(judged) < (2 if bound == "max_gap" else 1):
-            name = undefined[0] if undefined else ""
-            yield ThresholdCheck(metric, bound, None, None, None, passed=False, slicing=slicing, slice=name)
-            continue
-        (low, lowest), (high, highest) = judged[0], judged[-1]
-        value, name, passed = {
-            "min": (low, lowest, low >= limit),
-            "max": (high, highest, high <= limit),
-            "max_gap": (high - low, f"{lowest} and {highest}", high - low <= limit),
-        }[bound]
-        yield ThresholdCheck(metric, bound, limit, value, None, passed, slicing=slicing, slice=name)
-
-
 def rejection_reasons(checked: list[ThresholdCheck], metrics: Mapping[str, float]) -> list[str]:
     """Why the model is not blessed; empty if it is."""
     if not metrics:
@@ -305,7 +202,7 @@ def _slices(measured: Measured, candidate: str, baseline: str | None) -> tuple[S
     named = name_missing(keys)
     return tuple(
         SliceMetrics(
-            name=", ".join(itertools.starmap(_pair_name, named[key])),
+            name=", ".join(itertools.starmap(pair_name, named[key])),
             metrics=_without_nan(values[candidate, key]),
             example_count=int(values[candidate, key][COUNT]),
             baseline=_without_nan(values[baseline, key])
@@ -318,18 +215,6 @@ def _slices(measured: Measured, candidate: str, baseline: str | None) -> tuple[S
     )
 
 
-def _pair_name(column: str, value: str | float) -> str:
-    """`hour = 5`. A float gets enough digits to differ from every other float32."""
-    if isinstance(value, float):
-        short = f"{value:g}"
-        return f"{column} = {short if np.float32(short) == np.float32(value) else np.float32(value)}"
-    return f"{column} = {value}"
-
-
 def _without_nan(metrics: Mapping[str, float]) -> Metrics:
     """Metrics with None for NaN, and without the example count."""
-    return {name: None if math.isnan(value) else value for name, value in _only_metrics(metrics).items()}
-
-
-def _only_metrics(values: Mapping[str, float]) -> dict[str, float]:
-    return {name: value for name, value in values.items() if name != COUNT}
+    return {name: None if math.isnan(value) else value for name, value in only_metrics(metrics).items()}

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from headrace.common.errors import DataError
 from headrace.common.names import join_names, join_or
+from headrace.components.example_gen.shards.group_split import GroupRows, key_name
 from headrace.components.example_gen.sources import ScanResult, Skipped
 from headrace.components.example_gen.sources.base import suggest_columns
 from headrace.configs.schema.data import DataConfig
@@ -17,13 +18,14 @@ MOST_CLASSES = 8
 def check_key(data: DataConfig, columns: Sequence[str]) -> None:
     """Raise DataError if a column that decides the split is not a column of the data."""
     for setting, name in (
-        ("split_key", data.split_key),
+        *(("split_key", name) for name in data.split_keys),
         ("split_by", data.split_by),
         ("split_column", data.split_column),
         ("stratify", data.stratify if isinstance(data.stratify, str) else None),
     ):
         if name is not None and name not in columns:
-            what = f"`data.{setting}` is {name!r}, which is not a column"
+            what = f"`data.{setting}` {'has' if setting == 'split_key' and len(data.split_keys) > 1 else 'is'} {name!r}"
+            what = f"{what}, which is not a column"
             raise DataError(what, hint=suggest_columns(name, tuple(columns)))
 
 
@@ -83,14 +85,27 @@ def check_fraction(data: DataConfig, skipped: Skipped, rows: int) -> None:
         )
 
 
-def check_splits(data: DataConfig, rows: Mapping[str, int], dropped: int = 0) -> None:
-    """Raise DataError if a split has no rows; `dropped` were dropped before, because they have no label."""
-    alike = f"rows with the same {data.split_key!r} (`data.split_key`)" if data.split_key else "equal rows"
+def check_splits(data: DataConfig, rows: Mapping[str, int], dropped: int = 0, groups: GroupRows | None = None) -> None:
+    """Raise DataError if a split has no rows.
+
+    Args:
+        data: says how rows are split.
+        rows: of each split.
+        dropped: the rows that were dropped before, because they have no label.
+        groups: the rows of each group, with `data.split_key`.
+    """
     without = f", besides {dropped:,} without a label, which `label.missing: drop` leaves out" if dropped else ""
     hint = (
-        f"All {alike} go to the same split, so there may be too few distinct ones: use more data, give the split more"
+        "All equal rows go to the same split, so there may be too few distinct ones: use more data, give the split more"
         " hash buckets in `data.splits`, or try another `data.shuffle_seed`"
     )
+    if data.split_keys:
+        number = groups.number if groups and groups.rows else "no"
+        hint = (
+            f"All rows with the same {key_name(data.split_keys)} (`data.split_key`) go to the same split, and there"
+            f" {'is' if number == '1' else 'are'} {number} such group{'s'[: number != '1']}: use data of more, give the"
+            " split more hash buckets in `data.splits`, or try another `data.shuffle_seed`"
+        )
     if data.split_by is not None:
         hint = f"Rows with the same {data.split_by!r} (`data.split_by`) stay together, and too many have the same"
     if data.split_column is not None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from headrace.common.errors import DataError
 from headrace.common.names import join_names
 from headrace.components.example_gen.checks import check_columns, check_fraction, check_splits, thin_classes
+from headrace.components.example_gen.shards.group_split import GroupRows, group_lines
 from headrace.components.example_gen.shards.shard_names import with_span
 from headrace.components.example_gen.skips import Skipped
 from headrace.components.example_gen.sources import ParallelMap
@@ -47,7 +48,8 @@ class IngestResult:
         span_rows: the rows of each span, of all splits; empty for data without spans.
         skipped: the records that were skipped.
         read: one line about which spans were read in this run; "" for data without spans.
-        gaps: lines about data that is missing or found under several names, and about classes that a split lacks.
+        gaps: lines about data that is missing or found under several names, about classes that a split lacks, and about
+            groups that upset the shares of the splits.
         changes: lines about files that changed since they were last read.
         rounded: lines about columns that lose digits.
         dropped: the number of rows that were dropped because they have no label.
@@ -107,7 +109,8 @@ def ingest(  # noqa: PLR0913
         keys, written = _write(spans, scanned, kinds)
         rows, skipped, dropped = _totals(scanned, written)
         check_fraction(data, skipped, sum(rows.values()) + dropped)
-        check_splits(data, rows, dropped)
+        groups = sum((shards.groups for shards in written), GroupRows())
+        check_splits(data, rows, dropped, groups)
         store.remember(files)
         result = IngestResult(
             rows={split: rows[split] for split in data.splits},
@@ -117,7 +120,11 @@ def ingest(  # noqa: PLR0913
             span_rows={name: sum(own.rows.values()) for name, own in zip(keys, written, strict=True)} if named else {},
             skipped=skipped,
             read=f"read now: {', '.join(spans.read) or 'none, all were stored'}" if named else "",
-            gaps=[*_gaps(manifest), *_thin_classes(data, written, rows)],
+            gaps=[
+                *_gaps(manifest),
+                *_thin_classes(data, written, rows),
+                *group_lines(data.split_keys, groups, rows, data.hashed_splits),
+            ],
             changes=changes,
             rounded=list(rounding_notes(_roundings(written))),
             dropped=dropped,

@@ -185,7 +185,7 @@ class SpanIngester:
         stratified = None if only else rows.by_class(scanned.span)
         by_column = stratified or rows.by_time() or SplitColumn.of(data)
         buckets = {split: data.hashed_splits.get(split, 0) for split in data.splits}
-        layout = ShardLayout(buckets, plan.shards, data.split_key, data.shuffle_seed, plan.partitions, by_column, only)
+        layout = ShardLayout(buckets, plan.shards, data.split_keys, data.shuffle_seed, plan.partitions, by_column, only)
         spent = scanned.cache.paths if scanned.cache else ()
         skip_bad = data.on_bad_record == "skip"
         writer = ShardWriter(layout, compression, work, work / "joined", skip_bad, self.required)
@@ -199,6 +199,7 @@ class SpanIngester:
             result.skipped,
             result.dropped,
             stratified.rows if stratified else {},
+            result.groups,
         )
 
     def _map(self, span: Span, purpose: str) -> ParallelMap:

@@ -47,6 +47,15 @@ _CODE = re.compile(
 )
 
 
+GROUP = re.compile(
+    r"(?i)(^|[_\W])(user|customer|client|member|person|patient|subject|household|account|session|device)s?"
+    r"([_\W]?(id|uuid|guid|key|no|nr|number))?$|(^|[_\W])(id|uuid|guid)$|[a-z](Id|ID)$"
+)
+"""Names of what several rows may belong to."""
+LEAST_GROUPS, GROUP_ROWS = 30, (2, 200)
+"""Values, and rows of each of them on average, of a column that may say what rows belong together."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """What to do with a column.
@@ -169,6 +178,18 @@ def _moment(value: Any, date_format: str | None) -> Any:
 def _sorts(date_format: str | None) -> bool:
     """Whether the order of the values is that of the times."""
     return date_format is None or date_format in EPOCHS or date_format.startswith("%Y%m%d")
+
+
+def names_groups(facts: ColumnFacts) -> bool:
+    """Whether rows with the same value seem to belong together, as those of a customer."""
+    least, most = GROUP_ROWS
+    return (
+        not facts.is_list
+        and (facts.scalar == "string" or (facts.scalar in {"int", "float"} and facts.is_whole))
+        and GROUP.search(facts.name) is not None
+        and facts.distinct >= LEAST_GROUPS
+        and least <= facts.present / facts.distinct <= most
+    )
 
 
 def _id(facts: ColumnFacts) -> Choice | None:

@@ -41,7 +41,7 @@ def _features(config: PipelineConfig, selections: Sequence[Selection], sample: S
     """Each column belongs to the most precise entry that takes it, and to none if a feature has its name."""
     named = config.declared_features.keys() - {selection.name for selection in selections}
     label, data = config.label, config.data
-    others = {*named, label.key, label.weight, data.split_key, data.split_column}
+    others = {*named, label.key, label.weight, *data.split_keys, data.split_column}
     columns = [name for name in sample.names if name not in others]
     owners = _owners(columns, selections, sample)
     inferred = {name for name, owner in owners.items() if owner.settings is None}

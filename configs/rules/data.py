@@ -80,9 +80,8 @@ def stratified_rows_are_split_by_hash(data: DataConfig, label: LabelConfig) -> I
     where: KeyPath = ("data", "stratify")
     if data.stratify is False:
         return
-    for name in ("split_column", "split_by", "split_key"):
-        if (column := getattr(data, name)) is not None:
-            yield where, f'"{column}" (data.{name}) already decides the split of each row; remove one of both'
+    for name, column in _deciding_columns(data).items():
+        yield where, f"{column} (data.{name}) already decides the split of each row; remove one of both"
     if len(data.hashed_splits) == 1:
         yield where, "each split has its own rows, so there is nothing to divide; remove it"
     if data.stratify is True and label.kind not in {"binary", "multiclass"}:
@@ -109,15 +108,30 @@ def split_spans_leave_some_to_train(data: DataConfig) -> Iterator[Violation]:
 
 
 def one_column_decides_the_split(data: DataConfig) -> Iterator[Violation]:
-    named = {name: getattr(data, name) for name in ("split_column", "split_by", "split_key")}
-    first, *others = [name for name, column in named.items() if column is not None] or [""]
+    named = _deciding_columns(data)
+    first, *others = [*named] or [""]
     for name in others:
-        yield (
-            ("data", name),
-            f'"{named[first]}" (data.{first}) already decides the split of each row; remove one of both',
-        )
+        yield ("data", name), f"{named[first]} (data.{first}) already decides the split of each row; remove one of both"
     if data.split_column is None and data.split_values:
         yield ("data", "split_values"), "these are values of a `split_column`; name that column, or remove them"
+
+
+def _deciding_columns(data: DataConfig) -> dict[str, str]:
+    """The settings that name the columns which decide the split of a row, and the columns, for messages."""
+    columns = {"split_column": data.split_column, "split_by": data.split_by, "split_key": '", "'.join(data.split_keys)}
+    return {name: f'"{column}"' for name, column in columns.items() if column}
+
+
+def groups_can_be_divided(data: DataConfig, label: LabelConfig) -> Iterator[Violation]:
+    where: KeyPath = ("data", "split_key")
+    if data.split_keys and len(data.hashed_splits) == 1:
+        yield where, "each split has its own rows, so there is nothing to divide; remove it"
+    if data.split_keys == (label.key,):
+        what = f'"{label.key}" is the label, and all rows with the same label would be in one split'
+        yield where, f"{what}; name a column of what the rows belong to, such as a customer"
+    for number, name in enumerate(data.split_keys):
+        if name in data.split_keys[:number]:
+            yield (*where, number), f'"{name}" is named twice'
 
 
 def rows_of_spans_keep_their_split(data: DataConfig) -> Iterator[Violation]:
@@ -259,6 +273,7 @@ RULES: tuple[Rule, ...] = (
     stratified_rows_are_split_by_hash,
     split_spans_leave_some_to_train,
     one_column_decides_the_split,
+    groups_can_be_divided,
     rows_of_spans_keep_their_split,
     split_values_are_of_one_split,
     types_fit_delimited_text,

@@ -65,9 +65,12 @@ class DataConfig(Section):
     `train` and `eval` are required. Of splits with data of their own (a mapping in `source`, or `split_spans`), only
     `train` is hashed, into itself and the splits that have none; the default is then without those that are not
     needed."""
-    split_key: Name | None = None
-    """Rows with the same value in this column get the same split. null: the whole row is hashed, so identical rows stay
-    together, unless a table consists of few different rows (at most 1000, each ten times on average)."""
+    split_key: Name | Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
+    """Rows with the same value in this column get the same split, as all rows of a customer, a patient or a session
+    should, so that a model is judged on those that it did not learn from; or a list of columns, such as `[shop,
+    customer]`, for rows with the same values in all of them. A row without a value is in no group and is split by
+    itself. null: the whole row is hashed, so identical rows stay together, unless a table consists of few different
+    rows (at most 1000, each ten times on average)."""
     split_by: Name | None = None
     """A column of dates (ISO 8601) or numbers by whose order rows are split: the oldest are the first of `splits`, the
     newest the last, in the proportions given there. Rows of the same time stay together. Not for spans, which
@@ -107,6 +110,11 @@ class DataConfig(Section):
     """What to do about problems in the data: an anomaly against the schema, a missing label, a label outside its
     classes, an infinite value or no value at all in a column that a feature reads, or integers that become the same
     float32. stop: stop the run. warn: train anyway, with a warning."""
+
+    @property
+    def split_keys(self) -> tuple[str, ...]:
+        """The columns of `split_key`."""
+        return (self.split_key,) if isinstance(self.split_key, str) else self.split_key or ()
 
     @property
     def own_splits(self) -> tuple[str, ...]:

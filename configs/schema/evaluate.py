@@ -212,8 +212,8 @@ class Threshold(Section):
     confident: bool = False
     """Whether a bound must hold for the whole 95 % confidence interval of the metric, or of the difference from the
     baseline, and not just for the value: a model that only seems good enough on few examples is then not blessed. A
-    metric without an interval, as over fewer than 40 examples, does not meet the bound. The bounds of `slices` are held
-    against values."""
+    metric without an interval, as over fewer than 40 examples, does not meet the bound. The bounds of `slices` must
+    hold for the interval of each slice, and for that of the difference between any two."""
     slices: dict[str, SliceThreshold] = {}
     """What it must reach in each slice, by the column of `evaluate.slices`; by the columns with `, ` between them for
     crossed ones, such as `payment_type, trip_start_hour`."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from headrace.components.inference import columns
 from headrace.components.inference.columns import Choice
+from headrace.components.inference.facts import facts_of
 from headrace.components.inference.sample import Sample
 from headrace.components.inference.table import InferredTable, features_of
 from headrace.configs.loading.editing import to_flow
@@ -105,6 +106,20 @@ def _data(draft: Draft) -> Iterator[str]:
         why = "eval is cut from train, by a hash of the rows"
     if not isinstance(paths, dict) or "eval" not in paths:
         yield from _entry("splits", splits, why + "; few rows, so eval and test get more" * few)
+        yield from _groups(draft)
+
+
+def _groups(draft: Draft) -> Iterator[str]:
+    """The first column whose values repeat as those of a customer do."""
+    sample = draft.sample
+    for name in filter(columns.GROUP.search, sample.names):
+        if name != draft.label and columns.names_groups(facts_of(name, sample.kinds[name], sample.column(name))):
+            what = (
+                f"To judge the model on values of `{name}` that it did not learn from, keep the rows of each together"
+            )
+            yield from _comment(f"{what}, and leave it out of the features:", "  ")
+            yield f"  # {to_flow({'split_key': name})[1:-1]}"
+            return
 
 
 def _label(draft: Draft) -> Iterator[str]:

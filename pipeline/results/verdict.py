@@ -10,7 +10,7 @@ from headrace.common.errors import RunError
 from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.registry import AWAITING, IN_SERVICE, LATE, WHY, WITHDRAWN
-from headrace.components.evaluation.result import Evaluation, ThresholdCheck
+from headrace.components.evaluation.result import Evaluation, Interval, ThresholdCheck
 from headrace.components.lite.verdict import LiteVerdict
 from headrace.configs.loading.loader import PYTHON_SOURCE
 from headrace.configs.schema.evaluate import EvaluateConfig, Threshold
@@ -197,13 +197,14 @@ def _rule_of_slices(check: ThresholdCheck) -> tuple[str, str]:
     where = f"in each slice by {check.slicing}"
     if check.limit is None or check.value is None:
         return f"known {where} with enough examples", f"{check.slice} has no value" if check.slice else "too few have"
+    sure = " over the whole 95 % confidence interval" if check.confident else ""
+    found = f"{check.slice}: {_number(check.value)}"
+    if check.confident:
+        found += " without an interval" if check.interval is None else f" ({_ends(check.interval)})"
     if check.bound == "max_gap":
-        return (
-            f"at most {check.limit:,.12g} apart between slices by {check.slicing}",
-            f"{check.slice}: {_number(check.value)}",
-        )
+        return f"at most {check.limit:,.12g} apart between slices by {check.slicing}{sure}", found
     side = "least" if check.bound == "min" else "most"
-    return f"at {side} {check.limit:,.12g} {where}", f"{check.slice}: {_number(check.value)}"
+    return f"at {side} {check.limit:,.12g} {where}{sure}", found
 
 
 def _decimals(value: float) -> int:
@@ -215,13 +216,15 @@ def _number(value: float) -> str:
     return f"{value:,.{_decimals(value)}f}"
 
 
+def _ends(interval: Interval) -> str:
+    return f"{_number(interval[0])} to {_number(interval[1])}"
+
+
 def _rule(check: ThresholdCheck) -> str:
     rule = _plain_rule(check)
     if not check.confident:
         return rule
-    found = (
-        "there is none" if check.interval is None else f"{_number(check.interval[0])} to {_number(check.interval[1])}"
-    )
+    found = "there is none" if check.interval is None else _ends(check.interval)
     return f"{rule} over the whole 95 % confidence interval ({found})"
 
 

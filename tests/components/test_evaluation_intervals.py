@@ -12,10 +12,14 @@ from hypothesis import strategies as st
 from tensorflow_model_analysis.evaluators import jackknife
 from tensorflow_model_analysis.evaluators.confidence_intervals_util import SampleMetrics
 from tensorflow_model_analysis.metrics.metric_types import MetricKey
+from tensorflow_model_analysis.proto import config_pb2
+from tensorflow_model_analysis.writers import metrics_plots_and_validations_writer as writer
 
-from headrace.components.evaluation.intervals import change_intervals, folds_of, intervals, metrics_without
+from headrace.components.evaluation.intervals import change_intervals, difference, folds_of, intervals, metrics_without
+from headrace.components.evaluation.measured import Measured
 from headrace.components.evaluation.metrics import LABEL_METRICS
 from headrace.components.evaluation.metrics.accumulator import FOLDS
+from headrace.components.evaluation.tfma_files import confidence_intervals
 
 
 def _split(kind: str, random: np.random.Generator, number: int) -> tuple[Any, Any]:
@@ -71,6 +75,30 @@ def test_intervals_are_those_of_tfma() -> None:
         assert found[name] == pytest.approx((value - width, value + width), abs=1e-4)
 
 
+def test_intervals_are_written_as_those_of_tfma() -> None:
+    """TFMA's writer, given TFMA's jackknife over the same values without each fold."""
+    random, value, key = np.random.default_rng(9), 0.8, MetricKey("auc", "candidate")
+    spread = random.normal(scale=0.003, size=FOLDS)
+    without = [{"auc": value + own} for own in spread - spread.mean()]  # TFMA's interval is around their mean
+    samples = jackknife._JackknifeSampleCombineFn(FOLDS)
+    samples.setup()
+    state = samples.add_input(samples.create_accumulator(), SampleMetrics({key: value}, -1))
+    for sample, metrics in enumerate(without):
+        state = samples.add_input(state, SampleMetrics({key: metrics["auc"]}, sample))
+    stock = writer.convert_slice_metrics_to_proto(((), samples.extract_output(state)), None)
+    config = config_pb2.EvalConfig(model_specs=[config_pb2.ModelSpec(name="candidate")])
+    measured = Measured({("candidate", ()): {"auc": value}}, {("candidate", ()): without})
+    (theirs,), ((name, ours),) = stock.metric_keys_and_values, confidence_intervals(measured, config, ())
+    assert name == key
+    assert [field.name for field, _ in ours.ListFields()] == [
+        field.name for field, _ in theirs.confidence_interval.ListFields()
+    ]
+    for bound in ("lower_bound", "upper_bound", "standard_error"):
+        expected = getattr(theirs.confidence_interval, bound).double_value.value
+        assert getattr(ours, bound).double_value.value == pytest.approx(expected, rel=1e-5)
+    assert ours.degrees_of_freedom.value == theirs.confidence_interval.degrees_of_freedom.value == FOLDS - 1
+
+
 def test_metrics_over_few_examples_or_without_any_spread_have_no_interval() -> None:
     found = LABEL_METRICS["binary"]
     for number, spread in ((39, True), (400, False)):
@@ -96,6 +124,26 @@ def test_the_difference_of_two_models_is_known_better_than_either() -> None:
     assert low < values["auc"] - baseline["auc"] < high
     assert high - low < (alone[1] - alone[0]) / 5
     assert change_intervals(values, values, without, without)["auc"] == (0.0, 0.0)
+
+
+def test_the_interval_of_a_difference_of_two_slices_holds_it_nineteen_times_in_twenty() -> None:
+    """Accuracies of 0.9 and 0.8 over other examples, some slices being much smaller than others."""
+    random, metrics = np.random.default_rng(11), LABEL_METRICS["binary"]
+    inside = 0
+    for split in range(300):
+        each: list[Any] = []
+        for number, accuracy in ((150, 0.9), (600, 0.8)):
+            labels = (random.random(number) < 0.5).astype(float)
+            p: Any = np.where(random.random(number) < accuracy, labels, 1 - labels)[:, None] * 0.8 + 0.1
+            folds = folds_of(0, number, 1000 * split + number)
+            (accumulator,) = metrics.accumulate(labels, p, np.zeros(number, np.int64), 1, np.ones(number), folds)
+            value = metrics.metrics(accumulator.total())
+            found = intervals(value, metrics_without(metrics, accumulator))["binary_accuracy"]
+            each += [value["binary_accuracy"], found]
+        low, high = difference(*each)
+        assert low < each[0] - each[2] < high
+        inside += low <= 0.1 <= high
+    assert 0.9 <= inside / 300 <= 0.99
 
 
 @given(st.integers(0, 1000), st.integers(1, 400), st.integers(0, 2**32 - 1))

@@ -13,16 +13,16 @@ from tensorflow_model_analysis.metrics.metric_types import MetricKey
 from tensorflow_model_analysis.proto import config_pb2
 from tensorflow_model_analysis.utils import config_util
 
+from headrace.components.evaluation.measured import Measured
 from headrace.components.evaluation.metrics import LABEL_METRICS
 from headrace.components.evaluation.metrics.accumulator import Margin
 from headrace.components.evaluation.result import ThresholdCheck
+from headrace.components.evaluation.slice_checks import check_slices
 from headrace.components.evaluation.slices import MetricValues
 from headrace.components.evaluation.tfma import compares_with_baseline, eval_config, thresholds_of
 from headrace.components.evaluation.verdict import (
     Confidence,
-    Measured,
     Requirements,
-    check_slices,
     check_thresholds,
     compare_with_constant,
     conclude,
@@ -187,8 +187,7 @@ def _slices(values: dict[str, float], threshold: SliceThreshold, examples: int =
     found: MetricValues = {
         ("m", (("town", town),)): {"example_count": examples, "auc": value} for town, value in values.items()
     }
-    requirements = Requirements(better_than_constant=False, slices=(("auc", ("town",), threshold),))
-    return check_slices(Measured(found, {}), "m", requirements)
+    return check_slices(Measured(found, {}), "m", [("auc", ("town",), threshold)])
 
 
 def test_a_slice_without_a_value_meets_no_bound_and_is_named() -> None:
@@ -204,6 +203,50 @@ def test_a_gap_needs_two_slices() -> None:
     assert "at most one slice by town" in str(check)
     assert all(check.passed for check in _slices({"a": 0.8}, SliceThreshold(min=0.5)))
     assert not _slices({"a": 0.8, "b": 0.7}, SliceThreshold(min=0.5), examples=99)[0].passed
+
+
+SPREADS = st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.floats(0.3, 0.7), st.floats(0.001, 0.02)), min_size=2)
+
+
+@given(SPREADS)
+def test_a_confident_bound_holds_for_the_interval_of_each_slice_and_of_any_two(
+    slices: dict[str, tuple[float, float]],
+) -> None:
+    measured = Measured({}, {})
+    for town, (value, spread) in slices.items():
+        key = ("m", (("town", town),))
+        measured.values[key] = {"example_count": 200, "auc": value}
+        measured.without[key] = [{"auc": value + spread * (1 if fold % 2 else -1)} for fold in range(20)]
+    half = {town: 2.093 * math.sqrt(19) * spread for town, (_, spread) in slices.items()}
+    low, low_town = min((slices[town][0] - half[town], town) for town in slices)
+    high, high_town = max((slices[town][0] + half[town], town) for town in slices)
+    gap = max(
+        abs(slices[one][0] - slices[other][0]) + math.hypot(half[one], half[other])
+        for one in slices
+        for other in slices
+        if one != other
+    )
+    for given_, limit, by in (("min", low, 1e-9), ("max", high, -1e-9), ("max_gap", gap, -1e-9)):
+        for sign, passes in ((-1, True), (1, False)):
+            threshold = SliceThreshold.model_validate({given_: limit + sign * by})
+            (check,) = check_slices(measured, "m", [("auc", ("town",), threshold)], ["auc"])
+            assert (check.passed, check.confident) == (passes, True)
+            assert check.interval is not None
+            end = check.interval[0] if given_ == "min" else check.interval[1]
+            assert end == pytest.approx(limit)
+            worst = {"min": low_town, "max": high_town}.get(given_)
+            assert worst is None or slices[check.slice[-1]][1] == slices[worst][1] or check.slice == f"town = {worst}"
+            assert ("not all within" in str(check)) is not passes
+
+
+def test_a_slice_without_an_interval_does_not_meet_a_confident_bound_and_is_named() -> None:
+    found: MetricValues = {("m", (("town", town),)): {"example_count": 200, "auc": 1.0} for town in "ab"}
+    without = {key: [{"auc": 1.0 - 0.01 * (key[1][0][1] == "a") * (fold % 2)} for fold in range(20)] for key in found}
+    for bound in ({"min": 0.5}, {"max": 1.0}, {"max_gap": 0.5}):
+        thresholds = [("auc", ("town",), SliceThreshold.model_validate(bound))]
+        (check,) = check_slices(Measured(found, without), "m", thresholds, ["auc"])
+        assert (check.passed, check.slice, check.interval) == (False, "town = b", None)
+        assert "without a confidence interval" in str(check)
 
 
 def test_a_threshold_on_slices_does_not_excuse_a_metric_without_a_value() -> None:

@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 import sklearn.metrics
 import tensorflow_model_analysis as tfma
 from evaluator_runs import ROWS, InProcess, Stock, evaluate, run
 from plain_shards import unpacked
+from tensorflow_model_analysis.proto import config_pb2
 from tfx.components.evaluator.executor import Executor as StockExecutor
 
 from headrace.common.errors import RunError
@@ -161,10 +163,49 @@ def test_examples_without_compression_give_the_same(
         run(executor, tmp_path / name, "binary", given, models["binary"])
         result = tfma.load_eval_result(str(tmp_path / name / "evaluation"))
         values = {(slice_, name): value for slice_, by in result.slicing_metrics for name, value in by[""][""].items()}
-        metrics.append({key: value["doubleValue"] for key, value in values.items()})
+        metrics.append({key: _value(value) for key, value in values.items()})
     assert metrics[0] == pytest.approx(metrics[1], rel=1e-4)
     missing = {(("hour", "(missing)"),)} if executor is InProcess else set()
     assert {slice_ for slice_, _ in metrics[0]} == {(), *((("hour", hour),) for hour in range(4))} | missing
+
+
+def _value(loaded: Any) -> float:
+    """A metric as TFMA's loader has it, with an interval or without."""
+    return float(loaded["boundedValue"]["value"] if "boundedValue" in loaded else loaded["doubleValue"])
+
+
+def test_tfma_loads_the_intervals_of_both_models_and_of_their_differences(
+    examples: Any, models: Any, tmp_path: Path
+) -> None:
+    evaluation, _ = evaluate(tmp_path, "binary", examples, models["binary"], models["worse"])
+    result = tfma.load_eval_result(str(tmp_path / "evaluation"), model_name="candidate")
+    loaded = {
+        ", ".join(f"{name} = {value}" for name, value in key): each[""][""] for key, each in result.slicing_metrics
+    }
+    judged: dict[str, Any] = {"": evaluation} | {each.name: each for each in evaluation.slices}
+    assert {*loaded} == {*judged}
+    for name, of_slice in loaded.items():
+        bounded = {metric: each["boundedValue"] for metric, each in of_slice.items() if "boundedValue" in each}
+        found = {metric: (each.get("lowerBound", 0), each.get("upperBound", 0)) for metric, each in bounded.items()}
+        changes = {f"{metric}_diff": each for metric, each in judged[name].change.items()}
+        assert found == {**judged[name].intervals, **changes}
+        assert {"auc", "auc_diff", "binary_accuracy"} <= found.keys()
+        assert bounded["auc"]["value"] == judged[name].metrics["auc"]
+        assert "doubleValue" in of_slice["example_count"]
+    (whole, *_) = tfma.load_metrics(str(tmp_path / "evaluation"))
+    of_both = {
+        (each.key.model_name, each.key.is_diff): each for each in whole.metric_keys_and_values if each.key.name == "auc"
+    }
+    assert {*of_both} == {("candidate", False), ("baseline", False), ("candidate", True)}
+    for each in of_both.values():
+        interval = each.confidence_interval
+        width = scipy.stats.t.ppf(0.975, interval.degrees_of_freedom.value) * interval.standard_error.double_value.value
+        value = each.value.double_value.value
+        assert interval.lower_bound.double_value.value == pytest.approx(value - width, rel=1e-3)
+        assert interval.upper_bound.double_value.value == pytest.approx(value + width, rel=1e-3)
+    options = result.config.options
+    assert options.compute_confidence_intervals.value
+    assert options.confidence_intervals.method == config_pb2.ConfidenceIntervalOptions.JACKKNIFE
 
 
 @pytest.mark.slow
@@ -192,9 +233,9 @@ def test_metrics_slices_and_verdict_equal_stock_tfx_with_a_baseline(
         for slice_, expected in results[1].items():
             if weight:  # ours stays the number of examples, TFMA's is the sum of their weights
                 expected["example_count"] = results[0][slice_]["example_count"]
-            found = {name: value["doubleValue"] for name, value in results[0][slice_].items()}
+            found = {name: _value(value) for name, value in results[0][slice_].items()}
             close = {
-                name: pytest.approx(value["doubleValue"], abs=2e-3 if name.startswith("auc") else 1e-6)
+                name: pytest.approx(_value(value), abs=2e-3 if name.startswith("auc") else 1e-6)
                 for name, value in expected.items()
             }
             assert found == close

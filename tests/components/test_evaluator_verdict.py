@@ -122,6 +122,12 @@ def test_each_slice_must_reach_its_bounds_and_none_be_far_from_another(
         assert (check.bound, check.slicing, check.slice, check.passed) == (*given, "hour", name, passes)
         assert check.value == pytest.approx(value)
         assert evaluation.blessed is passes
+    ends = {each.name: each.intervals["auc"] for each in plain.slices if each.name in values}
+    widest = min(ends, key=lambda name: ends[name][0])
+    thresholds = {"auc": Threshold(slices={"hour": SliceThreshold(min=ends[widest][0] + 1e-6)}, confident=True)}
+    evaluation, _ = evaluate(tmp_path / "sure", "binary", examples, models["binary"], thresholds=thresholds)
+    assert (evaluation.checks[0].slice, evaluation.checks[0].interval) == (widest, ends[widest])
+    assert not evaluation.blessed
     every = {"auc": Threshold(slices={"hour": SliceThreshold(min=0.1, min_examples=ROWS)})}
     evaluation, _ = evaluate(tmp_path / "none", "binary", examples, models["binary"], thresholds=every)
     assert not evaluation.blessed

@@ -21,9 +21,8 @@ from headrace.components.example_gen.shards.layout import (
     SplitColumn,
     automatic_count,
     plan_shards,
-    split_numbers,
 )
-from headrace.components.example_gen.shards.row_hash import row_hash
+from headrace.components.example_gen.shards.row_hash import row_hash, split_numbers
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import CsvSource
 
@@ -36,7 +35,7 @@ def batch(rows: int, first: int = 0) -> pa.RecordBatch:
 
 
 def layout(shards: int = 1, split_key: str | None = None, seed: int = 0) -> ShardLayout:
-    return ShardLayout(SPLITS, dict.fromkeys(SPLITS, shards), split_key, seed)
+    return ShardLayout(SPLITS, dict.fromkeys(SPLITS, shards), (split_key,) if split_key else (), seed)
 
 
 def by_column(values: dict[str, Any]) -> ShardLayout:
@@ -141,7 +140,7 @@ def test_shards_of_a_split_differ_by_one_row_over_all_batches_of_a_part(rows: in
 
 
 def test_the_deal_does_not_follow_a_pattern_in_the_rows() -> None:
-    shards = np.array([shard for _, shard in assigned(batch(20_000), ShardLayout({"all": 1}, {"all": 4}, None, 0))])
+    shards = np.array([shard for _, shard in assigned(batch(20_000), ShardLayout({"all": 1}, {"all": 4}, (), 0))])
     every_fourth = np.bincount(shards[::4], minlength=4)
     assert every_fourth == pytest.approx(1250, rel=0.1)
 

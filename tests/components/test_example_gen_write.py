@@ -38,7 +38,7 @@ def parts(rows: int, count: int = 3) -> list[tuple[int, int]]:
 
 
 def layout(shards: int = 3, partitions: int = 2, seed: int = 0) -> ShardLayout:
-    return ShardLayout(SPLITS, dict.fromkeys(SPLITS, shards), None, seed, dict.fromkeys(SPLITS, partitions))
+    return ShardLayout(SPLITS, dict.fromkeys(SPLITS, shards), (), seed, dict.fromkeys(SPLITS, partitions))
 
 
 def threads(_label: str, function: Callable, tasks: Sequence) -> list:

@@ -72,6 +72,30 @@ def test_any_table_gives_a_config_that_loads_and_tells_of_each_column(sample: Sa
     assert read == {*sample.names} - left_out - {label}
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "suggested"),
+    [
+        ("customer_id", [f"C{row // 3}" for row in range(300)], True),
+        ("userId", [row // 3 for row in range(300)], True),
+        ("patient", [row // 3 if row % 5 else None for row in range(300)], True),
+        ("customer_id", [f"C{row}" for row in range(300)], False),
+        ("customer_id", [f"C{row % 20}" for row in range(300)], False),
+        ("amount", [row // 3 for row in range(300)], False),
+    ],
+)
+def test_a_column_of_customers_is_suggested_as_the_split_key(name: str, values: list[Any], suggested: bool) -> None:
+    table = pa.table({"y": [0, 1, 0, 1] * 75, "x": [row % 37 / 2 for row in range(300)], name: values})
+    kind: Kind = "string" if isinstance(values[0], str) else "int"
+    sample = Sample(table, {"y": "int", "x": "float", name: kind}, whole=True)
+    source = {"kind": "csv", "path": "x.csv"}
+    text = document(Draft("rows", "rows.yaml", source, "y", sample, infer(sample, "y"), "headrace init"))
+    assert (f"\n  # split_key: {name}\n" in text) is suggested
+    assert load(yaml.safe_load(text)).data.split_key is None
+    if suggested:
+        edited = text.replace("  # split_key:", "  split_key:")
+        assert load(yaml.safe_load(edited)).data.split_keys == (name,)
+
+
 def test_lines_are_broken_and_comments_stay_comments() -> None:
     values = [f"a rather long value of the column, number {number % 30:02}: # no comment" for number in range(300)]
     table = pa.table({"y": [0, 1] * 150, "long\nname": values})

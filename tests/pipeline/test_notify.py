@@ -164,6 +164,7 @@ def test_what_slices_and_the_canary_quote_of_the_data_stays_in_the_report(tmp_pa
         checks = (
             ThresholdCheck("auc", "min", 0.6, 0.51, None, passed=False, **worst),
             ThresholdCheck("auc", "max_gap", 0.1, 0.3, None, passed=False, **worst),
+            ThresholdCheck("auc", "min", 0.6, 0.7, None, False, True, (0.55, 0.85), **worst),
         )
         reasons = tuple(map(str, checks))
         assert all(VALUE in reason for reason in reasons)
@@ -174,13 +175,14 @@ def test_what_slices_and_the_canary_quote_of_the_data_stays_in_the_report(tmp_pa
         folder.record.nodes.append(NodeRecord("Canary", status=Status.DONE, outputs=outputs))
         folder.record.write(folder.path)
         shown = read_verdict(RunFolder.read(folder.path)).reasons
-        assert sum(VALUE in reason for reason in shown) == 3
+        assert sum(VALUE in reason for reason in shown) == 4
         notify(config, RunFolder.read(folder.path), outside(pauses))
     (request,) = hook.requests
     assert VALUE not in request.body.decode()
     assert [limit["rule"] for limit in request.json["data"]["limits"]] == [
         "at least 0.6 in each slice by poet",
         "at most 0.1 apart between slices by poet",
+        "at least 0.6 in each slice by poet over the whole 95 % confidence interval",
     ]
     assert request.json["data"]["reasons"] == ["the canary did not pass; the report says why"]
 

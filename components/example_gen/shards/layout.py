@@ -6,7 +6,7 @@ rounds to partitions: pieces of a shard that fit into memory, each of which is s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.shards.compression import Compression
-from headrace.components.example_gen.shards.row_hash import row_hash, spread_copies
+from headrace.components.example_gen.shards.group_split import GroupRows, GroupSplit
+from headrace.components.example_gen.shards.row_hash import row_hash, split_numbers, spread_copies
 from headrace.components.example_gen.shards.stratified_split import StratifiedSplit, spelled
 from headrace.components.example_gen.shards.time_split import TimeSplit
 from headrace.components.example_gen.tfexample.framing import framed_examples
@@ -158,7 +159,7 @@ class ShardLayout:
     Attributes:
         buckets: the hash buckets of each split; 0 for one that gets only rows of its own.
         shards: the files of each split.
-        split_key: the column whose value decides the split; None: the whole row does.
+        split_key: the columns whose values decide the split together; empty: the whole row does.
         seed: of the hash and the shuffles.
         partitions: the partitions in each shard of a split; 1 for splits that are not named.
         split_column: the column that names the split of each row, or by whose order or classes rows are split; None:
@@ -168,26 +169,30 @@ class ShardLayout:
 
     buckets: Mapping[str, int]
     shards: Mapping[str, int]
-    split_key: str | None
+    split_key: Sequence[str]
     seed: int
     partitions: Mapping[str, int] = field(default_factory=dict)
     split_column: SplitColumn | TimeSplit | StratifiedSplit | None = None
     only: str = ""
 
-    def split_numbers(self, batch: pa.RecordBatch, file: str | None = None, split: str = "") -> np.ndarray:
-        """The number of each row's split: int64 [rows]. Raises DataError if the split column has another value.
+    def split_numbers(
+        self, batch: pa.RecordBatch, file: str | None = None, split: str = ""
+    ) -> tuple[np.ndarray, GroupRows]:
+        """The number of each row's split, int64 [rows], and with a split key the rows of each group. Raises DataError
+        if the split column has another value.
 
         file: where the rows come from, for messages; split: the split that has them, if splits have their own data.
         """
         split = split or self.only
         hashed = [name for name, buckets in self.buckets.items() if buckets]
         if split not in {"", "train"} or (split and len(hashed) == 1):
-            return np.full(batch.num_rows, [*self.buckets].index(split), np.int64)
+            return np.full(batch.num_rows, [*self.buckets].index(split), np.int64), GroupRows()
         if self.split_column is not None:
-            return self.split_column.numbers(batch, file)
-        if self.split_key is not None:
-            return split_numbers(row_hash(batch, [self.split_key], self.seed), self.buckets)
-        return split_numbers(spread_copies(row_hash(batch, sorted(batch.schema.names), self.seed)), self.buckets)
+            return self.split_column.numbers(batch, file), GroupRows()
+        if self.split_key:
+            return GroupSplit(self.split_key, self.seed, self.buckets).numbers(batch)
+        hashes = spread_copies(row_hash(batch, sorted(batch.schema.names), self.seed))
+        return split_numbers(hashes, self.buckets), GroupRows()
 
     def all_shards(self) -> Iterator[Shard]:
         """Every shard, split by split."""
@@ -216,6 +221,8 @@ class Partitioner:
     part: int
     file: str | None = None
     split: str = ""
+    groups: GroupRows = field(default_factory=GroupRows)
+    """Of the batches so far."""
     _assigned: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -223,7 +230,8 @@ class Partitioner:
 
     def assign(self, batch: pa.RecordBatch) -> np.ndarray:
         """The number of each row's partition: int64 [rows]."""
-        which = self.layout.split_numbers(batch, self.file, self.split)
+        which, groups = self.layout.split_numbers(batch, self.file, self.split)
+        self.groups += groups
         partitions = np.empty(batch.num_rows, np.int64)
         first = 0
         for number, split in enumerate(self.layout.buckets):
@@ -238,9 +246,3 @@ class Partitioner:
 def random_state(*seed: int) -> np.random.RandomState:
     """A stream of random numbers that stays the same in later versions of NumPy."""
     return np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
-
-
-def split_numbers(hashes: np.ndarray, buckets: Mapping[str, int]) -> np.ndarray:
-    """The number of each row's split, in the order of `buckets`: int64 [rows]."""
-    bounds = np.cumsum(list(buckets.values()))
-    return np.searchsorted(bounds, (hashes % np.uint64(bounds[-1])).astype(np.int64), side="right")

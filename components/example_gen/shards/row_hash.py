@@ -8,7 +8,7 @@ widen the type of its column.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -76,6 +76,12 @@ def spread_copies(hashes: np.ndarray) -> np.ndarray:
     copy = np.empty(len(hashes), np.uint64)
     copy[in_order] = np.arange(len(hashes)) - np.repeat(np.cumsum(counts) - counts, counts)
     return np.where(copy > 0, mix(hashes + copy * _ODD), hashes)
+
+
+def split_numbers(hashes: np.ndarray, buckets: Mapping[str, int]) -> np.ndarray:
+    """The number of the split that a hash belongs to, in the order of `buckets`: int64 [hashes]."""
+    bounds = np.cumsum(list(buckets.values()))
+    return np.searchsorted(bounds, (hashes % np.uint64(bounds[-1])).astype(np.int64), side="right")
 
 
 def mix(numbers: np.ndarray) -> np.ndarray:

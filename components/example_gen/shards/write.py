@@ -14,7 +14,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from pathlib import Path
 
@@ -24,6 +24,7 @@ import pyarrow as pa
 from headrace.components.example_gen.arrow_columns import missing_of
 from headrace.components.example_gen.parts import files_of_part, room, split_of_part
 from headrace.components.example_gen.shards.compression import Compression
+from headrace.components.example_gen.shards.group_split import GroupRows
 from headrace.components.example_gen.shards.layout import Partitioner, Shard, ShardLayout, random_state
 from headrace.components.example_gen.shards.shard_names import shard_path
 from headrace.components.example_gen.shards.spill import (
@@ -63,6 +64,7 @@ class ScatterResult:
         roundings: what float32 does to the columns of doubles.
         skipped: rows that were skipped because float32 cannot hold a number in them.
         dropped: the number of rows that were dropped because they have no label.
+        groups: with a split key, the rows of each group.
     """
 
     rows: Counter[str]
@@ -70,13 +72,15 @@ class ScatterResult:
     roundings: Mapping[str, ColumnRounding]
     skipped: Skipped
     dropped: int = 0
+    groups: GroupRows = field(default_factory=GroupRows)
 
     def __add__(self, other: ScatterResult) -> ScatterResult:
         names = {**self.roundings, **other.roundings}
         none = ColumnRounding()
         roundings = {name: self.roundings.get(name, none) + other.roundings.get(name, none) for name in names}
         skipped, dropped = self.skipped + other.skipped, self.dropped + other.dropped
-        return ScatterResult(self.rows + other.rows, (), roundings, skipped, dropped)
+        groups = self.groups + other.groups
+        return ScatterResult(self.rows + other.rows, (), roundings, skipped, dropped, groups)
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,7 @@ class ShardWriter:
         rows: Counter[str] = Counter()
         for (split, _), count in zip(owner, totals.tolist(), strict=True):
             rows[split] += count
-        return ScatterResult(rows, spill.chunks, dict(roundings), roundings.skipped, dropped)
+        return ScatterResult(rows, spill.chunks, dict(roundings), roundings.skipped, dropped, partitioner.groups)
 
     def pack(self, partition: Partition) -> int:
         """Shuffle, encode and compress a partition; its size in bytes. An empty partition leaves no file."""

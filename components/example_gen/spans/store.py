@@ -27,6 +27,7 @@ from pydantic import TypeAdapter
 
 from headrace.common.checksums import file_checksum
 from headrace.common.durable import sync_folder, sync_tree, write_text
+from headrace.components.example_gen.shards.group_split import GroupRows
 from headrace.components.example_gen.skips import Skipped
 from headrace.components.example_gen.sources import ScanResult
 from headrace.components.example_gen.spans.shared_spans import SharedSpans
@@ -48,6 +49,7 @@ class SpanShards:
         skipped: rows that were skipped because of that.
         dropped: the number of rows that were dropped because they have no label.
         classes: with `data.stratify`, the rows of each class in each split.
+        groups: with `data.split_key`, the rows of each group.
     """
 
     folder: Path
@@ -57,6 +59,7 @@ class SpanShards:
     skipped: Skipped = field(default_factory=Skipped)
     dropped: int = 0
     classes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    groups: GroupRows = field(default_factory=GroupRows)
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class _StoredShards:
     """The content of `ingested.json`; its field names are the keys on disk.
 
     Attributes:
-        rows, plan, roundings, skipped, dropped, classes: as in SpanShards.
+        rows, plan, roundings, skipped, dropped, classes, groups: as in SpanShards.
         files: the size of each shard in bytes, its time of writing (nanoseconds since 1970), and its checksum.
         seen: the keys of the columns and of the scan of the same span.
     """
@@ -77,6 +80,7 @@ class _StoredShards:
     skipped: Skipped = field(default_factory=Skipped)
     dropped: int = 0
     classes: dict[str, dict[str, int]] = field(default_factory=dict)
+    groups: GroupRows = field(default_factory=GroupRows)
 
 
 SHARDS_FILE = "ingested.json"
@@ -147,7 +151,8 @@ class SpanStore:
             if file_checksum(folder / name) != checksum:
                 logger.warning(f"{folder / name} has changed although nothing wrote to it: the disk may be failing")
                 return None
-        found = {name: getattr(stored, name) for name in ("rows", "plan", "roundings", "skipped", "dropped", "classes")}
+        names = ("rows", "plan", "roundings", "skipped", "dropped", "classes", "groups")
+        found = {name: getattr(stored, name) for name in names}
         return SpanShards(folder, **found)
 
     def store_shards(self, key: str, shards: SpanShards, seen: Sequence[str]) -> SpanShards:
@@ -173,6 +178,7 @@ class SpanStore:
             shards.skipped,
             shards.dropped,
             {value: dict(rows) for value, rows in shards.classes.items()},
+            shards.groups,
         )
         self._write(key, SHARDS_FILE, asdict(stored))
         self._publish(key, SHARDS, SHARDS_FILE, *files)

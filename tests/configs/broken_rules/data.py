@@ -97,7 +97,16 @@ BROKEN: Broken = {
     "one_column_decides_the_split": [
         (f"data: {{{SOURCE}, split_column: fold, split_key: user}}", "1: data.split_key: remove one of both"),
         (f"data: {{{SOURCE}, split_by: day, split_key: user}}", '1: data.split_key: "day" (data.split_by)'),
+        (f"data: {{{SOURCE}, split_column: fold, split_key: [shop, user]}}", "1: data.split_key: remove one of both"),
         (f"data: {{{SOURCE}, split_values: {{eval: [dev]}}}}", "1: data.split_values: name that column"),
+    ],
+    "groups_can_be_divided": [
+        (
+            "data: {source: {kind: csv, path: {train: a, eval: b}}, split_key: user}",
+            "1: data.split_key: each split has its own rows",
+        ),
+        (f"data: {{{SOURCE}, split_key: y}}\nlabel: {{key: y, kind: binary}}", '1: data.split_key: "y" is the label'),
+        (f"data: {{{SOURCE}, split_key: [shop, user, shop]}}", '1: data.split_key[2]: "shop" is named twice'),
     ],
     "rows_of_spans_keep_their_split": [
         (

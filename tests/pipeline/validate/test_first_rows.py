@@ -322,3 +322,20 @@ def test_a_class_with_too_few_rows_for_all_splits_is_noted(caplog: pytest.LogCap
         load_checked("c.yaml", None, (), data=True)
     assert "data.stratify: too few rows for each split" in caplog.text
     assert "'1' (2 rows, none in" in caplog.text
+
+
+def test_groups_are_divided_as_by_the_run_and_odd_shares_are_noted(caplog: pytest.LogCaptureFixture) -> None:
+    groups = ["", *["big"] * 40, *[f"small {row}" for row in range(19)]]
+    rows(*(f"{row}.5,{row % 2},{group},s" for row, group in zip(ROWS, groups, strict=True)), header="fare,tip,who,shop")
+    Path("c.yaml").write_text(CONFIG.replace("label:", "  split_key: [shop, who]\nlabel:", 1), encoding="utf-8")
+    with caplog.at_level(logging.INFO):
+        load_checked("c.yaml", None, (), data=True)
+    config = load("c.yaml")
+    result = ingest(config.data, find_spans(config.data), Path("out"), lambda _work: serial_map)
+    assert len(result.gaps) == 2
+    for line in result.gaps:
+        assert f"data.split_key: {line}" in caplog.text
+    assert "1 of 60 rows have no value in 'shop' and 'who'" in caplog.text
+    assert "of 20 groups the largest in train has 66.7%" in caplog.text
+    (problem,) = reported(CONFIG.replace("label:", "  split_key: [shop, whoo]\nlabel:", 1))
+    assert problem.startswith('c.yaml:4: data.split_key[1]: "whoo" is not a column')

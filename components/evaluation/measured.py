@@ -1,0 +1,77 @@
+"""From accumulators to the metrics of each model and slice, and to what they would be without each fold."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tensorflow_model_analysis.proto import config_pb2
+
+from headrace.components.evaluation import tfma
+from headrace.components.evaluation.intervals import change_intervals, intervals, metrics_without
+from headrace.components.evaluation.metrics import metrics_of
+from headrace.components.evaluation.metrics.accumulator import MetricAccumulator
+from headrace.components.evaluation.result import Intervals
+from headrace.components.evaluation.slices import MetricValues, SliceKey
+
+COUNT = "example_count"
+
+ModelSlice = tuple[str, SliceKey | None]
+"""The model's name, and the slice. For the slice None, only the number of examples counts, which were left out."""
+KeyedAccumulator = tuple[ModelSlice, MetricAccumulator]
+
+
+class Measured(NamedTuple):
+    """The metrics of each model and slice. without: the same without each fold, for intervals; empty if those of
+    the slice are too few.
+    """
+
+    values: MetricValues
+    without: dict[tuple[str, SliceKey], list[dict[str, float]]]
+
+    def intervals(self, model: str, key: SliceKey) -> Intervals:
+        """Of the metrics of a slice."""
+        return intervals(only_metrics(self.values.get((model, key), {})), self.without.get((model, key), []))
+
+    def change_intervals(self, model: str, baseline: str | None, key: SliceKey) -> Intervals:
+        """Of the differences from the baseline in a slice."""
+        if baseline is None or (baseline, key) not in self.values or (model, key) not in self.values:
+            return {}
+        ours, theirs = (only_metrics(self.values[each, key]) for each in (model, baseline))
+        return change_intervals(ours, theirs, self.without[model, key], self.without[baseline, key])
+
+
+def measure(accumulators: Sequence[KeyedAccumulator], config: config_pb2.EvalConfig) -> Measured:
+    """The metrics in the config, and the example count, of each model and slice: the candidate before the baseline, and
+    slices in the config's order and then by value.
+    """
+    label_metrics = metrics_of(tfma.label_kind(config), tfma.decision_threshold(config))
+    of_slices = {(model, key): accumulator for (model, key), accumulator in accumulators if key is not None}
+    names = [json.loads(metric.config)["name"] for metric in config.metrics_specs[0].metrics if metric.config]
+    found = Measured({}, {})
+    for each in _in_order(of_slices, config):
+        totals = of_slices[each].total()
+        metrics = label_metrics.metrics(totals)
+        finite = {name: metrics[name] if math.isfinite(metrics[name]) else math.nan for name in names}
+        found.values[each] = {COUNT: totals.examples, **finite}
+        found.without[each] = metrics_without(label_metrics, of_slices[each])
+    return found
+
+
+def _in_order(keys: Iterable[tuple[str, SliceKey]], config: config_pb2.EvalConfig) -> list[tuple[str, SliceKey]]:
+    columns = [sorted(spec.feature_keys) for spec in config.slicing_specs]
+    models = tfma.model_names(config)
+
+    def place(keyed: tuple[str, SliceKey]) -> tuple[Any, ...]:
+        model, key = keyed
+        values = [(value is None, value) for _, value in key]
+        return models.index(model), columns.index([column for column, _ in key]), values
+
+    return sorted(keys, key=place)
+
+
+def only_metrics(values: Mapping[str, float]) -> dict[str, float]:
+    """The metrics without the example count."""
+    return {name: value for name, value in values.items() if name != COUNT}

@@ -1,0 +1,109 @@
+"""The files of an evaluation that TFMA's own loaders and viewers read: metrics with intervals, and the verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import tensorflow as tf
+from google.protobuf import json_format
+from tensorflow_model_analysis import version as tfma_version
+from tensorflow_model_analysis.evaluators.metrics_validator import validate_metrics
+from tensorflow_model_analysis.metrics.metric_types import MetricKey
+from tensorflow_model_analysis.proto import config_pb2
+from tensorflow_model_analysis.proto.metrics_for_slice_pb2 import ConfidenceInterval, MetricsForSlice
+from tensorflow_model_analysis.writers import metrics_plots_and_validations_writer as writer
+
+from headrace.components.evaluation.intervals import standard_error
+from headrace.components.evaluation.measured import Measured
+from headrace.components.evaluation.result import Interval
+from headrace.components.evaluation.slices import MetricValues, SliceKey, name_missing
+from headrace.components.evaluation.tfma import model_names
+
+
+def write_files(
+    directory: Path, measured: Measured, config: config_pb2.EvalConfig, models: Mapping[str, str], *, blessed: bool
+) -> None:
+    """Write `metrics.tfrecord`, `validations.tfrecord` and `eval_config.json`.
+
+    models: the SavedModel's directory by the model's name.
+    """
+    sliced = _by_slice(measured.values, config)
+    with tf.io.TFRecordWriter(str(directory / "metrics.tfrecord")) as metrics:
+        named = name_missing(sliced)
+        for key, of_slice in sliced.items():
+            proto = _proto(named[key], of_slice, dict(confidence_intervals(measured, config, key)))
+            metrics.write(proto.SerializeToString())
+    with tf.io.TFRecordWriter(str(directory / "validations.tfrecord")) as validations:
+        validation = writer.CombineValidations(config, rubber_stamp=model_names(config)[1] is None)
+        result = validation.extract_output(validate_metrics(((), sliced.get((), {})), config))
+        result.validation_ok = blessed
+        validations.write(result.SerializeToString())
+    run = config_pb2.EvalRun(eval_config=config, version=tfma_version.VERSION, model_locations=models)
+    options = run.eval_config.options
+    options.compute_confidence_intervals.value = True
+    options.confidence_intervals.method = config_pb2.ConfidenceIntervalOptions.JACKKNIFE
+    # sorted, because the order of a map of a protocol buffer differs from process to process
+    (directory / "eval_config.json").write_text(json_format.MessageToJson(run, sort_keys=True), encoding="utf-8")
+
+
+def _proto(
+    key: tuple[tuple[str, str | int | float], ...],
+    metrics: Mapping[MetricKey, float],
+    confidence: Mapping[MetricKey, ConfidenceInterval],
+) -> MetricsForSlice:
+    """The metrics of a slice. Their intervals are where TFMA 0.48 writes those of its jackknife: beside the values."""
+    result = writer.convert_slice_metrics_to_proto((key, metrics), add_metrics_callbacks=[])
+    for each in result.metric_keys_and_values:
+        found = confidence.get(MetricKey.from_proto(each.key))
+        if found is not None:
+            each.confidence_interval.CopyFrom(found)
+    return result
+
+
+def confidence_intervals(
+    measured: Measured, config: config_pb2.EvalConfig, key: SliceKey
+) -> Iterator[tuple[MetricKey, ConfidenceInterval]]:
+    """The intervals of a slice: of the metrics of both models, and of their differences."""
+    candidate, baseline = model_names(config)
+    for model in (candidate, baseline):
+        if model is not None and (model, key) in measured.values:
+            without = measured.without[model, key]
+            for name, interval in measured.intervals(model, key).items():
+                yield MetricKey(name, model), _interval(interval, [each[name] for each in without])
+    changes = measured.change_intervals(candidate, baseline, key)
+    if baseline is not None and changes:
+        pairs = [*zip(measured.without[candidate, key], measured.without[baseline, key], strict=True)]
+        for name, interval in changes.items():
+            differences = [ours[name] - theirs[name] for ours, theirs in pairs]
+            yield MetricKey(name, candidate, is_diff=True), _interval(interval, differences)
+
+
+def _interval(interval: Interval, without: Sequence[float]) -> ConfidenceInterval:
+    result = ConfidenceInterval()
+    result.lower_bound.double_value.value, result.upper_bound.double_value.value = interval
+    result.standard_error.double_value.value = standard_error(without)
+    result.degrees_of_freedom.value = len(without) - 1
+    return result
+
+
+def _by_slice(values: MetricValues, config: config_pb2.EvalConfig) -> dict[SliceKey, dict[MetricKey, float]]:
+    """The metrics of both models and their differences, by slice."""
+    candidate, baseline = model_names(config)
+    sliced: dict[SliceKey, dict[MetricKey, float]] = {}
+    for (model, key), metrics in values.items():
+        sliced.setdefault(key, {}).update({MetricKey(name, model): value for name, value in metrics.items()})
+    if baseline is not None:
+        for of_slice in sliced.values():
+            of_slice.update(dict(_differences(of_slice, candidate, baseline)))
+    return sliced
+
+
+def _differences(
+    of_slice: Mapping[MetricKey, float], candidate: str, baseline: str
+) -> Iterator[tuple[MetricKey, float]]:
+    for key, value in of_slice.items():
+        if key.model_name == candidate:
+            before = of_slice.get(MetricKey(key.name, baseline), math.nan)
+            yield MetricKey(key.name, candidate, is_diff=True), value - before
