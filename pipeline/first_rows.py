@@ -213,15 +213,15 @@ def _splits(config: PipelineConfig, rows: pa.Table, *, whole: bool) -> Iterator[
     if (decides is None and rows.num_rows > MANY_ROWS) or not (whole or by_value):
         return
     from headrace.components.example_gen.checks import check_splits
+    from headrace.components.example_gen.required import RequiredColumn, with_value
     from headrace.components.example_gen.shards.layout import ShardLayout, SplitColumn
-    from headrace.components.example_gen.shards.write import with_value
 
     data = config.data
     if not rows.num_rows or not {decides or rows.column_names[0]} <= {*rows.column_names}:
         return
     count: Counter[str] = Counter()
     names = list(data.splits)
-    required = config.label.key if config.label.missing == "drop" else ""
+    required = RequiredColumn.of(config.label)
     batches = [with_value(batch, required) for batch in rows.to_batches()]
     try:
         by_column = _time_split(data, batches) or SplitColumn.of(data)
@@ -252,11 +252,11 @@ def _thin(config: PipelineConfig, rows: pa.Table) -> Iterator[str]:
 
 
 def _stratified_split(config: PipelineConfig, rows: pa.Table) -> StratifiedSplit:
+    from headrace.components.example_gen.required import RequiredColumn, with_value
     from headrace.components.example_gen.shards.stratified_split import StratifiedSplit, hashes_by_class
-    from headrace.components.example_gen.shards.write import with_value
 
     data, column = config.data, str(config.stratified)
-    required = config.label.key if config.label.missing == "drop" else ""
+    required = RequiredColumn.of(config.label)
     hashes = hashes_by_class((with_value(batch, required) for batch in rows.to_batches()), column, data.shuffle_seed)
     return StratifiedSplit.of(column, data.shuffle_seed, [hashes], data.hashed_splits)
 
