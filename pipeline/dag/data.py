@@ -63,7 +63,7 @@ def example_gen(config: PipelineConfig, built: Components, folders: Folders) -> 
         data=_read(config).model_dump_json(by_alias=True, exclude=unread),
         store=str(folders.spans),
         code=sources_digest("headrace.components.example_gen.component", *config.data.source.own_modules()),
-        required=required and required.to_json(),
+        required=required.to_json() if required else None,
     )
 
 

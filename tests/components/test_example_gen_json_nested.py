@@ -156,7 +156,7 @@ def test_a_dot_in_a_flat_name_makes_no_object(
     monkeypatch.setattr(blocks_module, "CHUNK", chunk)
     if by_line:
         monkeypatch.setattr(fast.BlockReader, "read", lambda *_: None)
-    rows = [{"x": 1, "x.1": 2.5, "x.1.y": "a"}, {"x.1": 3.5}, {"x": 4, "x.1": None, "x.1.y": "b"}]
+    rows: list[dict[str, Any]] = [{"x": 1, "x.1": 2.5, "x.1.y": "a"}, {"x.1": 3.5}, {"x": 4, "x.1": None, "x.1.y": "b"}]
     text = "\n".join(map(json.dumps, rows))
     scan, found = read_text(tmp_path, text)
     assert scan.kinds == {"x": "int", "x.1": "float", "x.1.y": "string"}

@@ -162,7 +162,7 @@ def test_what_is_not_rows_is_reported_with_its_place(give: Give, items: list[Any
 
 
 def test_a_dot_in_a_flat_name_makes_no_dictionary(give: Give) -> None:
-    rows = [{"x": 1, "x.1": 2.5}, {"x": None, "x.1": 3.5}]
+    rows: list[dict[str, Any]] = [{"x": 1, "x.1": 2.5}, {"x": None, "x.1": 3.5}]
     for items in (rows, [pd.DataFrame(rows)], [pa.Table.from_pylist(rows)]):
         scan, found = read_source(give(items))
         assert ([*scan.kinds], [values_of(row) for row in found]) == (["x", "x.1"], [values_of(row) for row in rows])

@@ -66,7 +66,7 @@ class PythonRows:
     @classmethod
     def state(cls, source: PythonSource) -> list[FileState]:
         """What `fingerprint` returns now; without it, the same state always."""
-        mark = _MARK if source.fingerprint is None else repr(_call(source.fingerprint, "fingerprint"))
+        mark = _MARK if source.fingerprint is None else repr(_call(source.fingerprint, f"{source.section}.fingerprint"))
         return [FileState(undivided(source.function), UNKNOWN, mark)]
 
     def columns(self) -> list[str]:
@@ -151,7 +151,7 @@ class PythonRows:
         from headrace.trainer.hooks import iterate
 
         try:
-            with closing(iterate(self.function, "data.source.function")) as items:
+            with closing(iterate(self.function, f"{self.source.section}.function")) as items:
                 rows = 0
                 while part.rows is None or rows < part.rows:
                     if (item := next(items, _END)) is _END:
@@ -218,6 +218,6 @@ def _call(function: str, setting: str) -> Any:
     from headrace.trainer.hooks import resolve
 
     try:
-        return resolve(function, f"data.source.{setting}")()
+        return resolve(function, setting)()
     except TrainingError as error:
         raise DataError(str(error)) from error
