@@ -77,12 +77,12 @@ def _splits(config: PipelineConfig, rows: pa.Table, *, whole: bool) -> Iterator[
 
 def _divided(config: PipelineConfig, rows: pa.Table) -> tuple[Counter[str], GroupRows]:
     """The number of rows of each split, and of each group. Rows without a label are left out if the run drops them."""
+    from headrace.components.example_gen.required import RequiredColumn, with_value
     from headrace.components.example_gen.shards.group_split import GroupRows
     from headrace.components.example_gen.shards.layout import ShardLayout, SplitColumn
-    from headrace.components.example_gen.shards.write import with_value
 
     data, names = config.data, [*config.data.splits]
-    required = config.label.key if config.label.missing == "drop" else ""
+    required = RequiredColumn.of(config.label)
     batches = [with_value(batch, required) for batch in rows.to_batches()]
     by_column = _time_split(data, batches) or SplitColumn.of(data)
     layout = ShardLayout(data.splits, {}, data.split_keys, data.shuffle_seed, split_column=by_column)
@@ -103,11 +103,11 @@ def _stratified(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
 
 
 def _stratified_split(config: PipelineConfig, rows: pa.Table) -> StratifiedSplit:
+    from headrace.components.example_gen.required import RequiredColumn, with_value
     from headrace.components.example_gen.shards.stratified_split import StratifiedSplit, hashes_by_class
-    from headrace.components.example_gen.shards.write import with_value
 
     data, column = config.data, str(config.stratified)
-    required = config.label.key if config.label.missing == "drop" else ""
+    required = RequiredColumn.of(config.label)
     hashes = hashes_by_class((with_value(batch, required) for batch in rows.to_batches()), column, data.shuffle_seed)
     return StratifiedSplit.of(column, data.shuffle_seed, [hashes], data.hashed_splits)
 

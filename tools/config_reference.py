@@ -47,6 +47,7 @@ all settings, for editors, is printed by `headrace validate --schema`.
   Mappings are merged (an empty one changes nothing), everything else is replaced. A feature whose `column:` changes,
   and a source, model or receiver whose `kind:` changes, is replaced as a whole.
 - `--set section.setting=VALUE` overrides one value; VALUE is YAML. It can be repeated, and overrides the profile.
+  A name with dots, such as that of a nested column, is in quotes: `--set 'data.types."user.age"=float'`.
 - `null` for a setting that may be null is that value (`deploy.push: null` never pushes). For any other setting, a whole
   section, or a name such as a feature's, it removes what the file below it sets, so that the default applies:
   `features: {fare: null}` has no `fare`. `--set train.epochs=` is short for `--set train.epochs=null`.

@@ -16,6 +16,7 @@ from tfx.types import artifact, artifact_utils, channel, component_spec, standar
 from headrace.components.beam_pipelines import always_beam
 from headrace.components.example_gen.beam_map import BeamMap, local_threads
 from headrace.components.example_gen.ingest import IngestResult, ingest
+from headrace.components.example_gen.required import RequiredColumn
 from headrace.components.example_gen.sources import is_fork_safe
 from headrace.components.example_gen.spans import shared_spans
 from headrace.components.example_gen.spans.manifest import SpanManifest
@@ -56,7 +57,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
                 Path(examples.uri),
                 lambda work: BeamMap(self._make_beam_pipeline, work, threads, forked, always=always),
                 SpanStore(Path(store) if store else None, exec_properties.get("code", ""), shared),
-                required=exec_properties.get("required") or "",
+                required=RequiredColumn.from_json(exec_properties.get("required")),
             )
         _describe(examples, manifest, result)
 
@@ -131,7 +132,7 @@ class ExampleGen(base_beam_component.BaseBeamComponent):
             data: the DataConfig as JSON.
             store: the folder where spans are stored between runs; "" for nowhere.
             code: a digest of the code that reads them.
-            required: the column without a value in which a row is dropped; None for none.
+            required: the RequiredColumn without a value in which a row is dropped, as JSON; None for none.
         """
         examples = channel.Channel(type=standard_artifacts.Examples)
         digest = _schema_digest(DataConfig.model_validate_json(data))

@@ -18,6 +18,7 @@ from pathlib import Path
 from headrace.common.errors import DataError
 from headrace.common.names import join_names
 from headrace.components.example_gen.checks import check_columns, check_fraction, check_splits, thin_classes
+from headrace.components.example_gen.required import RequiredColumn
 from headrace.components.example_gen.shards.group_split import GroupRows, group_lines
 from headrace.components.example_gen.shards.shard_names import with_span
 from headrace.components.example_gen.skips import Skipped
@@ -85,7 +86,7 @@ def ingest(  # noqa: PLR0913
     make_map: Callable[[Path], ParallelMap],
     store: SpanStore | None = None,
     *,
-    required: str = "",
+    required: RequiredColumn | None = None,
 ) -> IngestResult:
     """Write the examples of all spans in `manifest` to `output`, or after an error nothing.
 
@@ -95,7 +96,7 @@ def ingest(  # noqa: PLR0913
         output: the folder that gets a folder for each split.
         make_map: makes a parallel map, given an existing folder for its results.
         store: where spans are stored between runs; None: nowhere.
-        required: the column without a value in which a row is dropped; "" for none.
+        required: the column without a value in which a row is dropped; None for none.
     """
     with _fresh(output) as work:
         named = any(span.name for span in manifest.spans)

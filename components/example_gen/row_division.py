@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.components.example_gen.parts import files_of_part, split_of_part
+from headrace.components.example_gen.required import RequiredColumn, with_value
 from headrace.components.example_gen.shards.stratified_split import StratifiedSplit, hashes_by_class
 from headrace.components.example_gen.shards.time_split import TimeSplit, count_times
-from headrace.components.example_gen.shards.write import ReadPart, with_value
+from headrace.components.example_gen.shards.write import ReadPart
 from headrace.components.example_gen.sources import ParallelMap, ScanResult
 from headrace.components.example_gen.spans.manifest import Span
 from headrace.configs.schema.data import DataConfig
@@ -27,14 +28,14 @@ class RowsToDivide:
         parts: the parts of the rows.
         read: reads a part.
         parallel_map: runs the pass over the parts.
-        required: the column without a value in which a row is dropped; "" for none.
+        required: the column without a value in which a row is dropped; None for none.
     """
 
     data: DataConfig
     parts: Sequence[object]
     read: ReadPart
     parallel_map: ParallelMap
-    required: str = ""
+    required: RequiredColumn | None = None
 
     def by_time(self) -> TimeSplit | None:
         """What divides the rows by time; None without `data.split_by`."""
@@ -67,14 +68,16 @@ def shares_of_splits(data: DataConfig, scan: ScanResult, only: str) -> Mapping[s
     return {split: bucket * hashed[split] if split in hashed else own.get(split, 0) for split in data.splits}
 
 
-def _count_times(numbered: tuple[int, object], read: ReadPart, column: str, required: str) -> pa.Table:
+def _count_times(
+    numbered: tuple[int, object], read: ReadPart, column: str, required: RequiredColumn | None
+) -> pa.Table:
     number, part = numbered
     rows = (with_value(batch, required) for batch in read(number, part))
     return count_times(rows, column, files_of_part(part))
 
 
 def _hashes_by_class(
-    numbered: tuple[int, object], read: ReadPart, column: str, seed: int, required: str
+    numbered: tuple[int, object], read: ReadPart, column: str, seed: int, required: RequiredColumn | None
 ) -> Mapping[str, Any]:
     number, part = numbered
     rows = (with_value(batch, required) for batch in read(number, part))

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headrace.components.example_gen.checks import check_key, check_rows, check_written
 from headrace.components.example_gen.column_cache import MAX_BYTES, ColumnCache
+from headrace.components.example_gen.required import RequiredColumn
 from headrace.components.example_gen.row_division import RowsToDivide, shares_of_splits
 from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.shards.layout import (
@@ -96,7 +97,7 @@ class SpanIngester:
         store: where spans are stored between runs.
         make_map: makes the parallel map whose results go to a folder.
         work: an existing folder for intermediate files.
-        required: the column without a value in which a row is dropped; "" for none.
+        required: the column without a value in which a row is dropped; None for none.
         only: the split of spans, by their number, whose rows all belong to one.
         read: the names of the spans that had to be read.
         cache_room: bytes of raw data whose columns may still be cached between scanning and writing.
@@ -107,7 +108,7 @@ class SpanIngester:
     store: SpanStore
     make_map: Callable[[Path], ParallelMap]
     work: Path
-    required: str = ""
+    required: RequiredColumn | None = None
     only: Mapping[int, str] = field(default_factory=dict)
     read: list[str] = field(default_factory=list)
     cache_room: int = MAX_BYTES
@@ -123,7 +124,8 @@ class SpanIngester:
         own = {name: kinds[name] for name in scanned.kinds}
         settings = self.data.model_dump(mode="json", exclude=READ_SETTINGS | CHECK_SETTINGS)
         only = self.only.get(scanned.span.number, "")
-        return digest_of(scanned.key, own, settings, *filter(None, (self.required, only)))
+        required = self.required and self.required.to_json()
+        return digest_of(scanned.key, own, settings, *filter(None, (required, only)))
 
     def open(self, span: Span) -> OpenedSpan:
         """Find the columns of a span."""

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from headrace.common.errors import DataError, RunError
 from headrace.components.example_gen.tfexample.encode import encode
+from headrace.components.failed_checks import check_of_feature, columns_with_several_values
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.description import ModelDescription
 from headrace.trainer.served_model import ModelCall
@@ -178,11 +179,10 @@ def _loaded(folder: Path) -> Any:
 def _reason(error: tf.errors.InvalidArgumentError) -> str:
     """What an operation of the model reports, without the location of the operation."""
     text = str(error.message)
-    quoted = re.search(r"an example has several values in.*?\[(.*?)\]", text, re.DOTALL)
-    if quoted:
-        return f"it has several values in {quoted[1].strip()}".replace("\\'", "'")
-    if checked := re.search(r"features\.\w+: [^\n\]]*", text):
-        return checked[0].replace("\\'", "'").strip()
+    if several := columns_with_several_values(text):
+        return f"it has several values in {several}"
+    if checked := check_of_feature(text):
+        return checked
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line for line in lines if not re.match(r"Graph execution|Detected at|File |\[\[|\(\d+\)|def |\d+ ", line)]
     return next((line for line in own if not line.startswith("<")), lines[0] if lines else "InvalidArgumentError")

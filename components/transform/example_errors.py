@@ -10,6 +10,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from headrace.common.errors import TrainingError
+from headrace.components.failed_checks import check_of_feature
 
 
 @contextmanager
@@ -53,9 +54,8 @@ def short_message(error: Exception) -> str:
     if isinstance(error, TrainingError):
         return str(error)
     text = str(error)
-    own = re.search(r"features\.\w+: [^\n\]]*", text)
-    if own:
-        return own[0].replace("\\'", "'").strip()
+    if own := check_of_feature(text):
+        return own
     lines = [
         line.strip() for line in text.splitlines() if line.strip() and line.strip() != "<stack traces unavailable>"
     ]

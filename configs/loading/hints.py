@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 
 from headrace.common.names import did_you_mean, join_names
-from headrace.configs.json_schema import Schema, branches, documentation, json_schema, kinds_of, resolve
+from headrace.configs.json_schema import Schema, branches, documentation, json_schema, kinds_of, resolve, schema_at
 from headrace.configs.loading.scalars import PATTERNS
-from headrace.configs.loading.tree import Tree, dotted
+from headrace.configs.loading.tree import FIRST_OVERRIDE, Tree, dotted
 from headrace.configs.schema.section import KeyPath
 
 TRUTH = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
@@ -30,6 +30,20 @@ def for_value(tree: Tree, schema: Schema) -> str:
         if hint:
             return hint
     return ""
+
+
+def dotted_name(path: KeyPath, tree: Tree) -> str:
+    """For `--set data.types.user.age=int`, where users choose the names, and one may have dots."""
+    holder = schema_at(path[:-1]).schema
+    chosen = any(isinstance(resolve(branch).get("additionalProperties"), dict) for branch in branches(resolve(holder)))
+    names, value = [str(name) for name in path], tree
+    while isinstance(value.value, dict) and len(value.value) == 1:
+        ((name, value),) = value.value.items()
+        names.append(name)
+    name = ".".join(names[len(path) - 1 :])
+    if tree.location.layer < FIRST_OVERRIDE or not chosen or len(names) == len(path) or '"' in name:
+        return ""
+    return f"; put a name with dots into quotes: '{dotted(path[:-1])}.\"{name}\"={value.text}'"
 
 
 def meaning(schema: Schema) -> str:

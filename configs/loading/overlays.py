@@ -47,6 +47,10 @@ KIND_SETTINGS: dict[tuple[str, ...], tuple[str, str | None]] = {
 """Sections in which one setting determines the others: that setting, and its default."""
 NAMED_KINDS = {"features": "column", "notify": "kind"}
 """Sections of settings by name, such as features.<name>, in each of which one setting determines the others."""
+_SETTING_NAME = re.compile(
+    r"""\s*(?:(?P<quote>["'])(?P<quoted>.*?)(?P=quote)\s*(?=[.=]|$)|(?P<plain>[^.=]*))""", re.DOTALL
+)
+"""A name in `data.types."user.age"=int`."""
 _BEFORE_HOST = re.compile(r"(?<=:)[^\s:/@]+(?=@)")
 """The password in a URL without a protocol, `user:password@host`."""
 
@@ -109,9 +113,8 @@ def profile_source(profile: str) -> str:
 
 
 def parse_setting(text: str, layer: int) -> tuple[Tree | None, list[LocatedProblem]]:
-    """The tree of `train.epochs=1`: one value, nested under its names."""
-    path, equals, written = text.partition("=")
-    names = [name.strip() for name in path.split(".")]
+    """The tree of `train.epochs=1`: one value, nested under its names. A name in quotes may contain dots."""
+    names, equals, written = _divided(text)
     option = "--set " if isinstance(text, CommandOption) else ""
     source = f"{option or 'override '}{_redacted(text)}"
     location = Location(layer, 0, 0, source)
@@ -129,8 +132,8 @@ def parse_setting(text: str, layer: int) -> tuple[Tree | None, list[LocatedProbl
 
 def setting_from_object(path: str, value: Any, layer: int) -> tuple[Tree | None, list[LocatedProblem]]:
     """The tree of a dotted name and a Python object: `train.epochs`, 1."""
-    names, source = [name.strip() for name in path.split(".")], f"override {redact(redact_trailing_url(path))}"
-    if not all(names):
+    (names, equals, _), source = _divided(path), f"override {redact(redact_trailing_url(path))}"
+    if equals or not all(names):
         what = "write the name as section.setting, such as train.epochs"
         return None, [LocatedProblem(Location(layer, 0, 0, source), what)]
     tree, problems = tree_from_objects(value, source, layer)
@@ -140,13 +143,24 @@ def setting_from_object(path: str, value: Any, layer: int) -> tuple[Tree | None,
     return tree, problems
 
 
+def _divided(text: str) -> tuple[list[str], str, str]:
+    """The names, the `=` if there is one, and the value of `data.types."user.age"=int`."""
+    names, place = list[str](), 0
+    while True:
+        found = _SETTING_NAME.match(text, place)
+        names.append((found["quoted"] or found["plain"] or "").strip() if found else "")
+        place = found.end() if found else len(text)
+        if text[place : place + 1] != ".":
+            return names, text[place : place + 1], text[place + 1 :]
+        place += 1
+
+
 def _redacted(text: str) -> str:
     """An override for messages, without anything that may be a credential."""
-    path, equals, written = text.partition("=")
+    names, equals, written = _divided(text)
+    path = text[: len(text) - len(equals + written)]
     inner = re.findall(r"[\w.-]+(?=[\"']?\s*:)", written)
-    secret = may_be_secret([name.strip() for name in path.split(".")]) or any(
-        name == "auth" or SECRET_FIELD.search(name) for name in inner
-    )
+    secret = may_be_secret(names) or any(name == "auth" or SECRET_FIELD.search(name) for name in inner)
     return f"{path}{equals}{MASK}" if secret else _BEFORE_HOST.sub(MASK, redact(redact_trailing_url(text)))
 
 

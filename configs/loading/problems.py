@@ -114,7 +114,8 @@ def _unsuitable_value(violation: SchemaViolation, value: Tree) -> str:
     allowed = describe_allowed(violation.schema)
     if may_be_secret(violation.path) and isinstance(value.value, str | int | float):
         return f"found a value that is not shown because it may be secret; allowed: {allowed}"
-    return f"found {describe_value(value)}; allowed: {allowed}{hints.for_value(value, violation.schema)}"
+    hint = hints.for_value(value, violation.schema) or hints.dotted_name(violation.path, value)
+    return f"found {describe_value(value)}; allowed: {allowed}{hint}"
 
 
 def describe_value(tree: Tree) -> str:

@@ -24,6 +24,10 @@ MAX_BITS = 1000
 """Limit for an integer from Python; a larger one is not a setting, and Python refuses to print it."""
 
 
+FIRST_OVERRIDE = 2
+"""The layer of the first `--set` value."""
+
+
 @dataclass(frozen=True, order=True)
 class Location:
     """Where something is written; locations sort in reading order."""

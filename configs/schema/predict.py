@@ -12,6 +12,7 @@ from headrace.configs.schema.sources import FileSource, SourceConfig
 
 OUTPUT_ENDINGS = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".tfrecord", ".tfrecord.gz")
 """The formats of predictions, by the ending of the file."""
+PREDICT_SOURCE = "predict.source"
 ONLY_PREDICTS = "-predict"
 """The end of the name of runs that only predict."""
 
@@ -61,7 +62,19 @@ class PredictConfig(Section):
 
     def data(self, training: DataConfig) -> DataConfig:
         """How the new data is read. training: how the training data is."""
-        own = {"source": self.source, "window": self.window, "spans": None, "run_date": None, "delay": 0}
+        own = {
+            "source": self.source.in_section(PREDICT_SOURCE),
+            "window": self.window,
+            "spans": None,
+            "run_date": None,
+            "delay": 0,
+        }
         bad = {"on_bad_record": self.on_bad_record, "max_bad_fraction": self.max_bad_fraction}
         given = {name: value for name, value in bad.items() if value is not None}
         return training.model_copy(update={**own, **given})
+
+
+def new_data_from_json(text: str) -> DataConfig:
+    """What `PredictConfig.data` returned, from its JSON."""
+    data = DataConfig.model_validate_json(text)
+    return data.model_copy(update={"source": data.source.in_section(PREDICT_SOURCE)})

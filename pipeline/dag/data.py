@@ -11,6 +11,7 @@ from tfx.components.schema_gen.import_schema_gen.component import ImportSchemaGe
 from tfx.dsl.components.base.base_node import BaseNode
 
 from headrace.components.example_gen.component import ExampleGen
+from headrace.components.example_gen.required import RequiredColumn
 from headrace.components.example_gen.spans.component import Spans
 from headrace.components.gates.data_gate import DataGate
 from headrace.components.gates.data_verdict import DataVerdict
@@ -55,13 +56,14 @@ def spans(config: PipelineConfig, _built: Components, folders: Folders) -> BaseN
 
 
 def example_gen(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode:
+    required = RequiredColumn.of(config.label)
     unread = SPAN_SETTINGS - {"source"} | JUDGING_SETTINGS
     return ExampleGen(
         spans=built.spans.outputs["spans"],
         data=_read(config).model_dump_json(by_alias=True, exclude=unread),
         store=str(folders.spans),
         code=sources_digest("headrace.components.example_gen.component", *config.data.source.own_modules()),
-        required=config.label.key if config.label.missing == "drop" else None,
+        required=required.to_json() if required else None,
     )
 
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfx.types import artifact_utils, standard_artifacts
 
 from headrace.components.example_gen.component import Executor
+from headrace.components.example_gen.required import RequiredColumn
 from headrace.components.example_gen.sources.csv.source import CsvFiles
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
@@ -57,7 +58,7 @@ def generate(folder: Path, data: DataConfig, *, store: bool = True, required: st
     spans.write(find_spans(data).to_json())
     executor = Executor(Executor.Context(make_beam_pipeline_fn=lambda: beam.Pipeline(argv=["--runner=FnApiRunner"])))
     properties = {"data": data.model_dump_json(by_alias=True), "store": str(folder / "store") if store else ""}
-    properties |= {"required": required} if required else {}
+    properties |= {"required": RequiredColumn(required).to_json()} if required else {}
     executor.Do({"spans": [spans]}, {"examples": [examples]}, properties)
     return examples
 

@@ -148,6 +148,29 @@ def test_objects_and_values_of_a_key_after_the_first_lines_stop_the_run(tmp_path
     assert "data.columns" in caught.value.hint
 
 
+@pytest.mark.parametrize("by_line", [False, True])
+@pytest.mark.parametrize("chunk", [30, 1 << 21])
+def test_a_dot_in_a_flat_name_makes_no_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, *, by_line: bool
+) -> None:
+    monkeypatch.setattr(blocks_module, "CHUNK", chunk)
+    if by_line:
+        monkeypatch.setattr(fast.BlockReader, "read", lambda *_: None)
+    rows: list[dict[str, Any]] = [{"x": 1, "x.1": 2.5, "x.1.y": "a"}, {"x.1": 3.5}, {"x": 4, "x.1": None, "x.1.y": "b"}]
+    text = "\n".join(map(json.dumps, rows))
+    scan, found = read_text(tmp_path, text)
+    assert scan.kinds == {"x": "int", "x.1": "float", "x.1.y": "string"}
+    assert [values_of(row) for row in found] == [values_of(row) for row in rows]
+    assert [values_of(row) for row in read_text(tmp_path, text, columns=("x", "x.1"))[1]][2] == {"x": 4}
+    scan, found = read_text(tmp_path, text + '\n{"x": {"z": 1}}\n{"x": 5}', skip_bad=True)
+    assert (scan.skipped.count, found[-1]["x"], list(scan.kinds)) == (1, 5, ["x", "x.1", "x.1.y"])
+
+
+def test_flat_names_may_start_with_a_column_that_is_null_at_first(tmp_path: Path) -> None:
+    scan, rows = read_text(tmp_path, '{"x":null,"x.1":1}\n' * 300 + '{"x":7,"x.1":2}\n')
+    assert (scan.kinds, rows[-1]) == ({"x": "int", "x.1": "int"}, {"x": 7, "x.1": 2})
+
+
 def test_nested_columns_can_be_chosen_and_declared(tmp_path: Path) -> None:
     text = '{"u":{"n":7,"s":"x","deep":[[1]]},"v":[[2]]}\n{"u":{"n":8,"s":null}}\n'
     rows = read_text(tmp_path, text, {"u.n": "string"}, columns=("u.n", "u.s"))[1]

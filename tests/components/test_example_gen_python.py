@@ -161,6 +161,18 @@ def test_what_is_not_rows_is_reported_with_its_place(give: Give, items: list[Any
     assert (caught.value.file, caught.value.column) == ("given_rows.rows", column)
 
 
+def test_a_dot_in_a_flat_name_makes_no_dictionary(give: Give) -> None:
+    rows: list[dict[str, Any]] = [{"x": 1, "x.1": 2.5}, {"x": None, "x.1": 3.5}]
+    for items in (rows, [pd.DataFrame(rows)], [pa.Table.from_pylist(rows)]):
+        scan, found = read_source(give(items))
+        assert ([*scan.kinds], [values_of(row) for row in found]) == (["x", "x.1"], [values_of(row) for row in rows])
+    missing = [{"x": None, "x.1": 1}]
+    assert read_source(give(missing))[0].kinds == {"x": "missing", "x.1": "int"}
+    with pytest.raises(DataError, match="a dictionary in some rows") as caught:
+        read_source(give([pa.table({"x": [1], "x.1": [1]}), pa.table({"x": [{"z": 1}]})]))
+    assert caught.value.column == "x"
+
+
 def test_declared_types_hold_what_is_mixed(give: Give) -> None:
     rows = [{"a": 1, "b": "2"}, {"a": "x", "b": 3}, {"a": None, "b": 4.5}]
     assert [row["a"] for row in read_source(give(rows), {"a": "string"}, ("a",))[1]] == ["1", "x", None]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.ingest import ingest
+from headrace.components.example_gen.required import RequiredColumn
 from headrace.components.example_gen.shards.time_split import TimeSplit, count_times
 from headrace.components.example_gen.sources import serial_map
 from headrace.components.example_gen.spans.find import find_spans
@@ -53,7 +54,7 @@ def test_examples_of_many_parts_are_divided_by_their_time(tmp_path: Path, kind: 
         pq.write_table(pa.table(table), tmp_path / f"{part}.parquet")
     source = ParquetSource(kind="parquet", path=str(tmp_path / "*.parquet"))
     data = DataConfig(source=source, split_by="t", shards=2)
-    ingest(data, find_spans(data), tmp_path / "out", lambda _work: serial_map, required="y")
+    ingest(data, find_spans(data), tmp_path / "out", lambda _work: serial_map, required=RequiredColumn("y"))
     labelled = [row for row in range(1000) if row % 10]
     found = {split: orders(tmp_path / "out" / f"Split-{split}") for split in SHARES}
     assert found == {"train": labelled[:720], "eval": labelled[720:810], "test": labelled[810:]}

@@ -8,17 +8,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from span_runs import DAYS, config, generate, rows_of
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.arrow_columns import missing_of
 from headrace.components.example_gen.ingest import IngestResult, ingest
+from headrace.components.example_gen.required import RequiredColumn
 from headrace.components.example_gen.sources import serial_map
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.sources import ParquetSource
 
 LEAST = -(2**63)
+LABEL = RequiredColumn("label")
+BLANK = st.sampled_from(["", " ", "\t", "\n "])
+PART = BLANK | st.sampled_from(["a", " b ", "é", "0"])
+TEXT = st.none() | st.lists(PART, max_size=4).map("||".join)
 
 
 def day(date: str, first: int, labels: list[str]) -> None:
@@ -54,6 +62,50 @@ def test_missing_are_null_nan_an_empty_text_or_list_and_the_least_integer(
     assert missing_of(sliced).tolist() == [bool(one) for one in missing]
 
 
+def labels_of(value: str | list[str | None] | None) -> list[str]:
+    """The classes in a row, cut and stripped one by one."""
+    texts = value if isinstance(value, list) else [value]
+    return [part.strip() for text in texts if text is not None for part in text.split("||") if part.strip()]
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    values=st.lists(TEXT, min_size=1, max_size=8) | st.lists(st.none() | st.lists(TEXT, max_size=3), min_size=1),
+    binary=st.booleans(),
+)
+def test_a_row_of_several_classes_is_missing_if_every_part_is(*, values: list[Any], binary: bool) -> None:
+    arrow = pa.string() if all(value is None or isinstance(value, str) for value in values) else pa.list_(pa.string())
+    column = pa.array([values[0], *values], arrow).slice(1)
+    if binary:
+        column = column.cast(pa.list_(pa.binary()) if pa.types.is_list(arrow) else pa.binary())
+    required = RequiredColumn("label", several=True, separator="||")
+    assert required.missing_in(column).tolist() == [not labels_of(value) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("values", "arrow", "missing"),
+    [
+        ([["", "b"], [None, "b"], ["b", ""], ["", None], [], None], pa.list_(pa.string()), [0, 0, 0, 1, 1, 1]),
+        ([[LEAST, 1], [LEAST], [0]], pa.list_(pa.int64()), [0, 1, 0]),
+        ([" ; ", "", "a", None], pa.string(), [0, 1, 0, 1]),
+        ([0, LEAST, None], pa.int64(), [0, 1, 1]),
+        ([None, None], pa.null(), [1, 1]),
+    ],
+)
+def test_without_a_separator_a_text_is_one_class(values: list[Any], arrow: pa.DataType, missing: list[int]) -> None:
+    found = RequiredColumn("label", several=True).missing_in(pa.array(values, arrow))
+    assert found.tolist() == [bool(one) for one in missing]
+
+
+def test_rows_that_only_have_separators_are_dropped(folder: Path) -> None:
+    labels = pa.array(["a|b", "|", " | ", "b", ""] * 20)
+    label = LabelConfig(key="label", kind="multilabel", classes=("a", "b"), separator="|", missing="drop")
+    required = RequiredColumn.of(label)
+    assert required == RequiredColumn.from_json(required.to_json() if required else "")
+    found = of_parquet(folder, labels, required or LABEL)
+    assert (found.dropped, Counter(found.rows).total()) == (60, 40)
+
+
 def test_the_other_rows_get_the_splits_that_they_have_without_dropping(folder: Path) -> None:
     day("2026-01-01", 0, ["yes", "", "no"])
     every = rows_of(generate(folder, config(DAYS), store=False))
@@ -84,12 +136,12 @@ def test_a_span_without_the_column_has_no_labels(folder: Path) -> None:
     assert found.get_int_custom_property("dropped") == 9
 
 
-def of_parquet(folder: Path, labels: pa.Array, **data: Any) -> IngestResult:
+def of_parquet(folder: Path, labels: pa.Array, required: RequiredColumn = LABEL, **data: Any) -> IngestResult:
     table = pa.table({"id": np.arange(len(labels)), "label": labels})
     pq.write_table(table, folder / "d.parquet", row_group_size=100)
     source = ParquetSource(kind="parquet", path=str(folder / "d.parquet"))
     parsed = DataConfig.model_validate({"source": source, **data})
-    return ingest(parsed, find_spans(parsed), folder / "out", lambda _work: serial_map, required="label")
+    return ingest(parsed, find_spans(parsed), folder / "out", lambda _work: serial_map, required=required)
 
 
 def test_rows_of_every_batch_are_counted_and_those_skipped_as_well(folder: Path) -> None:

@@ -15,7 +15,7 @@ from headrace.common.errors import ConfigError
 from headrace.common.names import CommandOption
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import Override, load, load_with_locations
-from headrace.configs.loading.overlays import merge
+from headrace.configs.loading.overlays import merge, parse_setting
 from headrace.configs.loading.tree import Location, Tree, dotted, plain
 from headrace.configs.schema.models import WideAndDeepModel
 from headrace.configs.schema.section import KeyPath
@@ -147,6 +147,46 @@ def test_set_reaches_into_a_section_that_is_not_written(config: Path) -> None:
     assert load(config, overrides=["train.input.cache=none"]).train.input.cache == "none"
 
 
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ('data.types."user.age"', "user.age"),
+        ("data.types.'user.home.zip'", "user.home.zip"),
+        ('data . types . "a = b.c"', "a = b.c"),
+        ('data.types."it\'s"', "it's"),
+        ("data.types.it's", "it's"),
+        ('data.types."age"', "age"),
+    ],
+)
+def test_a_name_in_quotes_may_have_dots(config: Path, path: str, name: str) -> None:
+    for override in (f"{path}=int", (path, "int")):
+        assert dict(load(config, overrides=[override]).data.types) == {name: "int"}
+
+
+NAME = st.text(st.characters(exclude_characters='"', exclude_categories=["Cs", "Cc"]), min_size=1).filter(str.strip)
+
+
+@settings(max_examples=100)
+@given(names=st.lists(NAME, min_size=1, max_size=4), value=st.sampled_from(["1", "[a, b]", "x = y"]))
+def test_any_names_can_be_quoted(names: list[str], value: str) -> None:
+    tree, problems = parse_setting(".".join(f'"{name}"' for name in names) + f"={value}", layer=2)
+    assert (tree is not None, problems) == (True, [])
+    for name in names:
+        assert tree is not None
+        assert isinstance(tree.value, dict)
+        assert [*tree.value] == [name.strip()]
+        tree = tree.value[name.strip()]
+    assert tree is not None
+    assert plain(tree) == {"1": 1, "[a, b]": ["a", "b"], "x = y": "x = y"}[value]
+
+
+@pytest.mark.parametrize("path", ["data.types.user.age", "data.types.user.home.zip"])
+def test_a_dotted_name_without_quotes_is_reported_with_them(config: Path, path: str) -> None:
+    name = path.removeprefix("data.types.")
+    with pytest.raises(ConfigError, match=rf"into quotes: 'data\.types\.\"{name}\"=int'$"):
+        load(config, overrides=[CommandOption(f"{path}=int")])
+
+
 def test_the_place_of_a_set_value_is_the_option(config: Path) -> None:
     loaded = load_with_locations(config, overrides=[CommandOption("train.epochs=1")])
     assert loaded.location(("train", "epochs")) == "--set train.epochs=1"
@@ -162,6 +202,7 @@ def test_the_place_of_a_set_value_is_the_option(config: Path) -> None:
         ("train.epochs=[1", "not YAML: a [ is not closed by ], or a comma between its items is missing"),
         ("train.epochs={a: 1, a: 2}", "a: set twice; keep one of them"),
         ("train.epochs.x=1", "train.epochs: found settings (x); allowed: auto, or integer, at least 1"),
+        ('data.types."".a=int', "write it as --set section.setting=value, such as --set train.epochs=1"),
     ],
 )
 def test_a_mistaken_set_is_reported_with_the_option(config: Path, text: str, message: str) -> None:

@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from headrace.components.example_gen.arrow_columns import missing_of
 from headrace.components.example_gen.parts import files_of_part, room, split_of_part
+from headrace.components.example_gen.required import RequiredColumn, with_value
 from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.shards.group_split import GroupRows
 from headrace.components.example_gen.shards.layout import Partitioner, Shard, ShardLayout, random_state
@@ -93,7 +93,7 @@ class ShardWriter:
         work: an existing folder for intermediate files.
         output: the folder that gets the shards.
         skip_bad: skip rows with a number beyond float32's range, instead of raising DataError.
-        required: the column without a value in which a row is dropped; "" for none.
+        required: the column without a value in which a row is dropped; None for none.
     """
 
     layout: ShardLayout
@@ -101,7 +101,7 @@ class ShardWriter:
     work: Path
     output: Path
     skip_bad: bool = False
-    required: str = ""
+    required: RequiredColumn | None = None
 
     def write(
         self, parts: Sequence[object], read: ReadPart, parallel_map: ParallelMap, spent: Sequence[Path] = ()
@@ -191,16 +191,6 @@ class ShardWriter:
 
     def _packed_path(self, partition: int) -> Path:
         return self.work / f"packed-{partition:05d}"
-
-
-def with_value(batch: pa.RecordBatch, column: str) -> pa.RecordBatch:
-    """The rows that have a value in a column; all of them if its name is ""."""
-    if not column:
-        return batch
-    if column not in batch.schema.names:
-        return batch.slice(0, 0)
-    missing = missing_of(batch.column(column))
-    return batch.filter(pa.array(~missing)) if missing.any() else batch
 
 
 def _call(task: Callable[[], int]) -> int:

@@ -59,7 +59,7 @@ def open_source(
     options: ReadOptions | None = None,
     splits: Sequence[str] = (),
 ) -> Source:
-    """The data that `data.source` names.
+    """The data that a source names.
 
     Args:
         source: the settings.

@@ -173,7 +173,7 @@ def _table(source: BigquerySource) -> Any:
         return TableReference.from_string(source.table or "", default_project=source.project)
     except ValueError:
         raise DataError(
-            f"`data.source.table` is {source.table!r}, which is neither project.dataset.table nor dataset.table"
+            f"`{source.section}.table` is {source.table!r}, which is neither project.dataset.table nor dataset.table"
         ) from None
 
 

@@ -40,7 +40,7 @@ def find_spans(data: DataConfig) -> SpanManifest:
     _check_there(spans, first, last, patterns[0])
     chosen = {number: files for number, files in spans.items() if first <= number <= last}
     start = first if isinstance(data.spans, tuple) else max(first, min(spans))
-    others = {name: path for files in chosen.values() for name, path in _once(files).items()}
+    others = {name: path for files in chosen.values() for name, path in _once(files, data.source.section).items()}
     missing = islice(_missing(spans, range(start, last + 1), [*sources], patterns[0]), MAX_NAMED)
     incomplete = sum(len({file.split for file in files}) < len(sources) for files in chosen.values())
     return SpanManifest(
@@ -77,7 +77,7 @@ def _all_files(sources: Mapping[str, SourceConfig]) -> tuple[list[SpanFile], dic
     (one, *_) = sources.values()
     shared = getattr(one, "index", None) is not None  # which may name an image in several rows
     shared = shared or ("" not in sources and may_share_files(one))
-    return files, {} if shared else _once(files)
+    return files, {} if shared else _once(files, one.section)
 
 
 def _missing(
@@ -101,7 +101,7 @@ def _files(pattern: str) -> list[str]:
         raise DataError(what, file=error.file and pattern, hint=error.hint) from None
 
 
-def _once(files: list[SpanFile]) -> dict[str, str]:
+def _once(files: list[SpanFile], section: str) -> dict[str, str]:
     """Remove all but one name of each file of a span; returns the other names, each with the chosen one.
 
     Raises DataError for a file that two splits have.
@@ -113,7 +113,7 @@ def _once(files: list[SpanFile]) -> dict[str, str]:
         if one.split != file.split:
             same = "" if one.path == file.path else f"is the same file as {one.path}, and "
             what = f"{same}belongs to both {file.split} and {one.split}, so that the model would be judged on what it"
-            raise DataError(f"{what} learned", file=file.path, hint="Correct the paths in `data.source`")
+            raise DataError(f"{what} learned", file=file.path, hint=f"Correct the paths in `{section}`")
     files[:] = [by_path[path] for path in chosen]
     return others
 

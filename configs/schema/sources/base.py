@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from pydantic import model_validator
+from pydantic import PrivateAttr, model_validator
 
 from headrace.configs.schema.kinds import Kind
 
@@ -15,8 +15,21 @@ class SourceBase(Kind):
     by_split: ClassVar[tuple[str, ...]] = ()
     """The settings that may be a mapping from splits to values, for data of which each split is stored by itself."""
 
+    _section: str = PrivateAttr("data.source")
+
     if TYPE_CHECKING:
         kind: str
+
+    @property
+    def section(self) -> str:
+        """The section of the config that the source was in, for messages: `data.source` or `predict.source`."""
+        return self._section
+
+    def in_section(self, section: str) -> Self:
+        """The source with another place in the config, which JSON does not hold."""
+        moved = self.model_copy()
+        moved._section = section
+        return moved
 
     @property
     def split_names(self) -> tuple[str, ...]:

@@ -46,18 +46,21 @@ run, must not call the user's function again.
 
 @dataclass(frozen=True)
 class Arrays:
-    """A table in memory. `location`: `function@digest`, with the digest of the table, or the path of the file."""
+    """A table in memory. `location`: `function@digest`, with the digest of the table, or the path of the file.
+    section: that of the config, for messages.
+    """
 
     location: str
     from_function: bool
     options: ReadOptions = field(default_factory=ReadOptions)
+    section: str = "data.source"
 
     @classmethod
     def open(cls, source: ArraysSource, files: Sequence[str] | None, options: ReadOptions) -> Arrays:
         """Read the file or call the function, unless that was done before."""
         if files is None:
             files = [state.path for state in cls.state(source) or []] or cls.find(source)
-        return cls(files[0], source.function is not None, options)
+        return cls(files[0], source.function is not None, options, source.section)
 
     @classmethod
     def state(cls, source: ArraysSource) -> list[FileState] | None:
@@ -65,7 +68,7 @@ class Arrays:
         function = undivided(source.function)
         if function is None:
             return None
-        table = _call(function)
+        table = _call(function, source.section)
         mark = digest(table)
         _cache(f"{function}@{mark}", table)
         return [FileState(f"{function}@{mark}", table.nbytes, mark)]
@@ -75,7 +78,7 @@ class Arrays:
         """The path of the file."""
         found = resolve(source.path or ())
         if len(found) > 1:
-            raise DataError(f"`data.source.path` must name one .npz file; {source.path!r} matches {len(found)}")
+            raise DataError(f"`{source.section}.path` must name one .npz file; {source.path!r} matches {len(found)}")
         return found
 
     def columns(self) -> list[str]:
@@ -110,7 +113,7 @@ class Arrays:
 
     def _table(self) -> pa.Table:
         if self.location not in _cached:
-            table = _call(self._name) if self.from_function else _read_npz(self.location)
+            table = _call(self._name, self.section) if self.from_function else _read_npz(self.location)
             if self.from_function and f"{self._name}@{digest(table)}" != self.location:
                 raise DataError(
                     "the function returned other data than at the start of the run",
@@ -155,11 +158,11 @@ def _cache(location: str, table: pa.Table) -> None:
     _cached[location] = table
 
 
-def _call(function: str) -> pa.Table:
+def _call(function: str, section: str) -> pa.Table:
     from headrace.trainer.hooks import resolve as import_function
 
     try:
-        return as_table(import_function(function, "data.source.function")())
+        return as_table(import_function(function, f"{section}.function")())
     except TrainingError as error:
         raise DataError(str(error)) from error
     except DataError as error:

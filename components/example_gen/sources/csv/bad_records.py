@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.common.errors import DataError
 from headrace.components.example_gen.skips import Skips
 from headrace.components.example_gen.sources.csv.blocks import Block
-from headrace.components.example_gen.sources.csv.header import ENCODING_HINT
+from headrace.components.example_gen.sources.csv.header import encoding_hint
 from headrace.components.example_gen.sources.csv.parse import CsvFormat
 from headrace.components.example_gen.sources.csv.quotes import record_ends
 from headrace.components.example_gen.sources.csv.thousands import mark_of
@@ -92,17 +92,17 @@ def _record_error(record: Block, csv_format: CsvFormat, parse: Parse, error: pa.
         return _conversion_error(conversion, record.path, line, csv_format)
     fields = _FIELDS.search(message)
     if "is not in" in message and not fields:
-        return DataError(message, file=record.path, line=line, hint=ENCODING_HINT)
+        return DataError(message, file=record.path, line=line, hint=encoding_hint(csv_format.dialect))
     if not fields:
         return DataError(f"the row cannot be read: {message}", file=record.path, line=line)
     expected, actual = map(int, fields.groups())
-    columns = csv_format.columns
+    columns, section = csv_format.columns, csv_format.dialect.section
     hint = (
         "A field that contains the delimiter or a line break must be quoted. "
-        f"The delimiter is {csv_format.dialect.delimiter!r} (`data.source.delimiter`)"
+        f"The delimiter is {csv_format.dialect.delimiter!r} (`{section}.delimiter`)"
     )
     if csv_format.dialect.comment is None and record.text[:1] in {b"#", b"%", b"!"}:
-        hint = f"If it is a comment, set `data.source.comment: '{record.text[:1].decode()}'`"
+        hint = f"If it is a comment, set `{section}.comment: '{record.text[:1].decode()}'`"
     end = f"ends before {columns[actual]!r}" if actual < expected else f"continues after {columns[-1]!r}"
     counts = f"{actual} field{'' if actual == 1 else 's'}, but there {_are_columns(expected)}"
     return DataError(
@@ -120,18 +120,20 @@ def _are_columns(count: int) -> str:
 def _conversion_error(found: re.Match[str], path: str, line: int, csv_format: CsvFormat) -> DataError:
     column, arrow, detail = csv_format.columns[int(found[1])], found[2], found[3]
     if "UTF8" in detail:
-        return DataError("the text is not UTF-8", file=path, line=line, column=column, hint=ENCODING_HINT)
+        hint = encoding_hint(csv_format.dialect)
+        return DataError("the text is not UTF-8", file=path, line=line, column=column, hint=hint)
+    section = csv_format.dialect.section
     value = detail.removeprefix("invalid value ")
     mark = None if csv_format.thousands else mark_of(value.strip("'"), csv_format.decimal)
     if mark is not None:
-        hint = f"Set `data.source.thousands: {json.dumps(mark)}` to read groups of digits as one number"
+        hint = f"Set `{section}.thousands: {json.dumps(mark)}` to read groups of digits as one number"
         return DataError(f"{value} is not {_NUMBERS.get(arrow, arrow)}", file=path, line=line, column=column, hint=hint)
     return DataError(
         f"{value} is not {_NUMBERS.get(arrow, arrow)}",
         file=path,
         line=line,
         column=column,
-        hint="Correct the value, list it in `data.source.null_values` if it stands for a missing value, "
+        hint=f"Correct the value, list it in `{section}.null_values` if it stands for a missing value, "
         f"or set `data.types.{column}: string` if the column is not used as a number",
     )
 

@@ -28,10 +28,6 @@ from headrace.components.example_gen.sources.streams import (
     truncation_error,
 )
 
-_QUOTES_HINT = (
-    "Close the field where it ends, and double the quotes that belong to its text. If the data uses another quote"
-    " character, set `data.source.quote` to it; if it uses none, to a character that does not occur"
-)
 LARGEST_RECORD = 1 << 26
 """Bytes. A longer record is taken for a quote that was left open."""
 
@@ -144,7 +140,7 @@ def check_closing_quotes(
         f" by {after!r}, which is neither a delimiter nor the end of the line",
         file=path,
         line=closing_line if opened_at is None else line_at(path, opened_at),
-        hint=_QUOTES_HINT,
+        hint=_quotes_hint(dialect),
     )
 
 
@@ -164,7 +160,14 @@ def unclosed_quote(path: str, start: int, dialect: Dialect) -> DataError:
         f"a quote ({dialect.quote}) opens {_field(path, start, opening, dialect)} here and never closes",
         file=path,
         line=line_at(path, opening),
-        hint=_QUOTES_HINT,
+        hint=_quotes_hint(dialect),
+    )
+
+
+def _quotes_hint(dialect: Dialect) -> str:
+    return (
+        "Close the field where it ends, and double the quotes that belong to its text. If the data uses another quote"
+        f" character, set `{dialect.section}.quote` to it; if it uses none, to a character that does not occur"
     )
 
 

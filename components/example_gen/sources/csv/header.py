@@ -18,7 +18,6 @@ from headrace.components.example_gen.sources.streams import is_truncated, line_a
 LARGEST_HEADER = 1 << 24
 """The number of bytes within which the header must end."""
 
-ENCODING_HINT = "Set `data.source.encoding`, such as cp1252 for Western Europe, or convert the file to UTF-8"
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -48,10 +47,15 @@ def read_header(path: str, dialect: Dialect, encoding: str = "utf-8", *, rename:
     header = text[blank:end]
     check_closing_quotes(Block(path, start + blank, header), quote_runs(header, dialect), dialect)
     names = _names(path, line, header, dialect, encoding)
-    _check(path, line, names, rename=rename)
+    _check(path, line, names, dialect.section, rename=rename)
     columns = distinct_names(names)
     renamed = tuple((column, name) for column, name in zip(columns, names, strict=True) if column != name)
     return CsvHeader(columns, start + end, renamed)
+
+
+def encoding_hint(dialect: Dialect) -> str:
+    """What to do about text that is not UTF-8."""
+    return f"Set `{dialect.section}.encoding`, such as cp1252 for Western Europe, or convert the file to UTF-8"
 
 
 def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -100,7 +104,8 @@ def _first_bytes(path: str, dialect: Dialect) -> tuple[int, bytes]:
             raise DataError("the gzip file is truncated in the header line", file=path, hint="Copy the file again")
         if not body.strip(b"\r\n"):
             if len(text) < size:
-                raise DataError("the file is empty", file=path, hint="Remove it, or exclude it from `data.source.path`")
+                hint = f"Remove it, or exclude it from `{dialect.section}.path`"
+                raise DataError("the file is empty", file=path, hint=hint)
         elif len(text) < size or len(record_ends(body.lstrip(b"\r\n"), dialect)):
             return start, body
         if size > LARGEST_HEADER:
@@ -125,11 +130,11 @@ def _names(path: str, line: int, text: bytes, dialect: Dialect, encoding: str) -
         decoded = text.decode(encoding)
     except UnicodeDecodeError as error:
         what = f"the header is not {encoding.upper()}: {error.reason}"
-        raise DataError(what, file=path, line=line, hint=ENCODING_HINT) from error
+        raise DataError(what, file=path, line=line, hint=encoding_hint(dialect)) from error
     return next(csv.reader(io.StringIO(decoded, newline=""), delimiter=dialect.delimiter, quotechar=dialect.quote))
 
 
-def _check(path: str, line: int, names: list[str], *, rename: bool) -> None:
+def _check(path: str, line: int, names: list[str], section: str, *, rename: bool) -> None:
     found: dict[str, list[int]] = {}
     for number, name in enumerate(names, 1):
         if not name.strip():
@@ -149,7 +154,7 @@ def _check(path: str, line: int, names: list[str], *, rename: bool) -> None:
         file=path,
         line=line,
         column=only,
-        hint=f"Set `data.source.duplicate_names: rename`, which reads the second one as {new!r}, or edit the header",
+        hint=f"Set `{section}.duplicate_names: rename`, which reads the second one as {new!r}, or edit the header",
     )
 
 

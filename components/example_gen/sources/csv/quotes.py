@@ -26,11 +26,15 @@ NEWLINE, RETURN = 10, 13
 
 @dataclass(frozen=True)
 class Dialect:
-    """The delimiter, the quote, and what lines that are comments start with: one ASCII character each."""
+    """The delimiter, the quote, and what lines that are comments start with: one ASCII character each.
+
+    section: that of the source in the config, for messages.
+    """
 
     delimiter: str
     quote: str
     comment: str | None = None
+    section: str = "data.source"
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ class CsvFiles:
 
     @cached_property
     def _dialect(self) -> Dialect:
-        return Dialect(self.source.delimiter, self.source.quote, self.source.comment)
+        return Dialect(self.source.delimiter, self.source.quote, self.source.comment, self.source.section)
 
     @cached_property
     def _format(self) -> CsvFormat:

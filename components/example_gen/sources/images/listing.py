@@ -56,7 +56,7 @@ def index_columns(source: ImagesSource) -> list[str]:
     names = _open_index(source)[0].columns()
     if source.index_column not in names:
         raise DataError(
-            f"`data.source.index_column` is {source.index_column!r}, which is not a column",
+            f"`{source.section}.index_column` is {source.index_column!r}, which is not a column",
             file=str(source.index),
             hint=f"The columns are {', '.join(names)}",
         )
@@ -72,7 +72,8 @@ def _list_folder(source: ImagesSource, files: Collection[str] | None) -> Listing
     path = undivided(source.path) or ""
     root = _folder(path)
     if not is_folder(root):
-        raise DataError("is not a folder", file=path, hint="`data.source.path` must be the folder of the class folders")
+        hint = f"`{source.section}.path` must be the folder of the class folders"
+        raise DataError("is not a folder", file=path, hint=hint)
     found = resolve(f"{glob.escape(root)}/**/*")
     named = [(path, path.removeprefix(f"{root}/").split("/")) for path in found]
     images = [

@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
-from headrace.components.example_gen.sources.jsonl.nested import JsonObject, KnownPaths, flat_members
+from headrace.components.example_gen.sources.jsonl.nested import JsonObject, KnownPaths, flat_members, objects_in
 from headrace.components.example_gen.types import LIST, Kind, listed, widest
 
 _INT64 = range(-(2**63), 2**63)
@@ -48,7 +48,7 @@ class LineParser:
 
     declared: the kinds that values must fit; names: the columns to read, None for all; known: the paths of objects
     and of values; one_kind: reject numbers and strings in one column; kinds: the kinds found in the columns that are
-    not declared; rows: the lines parsed so far.
+    not declared; objects: the paths of the objects found; rows: the lines parsed so far.
     """
 
     declared: Mapping[str, Kind]
@@ -56,11 +56,12 @@ class LineParser:
     known: KnownPaths = field(default_factory=KnownPaths)
     one_kind: bool = True
     kinds: dict[str, Kind] = field(default_factory=dict)
+    objects: set[str] = field(default_factory=set)
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, line: bytes) -> None:
         """Parse a line. If it raises BadLineError, nothing has changed."""
-        members = self._members(line)
+        members, objects = self._members(line)
         row, kinds = {}, {}
         for name, value in members.items():
             kind = self.declared.get(name)
@@ -70,14 +71,16 @@ class LineParser:
             else:
                 row[name] = as_kind(value, kind, name)
         self.kinds |= kinds
+        self.objects |= objects
         self.rows.append(row)
 
     def note_kinds(self, line: bytes) -> None:
         """Take note of the kinds in a line, as far as it can be parsed."""
         try:
-            members = self._members(line)
+            members, objects = self._members(line)
         except BadLineError:
             return
+        self.objects |= objects
         for name, value in members.items():
             self.kinds.setdefault(name, "missing")
             with suppress(BadLineError):
@@ -97,13 +100,15 @@ class LineParser:
             for name, kind in kinds.items()
         }
 
-    def _members(self, line: bytes) -> dict[str, Any]:
-        """The members to read. Raises BadLineError for a repeated key, and for an object in the place of a value."""
+    def _members(self, line: bytes) -> tuple[dict[str, Any], frozenset[str]]:
+        """The members to read, and the paths of objects. Raises BadLineError for a repeated key, and for an object in
+        the place of a value.
+        """
         members: dict[str, Any] = {}
         found = parse_line(line)
-        if (column := self.known.object_among(name for name, _ in found)) is not None:
+        if (column := self.known.value_among(found.objects)) is not None:
             raise BadLineError("is an object here, but not in other records", column)
-        for name, value in found:
+        for name, value in found.members:
             if self.names is None:
                 _check_name(name)
             if name in self.known.objects and (value is None or value == []):
@@ -112,7 +117,7 @@ class LineParser:
                 if name in members:
                     raise BadLineError("the key occurs twice", name)
                 members[name] = value
-        return members
+        return members, found.objects
 
     def _joined(self, name: str, kind: Kind) -> Kind:
         before = self.kinds.get(name, "missing")
@@ -127,8 +132,15 @@ class LineParser:
         return widest([kind, before])
 
 
-def parse_line(line: bytes) -> list[tuple[str, Any]]:
-    """The names of the columns of the one object on a line, and their values. Raises BadLineError."""
+class ParsedLine(NamedTuple):
+    """The one object on a line: the names of its columns and their values, and the paths of the objects in it."""
+
+    members: list[tuple[str, Any]]
+    objects: frozenset[str]
+
+
+def parse_line(line: bytes) -> ParsedLine:
+    """Parse the one object on a line. Raises BadLineError."""
     try:
         found = json.loads(
             line.decode(),
@@ -138,7 +150,7 @@ def parse_line(line: bytes) -> list[tuple[str, Any]]:
             parse_constant=_Constant,
         )
         if isinstance(found, JsonObject):
-            return list(flat_members(found))
+            return ParsedLine([*flat_members(found)], frozenset(objects_in(found)))
     except UnicodeDecodeError:
         hint = "Convert the file to UTF-8, for example: iconv -f LATIN1 -t UTF-8"
         raise BadLineError("the text is not UTF-8", hint=hint) from None

@@ -20,6 +20,7 @@ from headrace.components.example_gen.sources.jsonl.nested import (
     DOT,
     KnownPaths,
     flat_columns,
+    object_paths,
     parents_of,
     settled_type,
     with_text_for_times,
@@ -45,7 +46,8 @@ class BlockReader:
     """Reads block after block, each with the types of the earlier ones.
 
     kinds: the known kinds of columns; names: the columns to read, None for all; known: the paths of objects and of
-    values; only: whether no other columns than those with a known kind are read.
+    values; only: whether no other columns than those with a known kind are read. `objects` are the paths of the
+    objects in the blocks that were read.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class BlockReader:
         only: bool = False,
     ) -> None:
         self._kinds, self._names, self._known = kinds, names, known
+        self.objects: frozenset[str] = frozenset()
         self._keys = None if names is None else {*names, *parents_of(names)}
         self._only = only and not any(DOT in name for name in kinds)
         top = {name: kind for name, kind in kinds.items() if kind != "missing" and DOT not in name}
@@ -84,6 +87,7 @@ class BlockReader:
             return None
         types = ((field.name, settled_type(field.type)) for field in batch.schema)
         self._types.update({name: arrow for name, arrow in types if arrow is not None})
+        self.objects |= object_paths(batch.schema)
         return flat
 
     def _read(self, text: bytes, types: Mapping[str, pa.DataType], others: str) -> pa.RecordBatch | None:
@@ -101,9 +105,9 @@ class BlockReader:
         """The values in objects as columns; None if a name occurs twice, or an object takes the place of a value."""
         if not any(map(pa.types.is_nested, batch.schema.types)) and not self._known.objects:
             return batch
-        names, columns = flat_columns(batch, self._known.objects)
-        if self._known.object_among(names) is not None:
+        if self._known.value_among(object_paths(batch.schema)) is not None:
             return None
+        names, columns = flat_columns(batch, self._known.objects)
         if self._names is not None:
             wanted = [place for place, name in enumerate(names) if name in self._names]
             names, columns = [names[place] for place in wanted], [columns[place] for place in wanted]

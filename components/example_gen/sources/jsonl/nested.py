@@ -9,7 +9,7 @@ value. Lists of lists stay as they are, and no column can hold them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,17 @@ DOT = "."
 
 class JsonObject(list[tuple[str, Any]]):
     """The members of an object, in their order, with those that occur twice."""
+
+
+def json_object(members: Mapping[str, Any]) -> JsonObject:
+    """A mapping as an object, with all mappings in it and in its lists."""
+    return JsonObject((name, _with_objects(value)) for name, value in members.items())
+
+
+def _with_objects(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return json_object(value)
+    return [_with_objects(one) for one in value] if isinstance(value, list) else value
 
 
 def parents_of(names: Iterable[str]) -> frozenset[str]:
@@ -40,18 +51,16 @@ def parents_of(names: Iterable[str]) -> frozenset[str]:
 class KnownPaths:
     """What is known of the columns before they are read.
 
-    objects: the paths of objects, which are no columns where they are null; values: the columns with values, so that
-    an object in their place is a mistake.
+    objects: the paths of objects that were seen, which are no columns where they are null; values: the columns with
+    values, so that an object in their place is a mistake. A dot in the name of a column does not make it a path.
     """
 
     objects: frozenset[str] = frozenset()
     values: frozenset[str] = frozenset()
 
-    def object_among(self, names: Iterable[str]) -> str | None:
-        """A column with values that is an object where columns have these names; None if there is none."""
-        if not self.values:
-            return None
-        return next((name for name in parents_of(names) if name in self.values), None)
+    def value_among(self, objects: Iterable[str]) -> str | None:
+        """The first of these paths of objects that is a column with values; None if there is none."""
+        return next((path for path in objects if path in self.values), None) if self.values else None
 
 
 def flat_members(members: JsonObject, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -59,10 +68,24 @@ def flat_members(members: JsonObject, path: str = "") -> Iterator[tuple[str, Any
     for key, value in members:
         if isinstance(value, JsonObject):
             yield from flat_members(value, f"{path}{key}{DOT}")
-        elif isinstance(value, list) and value and all(isinstance(one, JsonObject) for one in value):
+        elif _is_list_of_objects(value):
             yield from _gathered(value, f"{path}{key}{DOT}")
         else:
             yield f"{path}{key}", value
+
+
+def objects_in(members: JsonObject, path: str = "") -> Iterator[str]:
+    """The paths of the objects in an object that have members."""
+    for key, value in members:
+        own = f"{path}{key}"
+        for one in [value] if isinstance(value, JsonObject) else value if _is_list_of_objects(value) else ():
+            if one:
+                yield own
+                yield from objects_in(one, f"{own}{DOT}")
+
+
+def _is_list_of_objects(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, JsonObject) for one in value)
 
 
 def _gathered(objects: list[JsonObject], path: str) -> Iterator[tuple[str, list[Any] | None]]:
@@ -92,6 +115,19 @@ def flat_columns(batch: pa.RecordBatch, objects: Collection[str] = ()) -> tuple[
                 names.append(name)
                 columns.append(values)
     return names, columns
+
+
+def object_paths(schema: pa.Schema) -> frozenset[str]:
+    """The paths of the objects that have columns in a batch of this schema."""
+    return frozenset(path for field in schema for path in _object_paths(field.name, field.type))
+
+
+def _object_paths(name: str, arrow: pa.DataType) -> Iterator[str]:
+    inner = arrow.value_type if pa.types.is_list(arrow) else arrow
+    if pa.types.is_struct(inner) and inner.num_fields:
+        yield name
+        for field in inner:
+            yield from _object_paths(f"{name}{DOT}{field.name}", field.type)
 
 
 def is_empty(arrow: pa.DataType) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -23,7 +23,13 @@ from headrace.components.example_gen.sources.jsonl.exact import (
     parse_line,
     with_article,
 )
-from headrace.components.example_gen.sources.jsonl.fast import BlockReader, batch_of, cast_column, kind_of
+from headrace.components.example_gen.sources.jsonl.fast import (
+    NOTHING_KNOWN,
+    BlockReader,
+    batch_of,
+    cast_column,
+    kind_of,
+)
 from headrace.components.example_gen.sources.jsonl.nested import DOT, KnownPaths, parents_of
 from headrace.components.example_gen.sources.streams import (
     LineRange,
@@ -98,14 +104,15 @@ class JsonlFiles:
         result = ScanResult({lines.path: 0 for lines in part})
         names, paths = self.options.columns, self._paths
         skips, reader, known = Skips(), BlockReader(declared, names, paths), dict(self._head)
+        objects = set(paths.objects)
         for block in self._blocks(part, skips):
-            parser = LineParser(declared, names, paths, kinds=known)
+            parser = LineParser(declared, names, paths, kinds=known, objects=objects)
             batch, kinds = self._scan_block(block, reader, parser, skips)
             if batch.num_rows:
                 on_batch(batch)
             known |= {name: widest([kind, known.get(name, kind)]) for name, kind in kinds.items()}
             result += ScanResult({block.path: batch.num_rows}, len(block.text), kinds)
-        _check_objects({**self._head, **result.kinds}, part[0].path)
+        _check_objects({**self._head, **result.kinds}, objects | reader.objects, part[0].path)
         return replace(result, skipped=skips.skipped)
 
     def batches(self, part: Part, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
@@ -133,29 +140,39 @@ class JsonlFiles:
         for head in self._heads() if longest else ():
             for line in head:
                 with suppress(BadLineError):
-                    for name, value in parse_line(line):
+                    for name, value in parse_line(line).members:
                         if name in longest and isinstance(value, list):
                             longest[name] = max(longest[name], len(value))
         return longest
 
-    @cached_property
+    @property
     def _head(self) -> dict[str, Kind]:
         """The keys of the first lines, as far as these can be read, and what they show of the kinds."""
-        parser = LineParser({}, self.options.columns)
-        for head in self._heads():
-            _note_kinds(head, parser)
-        known = KnownPaths(parents_of(parser.kinds), _with_values(parser.kinds))
-        return {
-            name: kind
-            for name, kind in parser.kinds.items()
-            if (kind != "missing" or name not in known.objects)
-            and (DOT not in name or known.object_among([name]) is None)
-        }
+        return self._first[0]
+
+    @property
+    def _paths(self) -> KnownPaths:
+        """The paths of objects and of values on the first lines."""
+        return self._first[1]
 
     @cached_property
-    def _paths(self) -> KnownPaths:
-        """The paths of objects and of values among the known columns."""
-        return KnownPaths(parents_of([*self._head, *(self.options.columns or ())]), _with_values(self._head))
+    def _first(self) -> tuple[dict[str, Kind], KnownPaths]:
+        """What the first lines show of the columns. Where some have an object and others a value, the value counts."""
+        heads = [*self._heads()]
+        parser = self._noted(heads, NOTHING_KNOWN)
+        values, objects = _with_values(parser.kinds), frozenset(parser.objects)
+        kinds = {name: kind for name, kind in parser.kinds.items() if kind != "missing" or name not in objects}
+        if mistaken := objects & values:
+            others = self._noted(heads, KnownPaths(objects, values)).kinds
+            kinds = {name: kind for name, kind in kinds.items() if name in others or not parents_of([name]) & mistaken}
+        return kinds, KnownPaths(objects - values, _with_values(kinds))
+
+    def _noted(self, heads: Sequence[Sequence[bytes]], known: KnownPaths) -> LineParser:
+        """The kinds and objects on the first lines."""
+        parser = LineParser({}, self.options.columns, known)
+        for head in heads:
+            _note_kinds(head, parser)
+        return parser
 
     def _heads(self) -> Iterator[list[bytes]]:
         """The first lines of the first files."""
@@ -206,10 +223,12 @@ class JsonlFiles:
 
 def _note_kinds(head: Sequence[bytes], parser: LineParser) -> None:
     """Take note of the kinds in some lines: all at once where that is certain to be right, else line by line."""
-    batch = BlockReader({}, parser.names).read(b"\n".join(head))
+    reader = BlockReader({}, parser.names, parser.known)
+    batch = reader.read(b"\n".join(head))
     kinds = {} if batch is None else _kinds_of(batch)
     if kinds and not any(_conflict(kind, parser.kinds.get(name, kind)) for name, kind in kinds.items()):
         parser.kinds |= {name: widest([kind, parser.kinds.get(name, kind)]) for name, kind in kinds.items()}
+        parser.objects |= reader.objects
         return
     for line in head:
         parser.note_kinds(line)
@@ -219,15 +238,16 @@ def _with_values(kinds: Mapping[str, Kind]) -> frozenset[str]:
     return frozenset(name for name, kind in kinds.items() if kind != "missing")
 
 
-def _check_objects(kinds: Mapping[str, Kind], file: str) -> None:
+def _check_objects(kinds: Mapping[str, Kind], objects: Collection[str], file: str) -> None:
     """Raise DataError for a key with an object on some lines and a value on others."""
-    for parent in sorted(parents_of(kinds)):
-        if kinds.get(parent, "missing") != "missing":
-            below = next(name for name in kinds if name.startswith(f"{parent}{DOT}"))
+    for path in sorted(objects):
+        if kinds.get(path, "missing") != "missing":
+            below = next((name for name in kinds if name.startswith(f"{path}{DOT}")), None)
             raise DataError(
-                f"is {with_article(kinds[parent])} in some records, but an object in others, which have {below!r}",
+                f"is {with_article(kinds[path])} in some records, but an object in others"
+                f"{f', which have {below!r}' if below else ''}",
                 file=file,
-                column=parent,
+                column=path,
                 hint="Correct the data, or list the columns to read in `data.columns`, with only one of the two",
             )
 

@@ -196,15 +196,20 @@ def partition_values(path: str) -> dict[str, str | None]:
     return {name: None if value == NO_VALUE else value for name, value in pairs.items()}
 
 
-def same_partitions(path: str, own: Mapping[str, object], first_path: str, first: Mapping[str, object]) -> None:
-    """Raise DataError if the folders of a file name other columns than those of the first file."""
+def same_partitions(
+    path: str, own: Mapping[str, object], first_path: str, first: Mapping[str, object], section: str
+) -> None:
+    """Raise DataError if the folders of a file name other columns than those of the first file.
+
+    section: that of the source, for messages.
+    """
     for name in {**first, **own}:
         lacking, other = (path, first_path) if name not in own else (first_path, path)
         if name not in own or name not in first:
             raise DataError(
                 f"no folder on this path has the partition column {name!r}, which the path of {other} has",
                 file=lacking,
-                hint='Set `partitions: "none"` under `data.source` to read no columns from the names of folders',
+                hint=f'Set `partitions: "none"` under `{section}` to read no columns from the names of folders',
             )
 
 

@@ -154,7 +154,7 @@ class ParquetFiles:
 
     def _footer(self, path: str) -> Footer:
         first = self.files[0]
-        same_partitions(path, self._partitions(path), first, self._partitions(first))
+        same_partitions(path, self._partitions(path), first, self._partitions(first), self.source.section)
         return read_footer(path, self.options.select, first, self.options.select(self._stored))
 
     def _pieces(self, footers: Sequence[Footer]) -> list[RowGroups]:

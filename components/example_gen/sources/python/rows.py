@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.common.errors import DataError
 from headrace.components.example_gen.sources.arrays.tables import as_table, is_pandas
 from headrace.components.example_gen.sources.conversion import MAX_ROWS, batch_rows
-from headrace.components.example_gen.sources.jsonl.nested import flat_columns
+from headrace.components.example_gen.sources.jsonl.nested import flat_columns, object_paths
 from headrace.components.example_gen.types import Kind, first_duplicate
 
 ROWS = 4096
@@ -29,11 +29,14 @@ _ARROW_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Some rows. first: the number of the first one, counted from 0; columns: all of the same length."""
+    """Some rows. first: the number of the first one, counted from 0; columns: all of the same length; objects: the
+    paths of the dictionaries that they come from.
+    """
 
     first: int
     rows: int
     columns: Mapping[str, pa.Array]
+    objects: frozenset[str] = frozenset()
 
 
 def batches_of(
@@ -160,4 +163,5 @@ def _flat(batch: pa.RecordBatch, first: int, function: str) -> RowBatch:
     names, columns = flat_columns(batch)
     if (twice := first_duplicate(names)) is not None:
         raise DataError("two keys lead to a column of this name", file=function, column=twice)
-    return RowBatch(first, batch.num_rows, dict(zip(names, columns, strict=True)))
+    objects = object_paths(batch.schema)
+    return RowBatch(first, batch.num_rows, dict(zip(names, columns, strict=True)), objects)

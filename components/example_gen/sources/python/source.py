@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -66,7 +66,7 @@ class PythonRows:
     @classmethod
     def state(cls, source: PythonSource) -> list[FileState]:
         """What `fingerprint` returns now; without it, the same state always."""
-        mark = _MARK if source.fingerprint is None else repr(_call(source.fingerprint, "fingerprint"))
+        mark = _MARK if source.fingerprint is None else repr(_call(source.fingerprint, f"{source.section}.fingerprint"))
         return [FileState(undivided(source.function), UNKNOWN, mark)]
 
     def columns(self) -> list[str]:
@@ -91,18 +91,19 @@ class PythonRows:
         self, part: YieldedRows, declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
     ) -> ScanResult:
         """Like `scan`; `on_batch` receives the columns of each batch as they were read."""
-        skips, kinds, rows, size = Skips(), dict[str, Kind](), 0, 0
+        skips, kinds, objects, rows, size = Skips(), dict[str, Kind](), set[str](), 0, 0
         for batch in self._batches(part, declared):
             own = {name: declared.get(name) or self._kind(name, column) for name, column in batch.columns.items()}
             for name, kind in own.items():
                 self._check_kind(name, kind, kinds.get(name, kind), batch)
             kinds |= {name: widest([kind, kinds.get(name, kind)]) for name, kind in own.items()}
+            objects |= batch.objects
             converted = self._converted(batch, own, skips)
             rows, size = rows + converted.num_rows, size + converted.nbytes
             if converted.num_rows:
                 on_batch(converted)
-        self._check_objects(kinds)
-        return ScanResult({part.path: rows}, size, _without_parents(kinds), skips.skipped)
+        self._check_objects(kinds, objects)
+        return ScanResult({part.path: rows}, size, _without_objects(kinds, objects), skips.skipped)
 
     def batches(self, part: YieldedRows, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
         """The rows in their order."""
@@ -127,13 +128,14 @@ class PythonRows:
     @cached_property
     def _head(self) -> dict[str, Kind]:
         """The columns of the first rows, as far as they can be read."""
-        kinds: dict[str, Kind] = {}
+        kinds, objects = dict[str, Kind](), set[str]()
         for batch in self._batches(YieldedRows(self.function, HEAD_ROWS), {}, strict=False):
+            objects |= batch.objects
             kinds |= {
                 name: widest([_stored_kind(column), kinds.get(name, "missing")])
                 for name, column in batch.columns.items()
             }
-        return _without_parents(kinds)
+        return _without_objects(kinds, objects)
 
     def _batches(self, part: YieldedRows, declared: Mapping[str, Kind], *, strict: bool = True) -> Iterator[RowBatch]:
         """The rows, with the columns that are read."""
@@ -142,14 +144,14 @@ class PythonRows:
         keys = None if wanted is None else wanted | parents_of(wanted)
         for batch in batches_of(self._items(part), known, self.function, keys):
             columns = {name: column for name, column in batch.columns.items() if wanted is None or name in wanted}
-            yield RowBatch(batch.first, batch.rows, columns)
+            yield RowBatch(batch.first, batch.rows, columns, batch.objects)
 
     def _items(self, part: YieldedRows) -> Iterator[Any]:
         """What the function yields. Raises DataError if it fails, with the line of the user's file."""
         from headrace.trainer.hooks import iterate
 
         try:
-            with closing(iterate(self.function, "data.source.function")) as items:
+            with closing(iterate(self.function, f"{self.source.section}.function")) as items:
                 rows = 0
                 while part.rows is None or rows < part.rows:
                     if (item := next(items, _END)) is _END:
@@ -186,8 +188,8 @@ class PythonRows:
             where = f"is {before} before row {batch.first:,}, and {kind} in or after it"
             raise DataError(where, file=self.function, column=name, hint=f"Set `data.types.{name}: string` for both")
 
-    def _check_objects(self, kinds: Mapping[str, Kind]) -> None:
-        for name in sorted(parents_of(kinds)):
+    def _check_objects(self, kinds: Mapping[str, Kind], objects: Collection[str]) -> None:
+        for name in sorted(objects):
             if kinds.get(name, "missing") != "missing":
                 what = "is a dictionary in some rows, and a value in others"
                 raise DataError(what, file=self.function, column=name, hint="Yield one of the two")
@@ -207,16 +209,15 @@ def _stored_kind(column: pa.Array) -> Kind:
         return "missing"
 
 
-def _without_parents(kinds: Mapping[str, Kind]) -> dict[str, Kind]:
+def _without_objects(kinds: Mapping[str, Kind], objects: Collection[str]) -> dict[str, Kind]:
     """The kinds without columns that are None where others are dictionaries."""
-    parents = parents_of(kinds)
-    return {name: kind for name, kind in kinds.items() if kind != "missing" or name not in parents}
+    return {name: kind for name, kind in kinds.items() if kind != "missing" or name not in objects}
 
 
 def _call(function: str, setting: str) -> Any:
     from headrace.trainer.hooks import resolve
 
     try:
-        return resolve(function, f"data.source.{setting}")()
+        return resolve(function, setting)()
     except TrainingError as error:
         raise DataError(str(error)) from error

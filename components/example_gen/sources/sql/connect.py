@@ -90,7 +90,7 @@ def _url(source: SqlSource) -> URL:
     try:
         url = make_url(source.url)
     except (exc.ArgumentError, ValueError):
-        raise DataError("`data.source.url` is not a URL that SQLAlchemy can read") from None
+        raise DataError(f"`{source.section}.url` is not a URL that SQLAlchemy can read") from None
     _check_file(source, url)
     password = _password(source)
     return url if password is None else url.set(password=password)
@@ -115,7 +115,7 @@ def _password(source: SqlSource) -> str | None:
         raise DataError(
             f"the environment variable {source.password_env} is not set",
             file=label(source),
-            hint="`data.source.password_env` names the variable that contains the password of the database",
+            hint=f"`{source.section}.password_env` names the variable that contains the password of the database",
         )
     return password
 

@@ -124,7 +124,7 @@ class SqlRows:
             raise DataError(f"two columns are named {repeated!r}", file=label(self.source), hint="Rename one with AS")
         if self.source.key is not None and self.source.key not in names:
             raise DataError(
-                f"`data.source.key` is {self.source.key!r}, which is not a column",
+                f"`{self.source.section}.key` is {self.source.key!r}, which is not a column",
                 file=label(self.source),
                 hint=f"The columns are {', '.join(names)}",
             )
@@ -157,7 +157,7 @@ class SqlRows:
             for limit in (low, high):
                 if type(limit) is not int or not -(2**62) < limit < 2**62:
                     raise DataError(
-                        f"`data.source.key` has the value {limit!r}, but keys must be integers within ±2^62",
+                        f"`{self.source.section}.key` has the value {limit!r}, but keys must be integers within ±2^62",
                         file=label(self.source),
                         column=self.source.key,
                     )

@@ -30,9 +30,12 @@ class Texts:
     offsets: np.ndarray
 
 
-def read_lines(lines: LineRange) -> Iterator[Texts]:
-    """The lines with their line breaks (LF or CRLF), about CHUNK bytes at a time."""
-    for offset, text in _blocks(lines):
+def read_lines(lines: LineRange, section: str) -> Iterator[Texts]:
+    """The lines with their line breaks (LF or CRLF), about CHUNK bytes at a time.
+
+    section: that of the source, for messages.
+    """
+    for offset, text in _blocks(lines, section):
         ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
         if not len(ends) or ends[-1] < len(text):
             ends = np.append(ends, len(text))
@@ -59,7 +62,7 @@ def read_files(paths: Sequence[str]) -> Iterator[Texts]:
             texts, size = [], 0
 
 
-def read_strings(paths: Sequence[str]) -> Iterator[Texts]:
+def read_strings(paths: Sequence[str], section: str) -> Iterator[Texts]:
     """The string literals of Python files, docstrings included, in their order, some files at a time.
 
     Adjacent literals count as one, as in Python. Literals inside an f-string are left out.
@@ -67,7 +70,7 @@ def read_strings(paths: Sequence[str]) -> Iterator[Texts]:
     for files in read_files(paths):
         texts, origins, offsets = [], [], []
         for path, source in zip(files.paths, files.values.to_pylist(), strict=True):
-            for offset, text in _strings(source, path):
+            for offset, text in _strings(source, path, section):
                 texts.append(text)
                 origins.append(path)
                 offsets.append(offset)
@@ -108,7 +111,7 @@ def _not_utf8(texts: Texts, index: int, error: UnicodeDecodeError) -> DataError:
     )
 
 
-def _blocks(lines: LineRange) -> Iterator[tuple[int, bytes]]:
+def _blocks(lines: LineRange, section: str) -> Iterator[tuple[int, bytes]]:
     """Yield (offset, whole lines)."""
     rest, offset, inside = b"", lines.start, lines.start > 0
     with open_stream(lines.path) as stream:
@@ -129,7 +132,7 @@ def _blocks(lines: LineRange) -> Iterator[tuple[int, bytes]]:
             if end:
                 yield _unmarked(offset, text[:end])
             rest, offset = text[end:], offset + end
-            _check_length(lines.path, offset, rest)
+            _check_length(lines.path, offset, rest, section)
     if rest and not inside:
         yield _unmarked(offset, rest)
 
@@ -145,23 +148,23 @@ def _unmarked(offset: int, text: bytes) -> tuple[int, bytes]:
     return (len(MARK), text[len(MARK) :]) if offset == 0 and text.startswith(MARK) else (offset, text)
 
 
-def _check_length(path: str, offset: int, rest: bytes) -> None:
+def _check_length(path: str, offset: int, rest: bytes, section: str) -> None:
     if len(rest) > LARGEST_TEXT:
         raise DataError(
             f"the line that starts here is longer than {LARGEST_TEXT >> 20} MiB",
             file=path,
             line=line_at(path, offset),
-            hint="Lines must end in LF or CRLF; with `data.source.unit: file`, a whole file is one text",
+            hint=f"Lines must end in LF or CRLF; with `{section}.unit: file`, a whole file is one text",
         )
 
 
-def _strings(source: bytes, path: str) -> list[tuple[int, bytes]]:
+def _strings(source: bytes, path: str, section: str) -> list[tuple[int, bytes]]:
     """The offset and the text of each string literal, in order."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
-        hint = "With `data.source.unit: file`, a whole file is one text, whatever its content"
+        hint = f"With `{section}.unit: file`, a whole file is one text, whatever its content"
         raise DataError(f"is not valid in this version of Python: {error}", file=path, line=line, hint=hint) from None
     starts = np.cumsum([0, *map(len, source.splitlines(keepends=True))])
     inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}

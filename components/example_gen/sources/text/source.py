@@ -48,7 +48,7 @@ class TextFiles:
         try:
             pc.match_substring_regex(pa.array([""]), source.keep or "")
         except pa.ArrowInvalid as error:
-            raise DataError(f"`data.source.keep` is not a valid RE2 regular expression: {error}") from None
+            raise DataError(f"`{source.section}.keep` is not a valid RE2 regular expression: {error}") from None
         found = tuple(sorted(files if files is not None else resolve(source.patterns)))
         return cls(source, found, options, fixed_folder([glob_of(pattern) for pattern in source.patterns]))
 
@@ -91,8 +91,11 @@ class TextFiles:
 
     def _texts(self, part: tuple[LineRange, ...]) -> Iterator[tuple[pa.StringArray, pa.StringArray, Skipped]]:
         """Yield the texts that pass the filters, their keys, and the texts that could not be read."""
-        read = {"file": read_files, "string": read_strings}.get(self.source.unit)
-        blocks = read([lines.path for lines in part]) if read else chain.from_iterable(map(read_lines, part))
+        paths, section = [lines.path for lines in part], self.source.section
+        if self.source.unit == "line":
+            blocks: Iterator[Texts] = chain.from_iterable(read_lines(lines, section) for lines in part)
+        else:
+            blocks = read_files(paths) if self.source.unit == "file" else read_strings(paths, section)
         for texts in blocks:
             values, indices, skipped = decode(texts, skip_bad=self.options.skip_bad)
             values = pc.utf8_trim_whitespace(values)

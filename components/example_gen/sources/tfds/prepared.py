@@ -27,7 +27,7 @@ def find_dataset(source: TfdsSource) -> Path:
     named = _NAME.fullmatch(source.name)
     assert named is not None  # noqa: S101 - the config checks it
     root = Path(source.data_dir).expanduser().absolute()
-    base = _with_config(root / named["name"], named["config"])
+    base = _with_config(root / named["name"], named["config"], source.section)
     existing = versions(base)
     matching = [version for version in existing if _matches(version, named["version"])]
     if not matching:
@@ -84,12 +84,12 @@ def read_json(path: Path) -> Any:
         raise DataError(f"is not JSON: {error}", file=str(path)) from error
 
 
-def _with_config(base: Path, config: str | None) -> Path:
+def _with_config(base: Path, config: str | None, section: str) -> Path:
     """The folder that contains the versions."""
     configs = sorted(path.name for path in base.glob("*") if versions(path))
     if config is not None:
         if config not in configs:
-            hint = f"The configs are {', '.join(configs)}" if configs else _prepared(base.parent)
+            hint = f"The configs are {', '.join(configs)}" if configs else _prepared(base.parent, section)
             raise DataError(f"{base.name!r} has no config {config!r}", file=str(base), hint=hint)
         return base / config
     if versions(base):
@@ -104,19 +104,19 @@ def _with_config(base: Path, config: str | None) -> Path:
         raise DataError(
             f"the dataset {base.name!r} is not prepared in this folder",
             file=str(base.parent),
-            hint=_prepared(base.parent),
+            hint=_prepared(base.parent, section),
         )
     return base / configs[0]
 
 
-def _prepared(root: Path) -> str:
+def _prepared(root: Path, section: str) -> str:
     found = sorted(
         {path.parent for path in root.glob(f"*/*/{INFO}")} | {path.parent for path in root.glob(f"*/*/*/{INFO}")}
     )
     if not found:
         return (
             "No dataset is. Prepare it with `tfds.load(name, data_dir=...)` or `tfds build`, and set"
-            " `data.source.data_dir` to its folder"
+            f" `{section}.data_dir` to its folder"
         )
     return f"The prepared datasets are {', '.join(sorted({str(path.parent.relative_to(root)) for path in found}))}"
 

@@ -107,7 +107,7 @@ class TfdsExamples:
         logger.info(f"TensorFlow Datasets: {dataset}, in {self.folder}")
         features = {name: _stored(name, builder.info.features[name], str(self.folder)) for name in self.columns()}
         pieces = [piece for name in self.source.slices or builder.info.splits for piece in self._pieces(builder, name)]
-        _check_disjoint(pieces)
+        _check_disjoint(pieces, self.source.section)
         sizes = [piece.size for piece in pieces]
         return [TfdsPart(group, features) for group in grouped(pieces, sizes, part_length(sum(sizes)))]
 
@@ -135,12 +135,13 @@ class TfdsExamples:
         except (ValueError, KeyError) as error:
             listing = ", ".join(f"{split} ({splits[split].num_examples} examples)" for split in splits)
             raise DataError(
-                f"`data.source.slices`: {name!r} is not a slice of this dataset: {error}",
+                f"`{self.source.section}.slices`: {name!r} is not a slice of this dataset: {error}",
                 file=str(self.folder),
                 hint=f"Its splits are {listing}",
             ) from None
         if not instructions or any(each.take == 0 or each.take < -1 for each in instructions):
-            raise DataError(f"`data.source.slices`: there are no examples in {name!r}", file=str(self.folder))
+            what = f"`{self.source.section}.slices`: there are no examples in {name!r}"
+            raise DataError(what, file=str(self.folder))
         known = [split for split in splits.values() if split.num_examples]
         bytes_each = max(
             1, sum(split.num_bytes for split in known) // max(1, sum(split.num_examples for split in known))
@@ -171,13 +172,13 @@ def _builder(folder: Path) -> Any:
         raise DataError(f"cannot be read as a prepared dataset: {error}", file=str(folder)) from error
 
 
-def _check_disjoint(pieces: Sequence[RecordRange]) -> None:
+def _check_disjoint(pieces: Sequence[RecordRange], section: str = "data.source") -> None:
     """Raise DataError if slices overlap, because records would be read twice."""
     taken: dict[str, list[tuple[int, int]]] = {}
     for piece in pieces:
         start, end = piece.skip, piece.skip + piece.take
         if any(start < other_end and other < end for other, other_end in taken.get(piece.path, [])):
-            raise DataError("two of the slices in `data.source.slices` overlap here", file=piece.path)
+            raise DataError(f"two of the slices in `{section}.slices` overlap here", file=piece.path)
         taken.setdefault(piece.path, []).append((start, end))
 
 

@@ -120,7 +120,7 @@ class TfrecordFiles:
             return {}
         if self.source.payload == "example" and features.lists:
             what = f"record {number:,} has feature lists, as a tf.SequenceExample does"
-            raise DataError(what, file=path, hint="Set `data.source.payload: sequence_example`")
+            raise DataError(what, file=path, hint=f"Set `{self.source.section}.payload: sequence_example`")
         return _column_kinds(features)
 
     def _decode(self, part: Sequence[str], skips: Skips, declared: set[str] | None) -> Iterator[DecodedRecords]:

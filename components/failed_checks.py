@@ -1,0 +1,34 @@
+"""What a model's own checks say of an example, in the error that TensorFlow makes of a failed assertion.
+
+Graph execution error: ...
+assertion failed: [features.v: column \\'a\\' has a list of length 2, ...] [Condition x == y did not hold ...] ...
+
+The parts of an assertion are in brackets, which the names of columns may hold too.
+"""
+
+from __future__ import annotations
+
+import re
+
+_CHECK = re.compile(r"(assertion failed: \[)?(features\.\w+: [^\n]*)")
+_END_OF_PART = re.compile(r"\](?: \[Condition [^\n]*)?\s*$")
+_SEVERAL_VALUES = re.compile(r"an example has several values in\] \[([^\n]*)\] \[[^\n\]]*\]")
+
+
+def check_of_feature(text: str) -> str | None:
+    """The message of a feature column's check: `features.v: ...`; None if it was none that failed."""
+    found = _CHECK.search(text)
+    if found is None:
+        return None
+    return _unescaped(_END_OF_PART.sub("", found[2]) if found[1] else found[2]).strip()
+
+
+def columns_with_several_values(text: str) -> str | None:
+    """The columns that have several values where the model takes one; None if another check failed."""
+    found = _SEVERAL_VALUES.search(text)
+    return found and _unescaped(found[1]).strip()
+
+
+def _unescaped(text: str) -> str:
+    """The text as it was before TensorFlow put backslashes in front of quotes and backslashes."""
+    return re.sub(r"\\([\\'\"])", r"\1", text)
