@@ -191,7 +191,7 @@ def test_version_that_others_can_read_is_named_by_its_uri_and_nothing_is_copied(
     at, states = "s3://bucket/root/pod/serving/pod", dict[int, State]()
 
     def describe(one: int) -> PushedVersion:
-        settings = {"features.tip ($)": str(one), "features.tip (%)": "numeric", "features.tip __": "hashed"}
+        settings = {"features.tip $%": str(one), "features.tip %$": "numeric", "features.tip __": "hashed"}
         facts = {"version": str(one)}
         return PushedVersion(one, f"run-{one}", f"{at}/{one}", states[one], facts=facts, settings=settings)
 
@@ -206,6 +206,12 @@ def test_version_that_others_can_read_is_named_by_its_uri_and_nothing_is_copied(
     assert told == {"1": "removed", "2": "superseded", "3": "in_service"}
     assert mlflow.alias("of-pod", "serving") == "3"
     assert "files" not in mlflow.get("artifacts/list", run_id=found["3"]["run_id"])
+    params = {
+        one["key"]: one["value"] for one in mlflow.get("runs/get", run_id=found["2"]["run_id"])["run"]["data"]["params"]
+    }
+    assert params.pop("features.tip __") == "hashed"
+    assert sorted(params.values()) == ["2", "numeric"]
+    assert all(key.startswith("features.tip __-") for key in params)
 
 
 def test_validate_notes_a_token_that_is_not_set(story: Story) -> None:
