@@ -36,7 +36,8 @@ class Noted:
 @dataclass
 class Registry:
     """refuse: how many of the next requests are answered with 503; fail_at: a path whose POST is, once; away_after: a
-    path after whose next POST no request gets an answer; away: whether that is so.
+    path after whose next POST no request gets an answer; away: whether that is so; both: the
+    clients that look for a model at the same time, each of which waits there for the others, for a second at most.
     """
 
     api: str
@@ -46,6 +47,7 @@ class Registry:
     fail_at: str | None = None
     away_after: str | None = None
     away: bool = False
+    both: threading.Barrier | None = None
     requests: list[Noted] = field(default_factory=list)
     rows: dict[str, list[dict[str, Any]]] = field(
         default_factory=lambda: {"registered_models": [], "model_versions": [], "artifacts": []}
@@ -82,6 +84,9 @@ class Registry:
             self.fail_at = None
             return 503, {"code": "503", "message": "not now"}
         if place == "/registered_model" and method == "GET":
+            with contextlib.suppress(threading.BrokenBarrierError):
+                if self.both is not None:
+                    self.both.wait(1)
             found = [one for one in self.rows["registered_models"] if one["name"] == query["name"]]
             return (200, found[0]) if found else (404, {"code": "404", "message": "no registered model found"})
         if method == "POST" and body is not None and place in {"/registered_models", "/model_versions"}:
