@@ -51,7 +51,8 @@ def push_lite(home: Path, entry: Entry, version: Path) -> None:
     except OSError as error:
         raise RunError(
             f"deploy.push: cannot write to {folder}: {error}\n"
-            "  Make the folder writable and free some space, or set `deploy.lite` to null."
+            f"  Version {version.name} is in service, without its `.tflite` file, which the next run puts there. Make"
+            " the folder writable and free some space, or set `deploy.lite` to null."
         ) from error
 
 

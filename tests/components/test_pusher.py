@@ -288,10 +288,11 @@ def test_push_is_recorded_before_its_lite_file_which_the_next_run_completes(mode
     LiteVerdict(precision="int8", contents=checksum(lite / "model.tflite"), size=5).write(lite)
     serving.mkdir()
     (serving / "lite").write_text("a file in the way")
-    with pytest.raises(RunError, match=r"deploy\.push: cannot write to .*lite"):
+    with pytest.raises(RunError, match=r"deploy\.push: cannot write to .*lite") as error:
         _execute(model, serving, tmp_path / "pushed", blessed=True, lite=str(lite))
     (version,) = (path for path in serving.iterdir() if path.name != "lite")
     assert PushRecord.read(tmp_path / "pushed.json").last[str(serving)].version == version.name
+    assert f"Version {version.name} is in service, without its `.tflite` file" in str(error.value)
     (serving / "lite").unlink()
     later = _execute(model, serving, tmp_path / "pushed-2", blessed=False, lite=str(lite))
     assert later.get_int_custom_property("pushed") == 0
