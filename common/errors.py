@@ -5,6 +5,7 @@ HeadraceError
 ├── DataError          the data cannot be read, or does not match the config; names file, line and column
 ├── GateError          the data was read and rejected: anomalies, missing labels
 ├── TrainingError      training cannot start or continue: a hook that is not a function, a non-finite loss
+│   ├── ModelError         this model cannot be built or trained, and another one may be
 │   └── TrainingStoppedError  training was asked to stop, and can resume from a checkpoint
 ├── RunError           a run failed: a component failed, or another run holds the lock
 │   ├── InProgressError   another command holds the lock
@@ -92,6 +93,10 @@ class GateError(HeadraceError):
 
 class TrainingError(HeadraceError):
     """Training cannot start, or must not continue."""
+
+
+class ModelError(TrainingError):
+    """A model cannot be built or trained, for a reason that is its own: not the data, the memory or a disk."""
 
 
 class TrainingStoppedError(TrainingError):

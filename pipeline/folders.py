@@ -50,6 +50,11 @@ class Folders:
         return self.home / "pushed.json"
 
     @property
+    def registration_lock(self) -> Path:
+        """Held by the command that registers versions, which may be one that no longer holds the lock of the folder."""
+        return self.home / ".registration.lock"
+
+    @property
     def trained(self) -> Path:
         """Names the data that the last models were trained on. Exists only with `schedule.retrain`."""
         return self.home / "trained.json"

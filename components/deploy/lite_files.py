@@ -14,6 +14,7 @@ from pathlib import Path
 from headrace.common.checksums import checksum
 from headrace.common.durable import sync_folder, sync_tree
 from headrace.common.errors import RunError
+from headrace.components.deploy.push import locked
 from headrace.components.deploy.registry import Entry
 from headrace.components.lite.verdict import MODEL_FILE, REPORT_FILE, LiteVerdict
 
@@ -33,22 +34,25 @@ def push_lite(home: Path, entry: Entry, version: Path) -> None:
     """Put a model's `.tflite` file beside a version, and remove the files of versions that are gone.
 
     A file that is gone or damaged is not put there, and the log says so: the version itself is in service already.
-    The push is recorded before, whatever happens here. home: the folder that `entry.lite` is relative to.
+    The push is recorded before, whatever happens here, and the next run that pushes nothing completes what is missing.
+    It waits for other pushes to the same folder. home: the folder that `entry.lite` is relative to.
 
     Raises RunError if the destination cannot be written to.
     """
     folder = version.parent / LITE
     try:
-        if entry.lite is not None and (source := _intact(home / entry.lite)) is not None:
-            _copy(source, folder / version.name)
-        for path in folder.glob("*"):
-            own = path.name.isdecimal() and path.is_dir() and not path.is_symlink()  # not what somebody else put there
-            if own and not (version.parent / path.name).is_dir():
-                shutil.rmtree(path)
+        with locked(version.parent):
+            _remove_leftovers(folder)
+            if entry.lite is not None and version.is_dir() and (source := _intact(home / entry.lite)) is not None:
+                _copy(source, folder / version.name)
+            for path in folder.glob("*"):
+                if _is_own(path) and not (version.parent / path.name).is_dir():
+                    shutil.rmtree(path)
     except OSError as error:
         raise RunError(
             f"deploy.push: cannot write to {folder}: {error}\n"
-            "  Make the folder writable and free some space, or set `deploy.lite` to null."
+            f"  Version {version.name} is in service, without its `.tflite` file, which the next run puts there. Make"
+            " the folder writable and free some space, or set `deploy.lite` to null."
         ) from error
 
 
@@ -56,6 +60,19 @@ def read_pushed(version: Path) -> LiteVerdict | None:
     """The report of the `.tflite` file beside a version; None if there is no file."""
     folder = version.parent / LITE / version.name
     return LiteVerdict.read(folder) if (folder / MODEL_FILE).is_file() else None
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what pushes that were killed have left, of whatever version."""
+    for prefix in (_NEW, _OLD):
+        for path in folder.glob(f"{prefix}*"):
+            if _is_own(path, prefix):
+                shutil.rmtree(path)
+
+
+def _is_own(path: Path, prefix: str = "") -> bool:
+    """Whether a path is a folder of a version, and not what somebody else put there."""
+    return path.name.removeprefix(prefix).isdecimal() and path.is_dir() and not path.is_symlink()
 
 
 def _intact(source: Path) -> Path | None:
@@ -68,14 +85,12 @@ def _intact(source: Path) -> Path | None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """In one step; an equal one stays."""
+    """In one step, with nothing in the way of it; an equal one stays."""
     names = (MODEL_FILE, REPORT_FILE)
     if all((target / name).is_file() and checksum(target / name) == checksum(source / name) for name in names):
         return
     target.parent.mkdir(exist_ok=True)
     new, old = target.with_name(f"{_NEW}{target.name}"), target.with_name(f"{_OLD}{target.name}")
-    for leftover in (new, old):
-        shutil.rmtree(leftover, ignore_errors=True)
     new.mkdir()
     for name in names:
         shutil.copyfile(source / name, new / name)

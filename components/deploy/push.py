@@ -34,7 +34,7 @@ def push(model: Path, destination: Path, clock: Callable[[], float] = time.time,
     """
     try:
         destination.mkdir(parents=True, exist_ok=True)
-        with _locked(destination):
+        with locked(destination):
             unfinished = [path.name.split("-")[1] for path in destination.glob(f"{PUSHING}*")]
             for prefix in (PUSHING, _REMOVING):
                 for leftover in destination.glob(f"{prefix}*"):
@@ -94,8 +94,8 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Lock a folder against other pushes. Has no effect if the file system has no locks."""
+def locked(folder: Path) -> Iterator[None]:
+    """Lock a destination against other pushes. Has no effect if the file system has no locks."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with contextlib.suppress(OSError):

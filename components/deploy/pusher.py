@@ -91,6 +91,8 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
         if last and last.contents:
             pushed_model.set_string_custom_property(IN_SERVICE, str(folder / last.version))
             pushed_model.set_string_custom_property(IN_SERVICE_CONTENTS, last.contents)
+        if newest and newest.uri != refused and last and (folder / last.version).is_dir():
+            push_lite(path.parent, newest, folder / last.version)  # which an earlier run may not have reached
         return
     if damaged:
         logger.warning(f"{damaged} is damaged: its files are not the ones that were pushed")

@@ -26,7 +26,8 @@ class RegistryServer(Section):
     authorization_env: Variable | None = None
     """The environment variable with the header `Authorization`, such as `Bearer ...`. null: none is sent."""
     ca_file: Name | None = None
-    """PEM file with the certificates of the authority that signed the server's. null: the public authorities."""
+    """PEM file with the certificates of the authority that signed the server's, on Kubeflow in the Pusher's pod. null:
+    the public authorities."""
     model: ModelName = "{name}"
     """Name of the registered model. `{name}` stands for the pipeline's name."""
 

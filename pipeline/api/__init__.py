@@ -6,7 +6,7 @@ The command line calls them too, or the variants below them that return more.
 from headrace.pipeline.api.lifecycle import compare, lineage, models, promote, promote_model, roll_back, rollback
 from headrace.pipeline.api.loading import load, load_checked, validate
 from headrace.pipeline.api.outputs import compile, predict, share, share_runs  # noqa: A004 - named like the command
-from headrace.pipeline.api.running import load_to_run, notifying, register_versions, run, run_loaded, runs, write_pages
+from headrace.pipeline.api.running import load_to_run, notifying, register_after_run, run, run_loaded, runs, write_pages
 
 __all__ = [
     "compare",
@@ -20,7 +20,7 @@ __all__ = [
     "predict",
     "promote",
     "promote_model",
-    "register_versions",
+    "register_after_run",
     "roll_back",
     "rollback",
     "run",

@@ -56,7 +56,7 @@ def run(  # noqa: PLR0913 - one for each option of the command
                 write_pages(loaded.config, done)
         if done.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-        register_versions(loaded.config)  # last, as it may take long, and may be interrupted
+        register_after_run(loaded.config)  # last, as it may take long, and may be interrupted
     if done.status is Status.FAILED:
         failed = [node for node in done.record.nodes if node.status is Status.FAILED]
         raise RunError("\n\n".join(map(failure_text, failed)))
@@ -167,15 +167,26 @@ def write_card_of(config: PipelineConfig, there: Sequence[Run], version: Path) -
 
 
 def register_versions(config: PipelineConfig) -> list[Outcome]:
-    """Bring the model registries of `deploy.registry` to the state of `deploy.push`. What prevents that is logged."""
+    """Bring the model registries of `deploy.registry` to the state of `deploy.push`. What prevents that is logged.
+
+    Commands that do so at the same time wait for each other, as both would find the same versions missing.
+    """
     if config.deploy.registry is None:
         return []
+    from headrace.common.locks import wait_and_hold
+    from headrace.pipeline.folders import Folders
     from headrace.pipeline.registration.register import register
     from headrace.pipeline.registration.versions import local_shelf
 
     try:
-        shelf = local_shelf(config, lambda: runs(config))
+        with wait_and_hold(Folders.of(config).registration_lock):
+            shelf = local_shelf(config, lambda: runs(config))
+            return register(config.deploy.registry, config.pipeline.name, shelf) if shelf else []
     except (HeadraceError, OSError, ValueError) as error:
         logger.warning("deploy.registry: no version is registered: %s; the next run tries again", error)
         return []
-    return register(config.deploy.registry, config.pipeline.name, shelf) if shelf else []
+
+
+def register_after_run(config: PipelineConfig) -> list[Outcome]:
+    """Like `register_versions`, unless the run only predicts and so pushes nothing."""
+    return [] if config.only_predicts else register_versions(config)

@@ -5,10 +5,11 @@ register_pushed(invocation.registration, "s3://bucket/root/taxi", store)
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from headrace.common.errors import HeadraceError
 from headrace.configs.schema.model_registry import ModelRegistries, filled
 from headrace.pipeline.kubeflow.store import Store
-from headrace.pipeline.kubeflow.stored_models import StoredHome, StoredModel
+from headrace.pipeline.kubeflow.stored_models import StoredHome
 from headrace.pipeline.registration.register import register
 from headrace.pipeline.registration.versions import PushedVersion, Shelf, facts_of, finite, state_of
 
@@ -59,23 +60,22 @@ def stored_shelf(home: StoredHome, registries: ModelRegistries, pipeline: str, u
         number: state_of(number, every, withdrawn=model.withdrawn_at is not None) for number, model in pushed.items()
     }
 
-    def describe(numbers: Collection[int]) -> list[PushedVersion]:
-        spans = home.spans(_SPANS)
+    @functools.cache
+    def spans() -> dict[str, tuple[str, ...]]:
+        return home.spans(_SPANS)
 
-        def one(number: int, model: StoredModel) -> PushedVersion:
-            model = home.judged(replace(model, spans=spans.get(model.run or "", ())))
-            return PushedVersion(
-                number=number,
-                model=model.uri,
-                source=f"{at}/{number}",
-                state=states[number],
-                run=model.run,
-                trained=model.trained,
-                metrics=finite(model.metrics),
-                facts=facts_of(model, pipeline, number, {"model": model.uri}),
-            )
-
-        return [one(number, model) for number, model in sorted(pushed.items()) if number in numbers]
+    def describe(number: int) -> PushedVersion:
+        model = home.judged(replace(pushed[number], spans=spans().get(pushed[number].run or "", ())))
+        return PushedVersion(
+            number=number,
+            model=model.uri,
+            source=f"{at}/{number}",
+            state=states[number],
+            run=model.run,
+            trained=model.trained,
+            metrics=finite(model.metrics),
+            facts=facts_of(model, pipeline, number, {"model": model.uri}),
+        )
 
     return Shelf(at, states, describe)
 

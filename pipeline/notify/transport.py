@@ -43,6 +43,11 @@ class DeliveryError(Exception):
         super().__init__(why)
         self.again, self.status, self.answer = again, status, answer
 
+    @property
+    def unanswered(self) -> bool:
+        """Whether there was no answer, so that a server may be away."""
+        return self.again and self.status is None
+
 
 @dataclass(frozen=True)
 class Destination:

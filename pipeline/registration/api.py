@@ -29,15 +29,18 @@ FILE_SECONDS = 120.0
 MOST_ANSWER = 1 << 24
 """Bytes of an answer."""
 _MOST_WORDS = 300
+_MOVED, _ELSEWHERE = frozenset({301, 308}), frozenset({302, 303, 307})
+"""Statuses of redirects that last, and of others."""
 
 
 @dataclass(frozen=True)
 class Api:
-    """A server. url: without a slash at the end."""
+    """A server. url: without a slash at the end; variable: the one that `authorization` is from."""
 
     url: str
     authorization: str | None = None
     ca_file: str | None = None
+    variable: str | None = None
     sleep: Callable[[float], None] = time.sleep
 
     @classmethod
@@ -45,7 +48,7 @@ class Api:
         """The server in the config. Raises DeliveryError if the variable with its token is not set."""
         variable = server.authorization_env
         authorization = None if variable is None else transport.environment(variable, environ)
-        return cls(server.url.rstrip("/"), authorization, server.ca_file)
+        return cls(server.url.rstrip("/"), authorization, server.ca_file, variable)
 
     def get(self, path: str, **query: str | int) -> dict[str, Any]:
         """The answer to a GET. Raises DeliveryError."""
@@ -63,7 +66,7 @@ class Api:
             try:
                 transport.exchange(self._at(path), "PUT", content, headers, timeout=FILE_SECONDS, most=1)
             except DeliveryError as error:
-                raise _explained(error) from None
+                raise self._explained(error) from None
 
     def _exchange(self, method: str, path: str, body: bytes | None) -> dict[str, Any]:
         headers = {"Accept": "application/json", **({"Content-Type": "application/json"} if body else {})}
@@ -71,7 +74,7 @@ class Api:
         try:
             answer = transport.exchange(to, method, body, headers, timeout=SECONDS, most=MOST_ANSWER)
         except DeliveryError as error:
-            raise _explained(error) from None
+            raise self._explained(error) from None
         try:
             found = json.loads(answer or b"{}")
         except ValueError:
@@ -83,20 +86,38 @@ class Api:
     def _at(self, path: str) -> Destination:
         return Destination(self.url + path, transport.host_of(self.url), self.authorization, self.ca_file)
 
+    def _explained(self, error: DeliveryError) -> DeliveryError:
+        """The error with the server's own words, and what to change."""
+        said, way = _said(error.answer), self._way_out(error.status)
+        why = f"{error}{said and f': {said}'}{way and f'; {way}'}"
+        return DeliveryError(why, again=error.again, status=error.status)
+
+    def _way_out(self, status: int | None) -> str:
+        if status in {401, 403}:
+            if self.variable is None:
+                return "`authorization_env` is null, so no credential was sent; name the variable that holds the header"
+            if status == 401:
+                return f"check the header in {self.variable} (`authorization_env`): it may be wrong or have expired"
+            return f"check what the account of the header in {self.variable} (`authorization_env`) may do"
+        if status in _MOVED:
+            return "it has moved, and redirects are not followed; set `url` to where it is now, perhaps with https://"
+        if status in _ELSEWHERE:
+            return "it leads elsewhere, perhaps to a page for logging in; check `url` and `authorization_env`"
+        return ""
+
 
 def quoted(path: str) -> str:
     """A path for a URL, with its slashes."""
     return urllib.parse.quote(path, safe="/")
 
 
-def _explained(error: DeliveryError) -> DeliveryError:
-    """The error with the server's own words, of which MLflow has `error_code` and Kubeflow `code`."""
+def _said(answer: bytes) -> str:
+    """The server's own words, of which MLflow has `error_code` and Kubeflow `code`."""
     try:
-        said = json.loads(error.answer)
+        said = json.loads(answer)
     except ValueError:
-        return error
+        return ""
     if not isinstance(said, dict):
-        return error
+        return ""
     words = [str(said[key]) for key in ("error_code", "code", "message") if said.get(key)]
-    why = redact(one_line(": ".join(words)))[:_MOST_WORDS]
-    return DeliveryError(f"{error}: {why}" if why else str(error), again=error.again, status=error.status)
+    return redact(one_line(": ".join(words)))[:_MOST_WORDS]

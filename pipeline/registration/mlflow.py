@@ -7,10 +7,12 @@ the server (`--serve-artifacts`, its default).
 
 from __future__ import annotations
 
+import collections
 import hashlib
+import posixpath
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,7 +32,10 @@ _METRICS = 1000
 _VALUE = 5000
 """Characters of a tag or parameter."""
 _UNNAMED = re.compile(r"[^\w\-. /:]")
-"""What a metric's name may not hold."""
+"""What the key of a metric or parameter may not hold."""
+_KEY = 250
+"""Characters of such a key."""
+_DIGEST = 8
 _ID, _DESTINATION, _VERSION = f"{PREFIX}id", f"{PREFIX}destination", f"{PREFIX}version"
 MODEL = "model"
 """The folder of a run's artifacts with the model."""
@@ -140,13 +145,11 @@ class Mlflow:
     def _fill(self, run: str, artifacts: str, version: PushedVersion) -> None:
         """Send metrics, parameters and files."""
         at = _milliseconds(version)
-        metrics = [
-            {"key": _named(key), "value": value, "timestamp": at, "step": 0}
-            for key, value in sorted(version.metrics.items())
-        ]
-        for name, epoch, value in version.curves:
-            metrics.append({"key": _named(f"training/{name}"), "value": value, "timestamp": at, "step": epoch})
-        params = [{"key": _named(key), "value": value[:_VALUE]} for key, value in version.settings.items()]
+        measured = [(name, 0, value) for name, value in sorted(version.metrics.items())]
+        measured += [(f"training/{name}", epoch, value) for name, epoch, value in version.curves]
+        keys, settings = keys_of({name for name, _, _ in measured}), keys_of(version.settings)
+        metrics = [{"key": keys[name], "value": value, "timestamp": at, "step": step} for name, step, value in measured]
+        params = [{"key": settings[name], "value": value[:_VALUE]} for name, value in version.settings.items()]
         for part in _parts(metrics, _METRICS):
             self._api.send("POST", f"{_API}/runs/log-batch", {"run_id": run, "metrics": part})
         for part in _parts(params, _BATCH):
@@ -171,8 +174,26 @@ class Mlflow:
             self._api.put_file(quoted(f"{_FILES}{place.path.rstrip('/')}/{name}"), file)
 
 
-def _named(name: str) -> str:
-    return _UNNAMED.sub("_", name)
+def keys_of(names: Iterable[str]) -> dict[str, str]:
+    """The keys of metrics or parameters in MLflow, by their names: each key is of one name alone.
+
+    Characters that MLflow refuses become `_`. If several names would then have the same key, those that are not that
+    key themselves end in a hyphen and the beginning of the SHA-256 digest of the name.
+    """
+    keys = {name: _allowed(name) for name in names}
+    count = collections.Counter(keys.values())
+    return {name: key if count[key] == 1 or key == name else _distinct(name, key) for name, key in keys.items()}
+
+
+def _allowed(name: str) -> str:
+    key = _UNNAMED.sub("_", name)[:_KEY]
+    is_path = posixpath.normpath(key) == key and not key.startswith(("/", "."))  # as that of a file, which it may be
+    return key if is_path else re.sub(r"/|^\.", "_", key)
+
+
+def _distinct(name: str, key: str) -> str:
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:_DIGEST]
+    return f"{key[: _KEY - _DIGEST - 1]}-{digest}"
 
 
 def _prefixed(version: PushedVersion) -> dict[str, str]:

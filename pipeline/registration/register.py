@@ -5,7 +5,8 @@ for outcome in register(config.deploy.registry, "taxi", local_shelf(config, runs
 
 Each registry is asked what it has; what is missing is added, the newest LIMIT versions at most, and states that changed
 are noted. So whatever failed is tried again by the next run, promotion or rollback, and nothing is registered twice.
-Nothing here raises because of a registry.
+A version that cannot be registered prevents nothing else; a server that no longer answers ends the attempt. Nothing
+here raises because of a registry.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from headrace.common.credentials import redact
@@ -84,19 +86,28 @@ def register(
 
 
 def _registered(name: str, server: RegistryServer, pipeline: str, shelf: Shelf, environ: Mapping[str, str]) -> Outcome:
-    added: list[int] = []
-    model = server.model
+    model, work = server.model, None
     try:
         registry = _opened(server, pipeline, shelf.destination, environ)
-        model = registry.name
-        _bring_up(registry, shelf, added.append)
-    except DeliveryError as error:
-        return Outcome(name, model, tuple(added), str(error))
-    except Exception as error:  # a push must not fail because of a registry, whatever it answers
-        logger.debug("deploy.registry.%s", name, exc_info=True)
-        said = redact(str(error).splitlines()[0]) if str(error) else ""
-        return Outcome(name, model, tuple(added), f"an unexpected {type(error).__name__}{said and f' ({said})'}")
-    return Outcome(name, model, tuple(added))
+        model, work = registry.name, _Registration(registry, shelf)
+        work.bring_up()
+        error = None
+    except Exception as why:  # a push must not fail because of a registry, whatever it answers
+        error = _reason(why)
+    if work is None:
+        return Outcome(name, model, error=error)
+    problems = [f"{', '.join(what)}: {why}" for why, what in work.failed.items()]
+    problems += [error] if error is not None and error not in work.failed else []
+    return Outcome(name, model, tuple(work.added), "; ".join(problems) or None)
+
+
+def _reason(error: Exception) -> str:
+    """Why something was not possible, without a credential."""
+    if isinstance(error, DeliveryError):
+        return str(error)
+    logger.debug("deploy.registry", exc_info=error)
+    said = redact(str(error).splitlines()[0]) if str(error) else ""
+    return f"an unexpected {type(error).__name__}{said and f' ({said})'}"
 
 
 def _opened(server: RegistryServer, pipeline: str, destination: str, environ: Mapping[str, str]) -> ModelRegistry:
@@ -110,17 +121,44 @@ def _opened(server: RegistryServer, pipeline: str, destination: str, environ: Ma
     return KubeflowModels(server, pipeline, destination, api)
 
 
-def _bring_up(registry: ModelRegistry, shelf: Shelf, note: Callable[[int], None]) -> None:
-    known = registry.known()
-    missing = sorted(shelf.states)[-LIMIT:]
-    missing = [number for number in missing if number not in known]
-    for version in shelf.describe(missing) if missing else ():
-        known[version.number] = registry.add(version)
-        note(version.number)
-    for number, one in known.items():
-        state = shelf.states.get(number, "removed")
-        if one.state != state:
-            registry.mark(one, state)
-    for number, state in shelf.states.items():
-        if state == "in_service" and number in known:
-            registry.serve(known[number])
+@dataclass
+class _Registration:
+    """What is done to one registry.
+
+    added: the numbers of new versions; failed: what was not possible, by the reason.
+    """
+
+    registry: ModelRegistry
+    shelf: Shelf
+    added: list[int] = field(default_factory=list)
+    failed: dict[str, list[str]] = field(default_factory=dict)
+    known: dict[int, Known] = field(default_factory=dict)
+
+    def bring_up(self) -> None:
+        """Add what is missing, and note states. Raises DeliveryError if the server does not answer."""
+        states = self.shelf.states
+        self.known = self.registry.known()
+        for number in sorted(states)[-LIMIT:]:
+            if number not in self.known:
+                self._attempt(f"version {number}", partial(self._add, number))
+        for number, one in list(self.known.items()):
+            state = states.get(number, "removed")
+            if one.state != state:
+                self._attempt(f"the state of version {number}", partial(self.registry.mark, one, state))
+        for number, state in states.items():
+            if state == "in_service" and number in self.known:
+                what = f"that version {number} is in service"
+                self._attempt(what, partial(self.registry.serve, self.known[number]))
+
+    def _add(self, number: int) -> None:
+        self.known[number] = self.registry.add(self.shelf.describe(number))
+        self.added.append(number)
+
+    def _attempt(self, what: str, do: Callable[[], None]) -> None:
+        """Do something, and note if it fails. Raises DeliveryError if the server does not answer at all any more."""
+        try:
+            do()
+        except Exception as error:
+            self.failed.setdefault(_reason(error), []).append(what)
+            if isinstance(error, DeliveryError) and error.unanswered:
+                self.registry.known()

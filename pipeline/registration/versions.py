@@ -2,12 +2,13 @@
 
 shelf = local_shelf(config, runs)
 shelf.states                             # {1795402861: "in_service", 1795316462: "superseded"}
-shelf.describe([1795402861])[0].metrics  # {"auc": 0.9471}
+shelf.describe(1795402861).metrics       # {"auc": 0.9471}
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -87,12 +88,12 @@ class Shelf:
     Attributes:
         destination: What identifies the folder: `deploy.registry.source`, its URI, or its path on this machine.
         states: The state of each version that runs of this pipeline pushed.
-        describe: Returns versions by their numbers, the oldest first. It reads the records of the runs.
+        describe: Returns a version by its number. It reads the records of the runs, of all of them once.
     """
 
     destination: str
     states: Mapping[int, State]
-    describe: Callable[[Collection[int]], Sequence[PushedVersion]]
+    describe: Callable[[int], PushedVersion]
 
 
 def local_shelf(config: PipelineConfig, runs: Callable[[], Sequence[Run]]) -> Shelf | None:
@@ -105,20 +106,18 @@ def local_shelf(config: PipelineConfig, runs: Callable[[], Sequence[Run]]) -> Sh
     there = Destination.read(Folders.of(config), config.push_directory)
     given = config.deploy.registry and config.deploy.registry.source
     at = filled(given, config.pipeline.name).rstrip("/") if given else str(there.path)
-    models = {number: there.model_of(str(number)) for number in there.versions}
+    pushed = {number: uri for number in there.versions if (uri := there.model_of(str(number))) is not None}
     states = {
-        number: state_of(number, there.versions, withdrawn=_withdrawn(there, uri))
-        for number, uri in models.items()
-        if uri is not None
+        number: state_of(number, there.versions, withdrawn=_withdrawn(there, uri)) for number, uri in pushed.items()
     }
 
-    def describe(numbers: Collection[int]) -> list[PushedVersion]:
-        known = {str(origin.model.path): origin for origin in origins(config, runs())}
-        return [
-            _described(number, uri, states[number], known.get(uri), at, there, config.pipeline.name)
-            for number, uri in sorted(models.items())
-            if number in numbers and uri is not None
-        ]
+    @functools.cache
+    def known() -> dict[str, Origin]:
+        return {str(origin.model.path): origin for origin in origins(config, runs())}
+
+    def describe(number: int) -> PushedVersion:
+        uri = pushed[number]
+        return _described(number, uri, states[number], known().get(uri), at, there, config.pipeline.name)
 
     return Shelf(at, states, describe)
 

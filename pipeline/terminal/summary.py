@@ -63,7 +63,7 @@ def summary(
             f"ended     {record.ended}",
             "          the model in service stays; --param retrain=always trains anyway",
         ]
-    elif record.status is Status.DONE and not _only_predicts(record):
+    elif (record.status is Status.DONE or _pushed(record)) and not _only_predicts(record):
         lines += _blessing(verdict or ModelVerdict())
     lines += _remarks(remarks, PREDICTED)
     if report is not None:
@@ -71,6 +71,11 @@ def summary(
     if record.finished is not None:
         lines.append(f"time      {duration(record.finished - record.started)}{_reused(record.nodes)}")
     return lines
+
+
+def _pushed(record: RunRecord) -> bool:
+    """Whether the run got past its push, and so may have changed what is in service, even if it failed later."""
+    return any(node.id == "Pusher" and node.status in {Status.DONE, Status.CACHED} for node in record.nodes)
 
 
 def _only_predicts(record: RunRecord) -> bool:

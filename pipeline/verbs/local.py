@@ -105,7 +105,7 @@ def run(
     Components whose inputs, settings and code are unchanged since an earlier run are reused.
     """
     prepare()
-    from headrace.pipeline.api import load_to_run, notifying, register_versions, run_loaded
+    from headrace.pipeline.api import load_to_run, notifying, register_after_run, run_loaded
     from headrace.pipeline.interrupts import uninterrupted
     from headrace.pipeline.results.record import Status
     from headrace.pipeline.run_parameters import parameter_overrides
@@ -119,7 +119,7 @@ def run(
     with uninterrupted(), notifying(loaded.config, done):
         _report_and_summary(console, loaded.config, done, _options(profile, overrides))
     if done.status is not Status.INTERRUPTED:
-        for outcome in register_versions(loaded.config):
+        for outcome in register_after_run(loaded.config):
             if outcome.added:
                 console.print(f"registry  {outcome}", soft_wrap=True, highlight=False)
     if console.reader_gone:

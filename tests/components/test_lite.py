@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
+import os
+import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +21,7 @@ from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
 from headrace.components.deploy.blessing import record_blessing
 from headrace.components.deploy.lite_files import converted, push_lite, read_pushed
+from headrace.components.deploy.push import locked
 from headrace.components.deploy.registry import Entry, Registry
 from headrace.components.lite.comparison import compare, examine
 from headrace.components.lite.component import Lite
@@ -175,15 +179,45 @@ def test_file_is_put_beside_its_version_replaced_and_removed_with_it(tmp_path: P
     push_lite(tmp_path, entry(first), serving / "11")
     push_lite(tmp_path, entry(first), serving / "12")
     assert files(serving) == {"lite/11/model.tflite": b"first", "lite/12/model.tflite": b"first"}
-    (serving / "lite" / ".pushing-12").mkdir()  # of a push that was killed
+    for left in (".pushing-12", ".removing-12", ".pushing-7", ".removing-9", ".pushing-mine"):  # but the last, of kills
+        (serving / "lite" / left).mkdir()
     push_lite(tmp_path, entry(second), serving / "12")
     assert files(serving) == {"lite/11/model.tflite": b"first", "lite/12/model.tflite": b"second"}
     assert read_pushed(serving / "12") == LiteVerdict.read(tmp_path / second)
+    assert {path.name for path in (serving / "lite").iterdir()} == {"11", "12", ".pushing-mine"}
+    (serving / "lite" / ".pushing-mine").rmdir()
     (serving / "11").rmdir()
     (serving / "lite" / ".DS_Store").touch()
     (serving / "lite" / "latest").symlink_to("12")
     push_lite(tmp_path, entry(None), serving / "12")
     assert {path.name for path in (serving / "lite").iterdir()} == {"12", ".DS_Store", "latest"}
+
+
+def test_file_is_put_there_under_the_lock_of_pushes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    serving, copied, refused = tmp_path / "serving", shutil.copyfile, []
+    (serving / "11").mkdir(parents=True)
+
+    def copy(source: Path, target: Path) -> Path:
+        descriptor = os.open(serving, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            refused.append(target.name)
+        finally:
+            os.close(descriptor)
+        return copied(source, target)
+
+    monkeypatch.setattr(shutil, "copyfile", copy)
+    push_lite(tmp_path, entry(made(tmp_path / "first", b"first")), serving / "11")
+    assert refused == ["model.tflite", "report.json"]
+    with locked(serving):  # which is free again
+        assert files(serving) == {"lite/11/model.tflite": b"first"}
+
+
+def test_version_that_another_push_removed_meanwhile_gets_no_file(tmp_path: Path) -> None:
+    (tmp_path / "serving").mkdir()
+    push_lite(tmp_path, entry(made(tmp_path / "first", b"first")), tmp_path / "serving" / "11")
+    assert not (tmp_path / "serving" / "lite").exists()
 
 
 @pytest.mark.parametrize("what", ["damaged", "gone"])

@@ -20,6 +20,7 @@ from headrace.components.deploy import pusher
 from headrace.components.deploy.push import push
 from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.registry import IN_SERVICE, LATE, Entry
+from headrace.components.lite.verdict import LiteVerdict
 
 
 @pytest.fixture
@@ -193,6 +194,7 @@ def _execute(
     listed: bool = True,
     keep: int = 0,
     contents: str | None = None,
+    lite: str | None = None,
 ) -> standard_artifacts.PushedModel:
     candidate, blessing, entry = (
         standard_artifacts.Model(),
@@ -202,10 +204,8 @@ def _execute(
     candidate.uri = str(model.parent)
     blessing.set_int_custom_property("blessed", int(blessed))
     entry.uri = str(artifact.with_name("entry"))
-    text = (
-        Entry(uri=str(model.parent), blessed_at="2026-03-01", contents=contents).model_dump_json() if listed else "{}"
-    )
-    Path(entry.uri).write_text(text, encoding="utf-8")
+    known = Entry(uri=str(model.parent), blessed_at="2026-03-01", contents=contents, lite=lite)
+    Path(entry.uri).write_text(known.model_dump_json() if listed else "{}", encoding="utf-8")
     entry.read()
     pushed = standard_artifacts.PushedModel()
     pushed.uri = str(artifact)
@@ -279,6 +279,25 @@ def test_damaged_version_is_replaced_though_the_candidate_is_not_blessed(
     sound = _execute(model, serving, tmp_path / "sound", blessed=False)
     assert sound.get_int_custom_property("pushed") == 0
     assert sound.get_string_custom_property(IN_SERVICE) == str(version)
+
+
+def test_push_is_recorded_before_its_lite_file_which_the_next_run_completes(model: Path, tmp_path: Path) -> None:
+    serving, lite = tmp_path / "serving", tmp_path / "converted"
+    lite.mkdir()
+    (lite / "model.tflite").write_bytes(b"small")
+    LiteVerdict(precision="int8", contents=checksum(lite / "model.tflite"), size=5).write(lite)
+    serving.mkdir()
+    (serving / "lite").write_text("a file in the way")
+    with pytest.raises(RunError, match=r"deploy\.push: cannot write to .*lite") as error:
+        _execute(model, serving, tmp_path / "pushed", blessed=True, lite=str(lite))
+    (version,) = (path for path in serving.iterdir() if path.name != "lite")
+    assert PushRecord.read(tmp_path / "pushed.json").last[str(serving)].version == version.name
+    assert f"Version {version.name} is in service, without its `.tflite` file" in str(error.value)
+    (serving / "lite").unlink()
+    later = _execute(model, serving, tmp_path / "pushed-2", blessed=False, lite=str(lite))
+    assert later.get_int_custom_property("pushed") == 0
+    assert (serving / "lite" / version.name / "model.tflite").read_bytes() == b"small"
+    assert {path.name for path in serving.iterdir()} == {version.name, "lite"}
 
 
 @pytest.mark.parametrize("how", ["damaged", "gone"])

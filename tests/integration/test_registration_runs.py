@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -190,10 +190,10 @@ def test_mlflows_client_fetches_the_files_in_service(story: Story, tmp_path: Pat
 def test_version_that_others_can_read_is_named_by_its_uri_and_nothing_is_copied(mlflow: MlflowServer) -> None:
     at, states = "s3://bucket/root/pod/serving/pod", dict[int, State]()
 
-    def describe(numbers: Collection[int]) -> list[PushedVersion]:
-        return [
-            PushedVersion(one, f"run-{one}", f"{at}/{one}", states[one], facts={"version": str(one)}) for one in numbers
-        ]
+    def describe(one: int) -> PushedVersion:
+        settings = {"features.tip $%": str(one), "features.tip %$": "numeric", "features.tip __": "hashed"}
+        facts = {"version": str(one)}
+        return PushedVersion(one, f"run-{one}", f"{at}/{one}", states[one], facts=facts, settings=settings)
 
     settings = ModelRegistries(mlflow=MlflowRegistry(url=mlflow.url, alias="serving", model="of-{name}"))
     for now in ({1: "in_service"}, {1: "superseded", 2: "in_service"}, {2: "superseded", 3: "in_service"}):
@@ -206,6 +206,12 @@ def test_version_that_others_can_read_is_named_by_its_uri_and_nothing_is_copied(
     assert told == {"1": "removed", "2": "superseded", "3": "in_service"}
     assert mlflow.alias("of-pod", "serving") == "3"
     assert "files" not in mlflow.get("artifacts/list", run_id=found["3"]["run_id"])
+    params = {
+        one["key"]: one["value"] for one in mlflow.get("runs/get", run_id=found["2"]["run_id"])["run"]["data"]["params"]
+    }
+    assert params.pop("features.tip __") == "hashed"
+    assert sorted(params.values()) == ["2", "numeric"]
+    assert all(key.startswith("features.tip __-") for key in params)
 
 
 def test_validate_notes_a_token_that_is_not_set(story: Story) -> None:

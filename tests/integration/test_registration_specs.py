@@ -55,14 +55,10 @@ def registry(client: tuple[str, Path]) -> Iterator[Registry]:
     """A registry after a push, and another one that follows a rollback."""
 
     def shelf(states: dict[int, State]) -> Shelf:
-        def describe(numbers: Any) -> list[PushedVersion]:
+        def describe(one: int) -> PushedVersion:
             facts = {"pipeline": "taxi", "run": "20261122-030003", "rows.train": "91764"}
-            return [
-                PushedVersion(
-                    one, "runs/1", f"s3://models/taxi/{one}", states[one], metrics={"auc": 0.9471}, facts=facts
-                )
-                for one in numbers
-            ]
+            at = f"s3://models/taxi/{one}"
+            return PushedVersion(one, "runs/1", at, states[one], metrics={"auc": 0.9471}, facts=facts)
 
         return Shelf("s3://models/taxi", states, describe)
 

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import logging
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -35,27 +35,24 @@ class Folder:
 
     states: dict[int, State]
     at: str = AT
-    asked: list[list[int]] = field(default_factory=list)
+    asked: list[int] = field(default_factory=list)
 
     @property
     def shelf(self) -> Shelf:
         return Shelf(self.at, self.states, self._describe)
 
-    def _describe(self, numbers: Collection[int]) -> list[PushedVersion]:
-        self.asked.append(sorted(numbers))
-        return [
-            PushedVersion(
-                number,
-                model=f"runs/model-{number}",
-                source=f"{self.at}/{number}",
-                state=self.states[number],
-                run=f"run-{number}",
-                trained=TRAINED,
-                metrics={"auc": number / 1000},
-                facts={"pipeline": "taxi", "version": str(number), "commit": "4f0c2a91b+dirty", "spans": "a to b (7)"},
-            )
-            for number in sorted(numbers)
-        ]
+    def _describe(self, number: int) -> PushedVersion:
+        self.asked.append(number)
+        return PushedVersion(
+            number,
+            model=f"runs/model-{number}",
+            source=f"{self.at}/{number}",
+            state=self.states[number],
+            run=f"run-{number}",
+            trained=TRAINED,
+            metrics={"auc": number / 1000},
+            facts={"pipeline": "taxi", "version": str(number), "commit": "4f0c2a91b+dirty", "spans": "a to b (7)"},
+        )
 
 
 def brought_up(registry: Registry, folder: Folder, environ: Mapping[str, str] | None = None, **more: Any) -> Outcome:
@@ -96,7 +93,7 @@ def test_nothing_is_registered_twice_nor_described_again(registry: Registry) -> 
     before = len(registry.requests)
     assert brought_up(registry, folder) == Outcome("kubeflow", "taxi")
     assert {request.method for request in registry.requests[before:]} == {"GET"}
-    assert folder.asked == [[1, 2, 3, 4, 5, 6]]
+    assert folder.asked == [1, 2, 3, 4, 5, 6]
     assert len(registry.versions("taxi")) == 6
 
 
@@ -125,7 +122,7 @@ def test_only_the_newest_versions_of_a_long_list_are_registered(registry: Regist
 def test_version_left_without_an_artifact_is_completed(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
     registry.fail_at = "/artifacts"
     failed = brought_up(registry, Folder({17: "in_service"}))
-    assert (failed.added, failed.error) == ((), f"{registry.url[7:]} answers with status 503: 503: not now")
+    assert (failed.added, failed.error) == ((), f"version 17: {registry.url[7:]} answers with status 503: 503: not now")
     assert "deploy.registry.kubeflow: the versions in s3://models/taxi are not all registered" in caplog.text
     assert "the next run tries again" in caplog.text
     assert registry.artifacts("taxi") == {"17": []}
@@ -150,6 +147,46 @@ def test_versions_of_another_folder_are_left_alone(registry: Registry) -> None:
     assert "`model`" in clash.error
 
 
+def test_versions_that_cannot_be_registered_are_named_and_hold_up_no_other(registry: Registry) -> None:
+    brought_up(registry, Folder({2: "superseded", 4: "in_service"}, at="/elsewhere/taxi"))
+    clash = brought_up(registry, Folder({1: "superseded", 2: "superseded", 3: "superseded", 5: "in_service"}))
+    assert clash.added == (1, 3, 5)
+    assert clash.error is not None
+    assert clash.error.startswith("version 2: taxi has a version 2 of another folder")
+    assert "version 3" not in clash.error
+    again = brought_up(registry, Folder({1: "withdrawn", 2: "superseded", 4: "superseded", 5: "in_service"}))
+    assert (again.added, again.error is None) == ((), False)
+    ours = {name: one for name, one in registry.texts("taxi", "headrace.state").items() if name in {"1", "3", "5"}}
+    assert ours == {"1": "withdrawn", "3": "removed", "5": "in_service"}
+
+
+def test_version_whose_records_are_damaged_holds_up_no_other(registry: Registry) -> None:
+    folder = Folder({1: "superseded", 2: "superseded", 3: "in_service"})
+
+    def describe(number: int) -> PushedVersion:
+        if number < 3:
+            raise ValueError("damaged")
+        return folder.shelf.describe(number)
+
+    settings = ModelRegistries(kubeflow=KubeflowRegistry(url=registry.url))
+    (outcome,) = register(settings, "taxi", Shelf(AT, folder.states, describe), {})
+    assert outcome == Outcome("kubeflow", "taxi", (3,), "version 1, version 2: an unexpected ValueError (damaged)")
+
+
+def test_server_that_goes_away_is_asked_for_no_further_version(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.pipeline.notify.transport.WAITS", ())
+    registry.away_after = "/artifacts"
+    outcome = brought_up(registry, Folder({**dict.fromkeys(range(1, 9), "superseded"), 9: "in_service"}))
+    assert outcome.added == ()
+    assert outcome.error is not None
+    assert outcome.error.startswith("version 1: ")
+    assert "cannot be reached" in outcome.error
+    assert [one.method for one in registry.requests[-2:]] == ["PATCH", "GET"]
+    assert not [one for one in registry.requests if one.body and one.body.get("name") == "2"]
+
+
 def test_other_api_is_asked_at_its_path_and_the_wrong_one_is_named() -> None:
     with model_registry("v1") as registry:
         wrong = brought_up(registry, Folder({1: "in_service"}))
@@ -161,11 +198,14 @@ def test_other_api_is_asked_at_its_path_and_the_wrong_one_is_named() -> None:
 def test_token_is_sent_and_never_shown(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with model_registry(token=SECRET) as registry:
+        none = brought_up(registry, Folder({1: "in_service"}))
+        assert none.error is not None
+        assert "status 401: 401: unauthorized; `authorization_env` is null" in none.error
         missing = brought_up(registry, Folder({1: "in_service"}), authorization_env="TOKEN")
         assert missing.error == "the environment variable TOKEN is not set"
         wrong = brought_up(registry, Folder({1: "in_service"}), {"TOKEN": f"{SECRET}z"}, authorization_env="TOKEN")
         assert wrong.error is not None
-        assert "status 401" in wrong.error
+        assert "status 401: 401: unauthorized; check the header in TOKEN (`authorization_env`)" in wrong.error
         right = brought_up(registry, Folder({1: "in_service"}), {"TOKEN": SECRET}, authorization_env="TOKEN")
         assert right.added == (1,)
         assert SECRET not in json.dumps([request.body for request in registry.requests])
@@ -184,7 +224,7 @@ def test_server_that_is_away_or_is_no_registry_is_reported() -> None:
 
 
 def test_damaged_record_of_a_version_is_reported(registry: Registry) -> None:
-    def damaged(_: Collection[int]) -> list[PushedVersion]:
+    def damaged(_: int) -> PushedVersion:
         raise ValueError(f"damaged: password={SECRET}")
 
     shelf = Shelf(AT, {1: "in_service"}, damaged)
@@ -202,6 +242,23 @@ def test_certificate_that_is_not_trusted_is_refused(tmp_path: Path) -> None:
     assert outcome.error is not None
     assert "certificate is not valid here" in outcome.error
     assert not server.requests
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (403, "check what the account of the header in TOKEN (`authorization_env`) may do"),
+        (301, "it has moved, and redirects are not followed; set `url` to where it is now"),
+        (308, "it has moved, and redirects are not followed; set `url` to where it is now"),
+        (302, "perhaps to a page for logging in; check `url` and `authorization_env`"),
+    ],
+)
+def test_refusals_and_redirects_say_what_to_change(status: int, said: str) -> None:
+    with http_receiver([status], to=f"https://user:{SECRET}@elsewhere.example/") as server:
+        with pytest.raises(DeliveryError, match=f"answers with status {status}") as raised:
+            Api(server.url, SECRET, variable="TOKEN").send("POST", "/api", {})
+        assert said in str(raised.value)
+        assert SECRET not in str(raised.value)
 
 
 def test_answer_that_is_a_page_is_no_registry(tmp_path: Path) -> None:

@@ -285,5 +285,17 @@ def test_summary_of_a_failed_run_names_what_failed_and_what_was_skipped(tmp_path
     ]
 
 
+@pytest.mark.parametrize("status", [Status.FAILED, Status.INTERRUPTED])
+def test_summary_of_a_run_that_ended_after_its_push_says_what_is_in_service(status: Status) -> None:
+    record, verdict = finished(status), ModelVerdict(True, (LEAST,), (str(LEAST),), "serving/17")
+    record.nodes[2] = NodeRecord("PublishPredictions", status=status, error="OSError: disk full")
+    assert "pushed    serving/17" not in summary(record, verdict)
+    record.nodes[1] = NodeRecord("Pusher", status=Status.DONE)
+    lines = summary(record, verdict)
+    blessing = lines.index("blessing  blessed: auc is 0.9312; it must be at least 0.85")
+    assert lines[blessing + 1] == "pushed    serving/17"
+    assert ("PublishPredictions failed: OSError: disk full" in lines) is (status is Status.FAILED)
+
+
 def test_summary_of_an_interrupted_run_says_how_to_continue() -> None:
     assert summary(finished(Status.INTERRUPTED))[0].startswith("interrupted: the same command")

@@ -35,13 +35,19 @@ class Noted:
 
 @dataclass
 class Registry:
-    """refuse: how many of the next requests are answered with 503; fail_at: a path whose POST is, once."""
+    """refuse: how many of the next requests are answered with 503; fail_at: a path whose POST is, once; away_after: a
+    path after whose next POST no request gets an answer; away: whether that is so; both: the
+    clients that look for a model at the same time, each of which waits there for the others, for a second at most.
+    """
 
     api: str
     token: str | None
     url: str = ""
     refuse: int = 0
     fail_at: str | None = None
+    away_after: str | None = None
+    away: bool = False
+    both: threading.Barrier | None = None
     requests: list[Noted] = field(default_factory=list)
     rows: dict[str, list[dict[str, Any]]] = field(
         default_factory=lambda: {"registered_models": [], "model_versions": [], "artifacts": []}
@@ -78,6 +84,9 @@ class Registry:
             self.fail_at = None
             return 503, {"code": "503", "message": "not now"}
         if place == "/registered_model" and method == "GET":
+            with contextlib.suppress(threading.BrokenBarrierError):
+                if self.both is not None:
+                    self.both.wait(1)
             found = [one for one in self.rows["registered_models"] if one["name"] == query["name"]]
             return (200, found[0]) if found else (404, {"code": "404", "message": "no registered model found"})
         if method == "POST" and body is not None and place in {"/registered_models", "/model_versions"}:
@@ -128,12 +137,17 @@ def model_registry(api: str = "v1alpha3", token: str | None = None) -> Iterator[
 
         def _reply(self, body: dict[str, Any] | None) -> None:
             registry.requests.append(Noted(self.command, self.path, body))
+            if registry.away:
+                self.close_connection = True
+                return
             status, answer = 401, {"code": "401", "message": "unauthorized"}
             if registry.refuse:
                 registry.refuse -= 1
                 status, answer = 503, {"code": "503", "message": "not now"}
             elif registry.token is None or self.headers["Authorization"] == registry.token:
                 status, answer = registry.answer(self.command, self.path, body)
+            after = registry.away_after
+            registry.away = bool(self.command == "POST" and after and self.path.endswith(after))
             content = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

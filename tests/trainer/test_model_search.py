@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,10 +30,12 @@ TRAIN = {"epochs": 3, "jit": "off", "checkpoint": {"every_steps": 8}, "steps_per
 CANDIDATES = ["linear", "wide_and_deep", "tabm"]
 
 
-def arguments(data: Any, folder: Path, candidates: list[str], **auto: Any) -> SimpleNamespace:
+def arguments(
+    data: Any, folder: Path, candidates: list[str], train: dict[str, Any] | None = None, **auto: Any
+) -> SimpleNamespace:
     """Those of `run_fn` for a search, with checkpoints next to the folder."""
     model = {"kind": "auto", "candidates": candidates, **auto}
-    fn_args: SimpleNamespace = data.fn_args(folder, model, **TRAIN)
+    fn_args: SimpleNamespace = data.fn_args(folder, model, **TRAIN, **(train or {}))
     fn_args.custom_config["checkpoints"] = str(folder / "checkpoints")
     return fn_args
 
@@ -159,6 +162,45 @@ def test_candidate_that_cannot_be_trained_is_left_out(prepared: Prepare, tmp_pat
     assert "no_such" in found.search.trials[0].failure
     assert found.search.trials[0].score is None
     assert found.model["kind"] == "linear"
+
+
+def in_the_way(made: search.ModelSearch) -> None:
+    """Let no checkpoint of the second candidate be written."""
+    file = made.folder.part(2).folder
+    file.parent.mkdir()
+    file.write_text("a file")
+
+
+def damaged(made: search.ModelSearch) -> None:
+    """Cut a file off that each epoch reads."""
+    file = min(Path(made.job.train_files[0]).parent.iterdir())
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "hidden", "reason"),
+    [
+        (in_the_way, [4], r"^the checkpoint in \S+ could not be written: .*Free disk space"),
+        (damaged, [4], r"^\S+ is damaged after [\d,]+ intact records"),
+        (
+            lambda _: None,
+            [1 << 20, 1 << 28],
+            r"^the memory .*is not sufficient.* Or leave dnn out of `model\.candidates`$",
+        ),
+    ],
+    ids=["disk", "data", "memory"],
+)
+def test_what_is_no_fault_of_a_candidate_stops_the_search_with_its_reason(
+    prepared: Prepare, tmp_path: Path, spoil: Callable[[search.ModelSearch], object], hidden: list[int], reason: str
+) -> None:
+    data = prepared("binary")
+    fn_args = arguments(data, tmp_path, ["linear", "dnn"], {"input": {"cache": "none"}}, hidden=hidden)
+    copy = shutil.copytree(Path(data.patterns["train"]).parent, tmp_path / "train")
+    fn_args.train_files = [str(copy / "*")]
+    made = of(fn_args)
+    spoil(made)
+    with pytest.raises(TrainingError, match=reason):
+        made.run()
 
 
 def test_search_without_a_candidate_says_why(prepared: Prepare, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from headrace.common.errors import TrainingError
+from headrace.common.errors import ModelError
 from headrace.trainer.callbacks.checkpoint import Checkpoint
 from headrace.trainer.callbacks.diagnosis import (
     GENERAL_ADVICE,
@@ -68,7 +68,7 @@ class NonFiniteValue:
         return f"In its batch {found.batches + 1}, {found.words}. {found.remedy}" if found else GENERAL_ADVICE
 
 
-class NonFiniteLossError(TrainingError):
+class NonFiniteLossError(ModelError):
     """The loss or a variable of the optimizer is not finite.
 
     `value` is set if the diagnosis is left to be done on a single device.

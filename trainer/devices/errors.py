@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import re
 from collections.abc import Iterator
 
 import tensorflow as tf
 
-from headrace.common.errors import TrainingError
+from headrace.common.errors import ModelError, TrainingError
 from headrace.configs.schema.train import DISTRIBUTED, TrainConfig
 
 _LOCATIONS = re.compile(
@@ -20,12 +22,18 @@ MAX_LENGTH = 200
 
 
 @contextlib.contextmanager
-def explain_out_of_memory(train: TrainConfig) -> Iterator[None]:
-    """Turn TensorFlow's ResourceExhaustedError into a TrainingError that explains what to change."""
+def explain_out_of_memory(train: TrainConfig, way_out: str = "") -> Iterator[None]:
+    """Turn TensorFlow's ResourceExhaustedError, also that of a full disk, into a TrainingError that explains what to
+    change.
+
+    way_out: what may be done besides.
+    """
     try:
         yield
     except tf.errors.ResourceExhaustedError as error:
-        raise TrainingError(_memory_message(str(error), train)) from error
+        if os.strerror(errno.ENOSPC) in str(error):
+            raise TrainingError(f"a disk is full: {str(error).strip().splitlines()[0]}. Free some space") from error
+        raise TrainingError(_memory_message(str(error), train) + way_out) from error
 
 
 def _memory_message(message: str, train: TrainConfig) -> str:
@@ -61,13 +69,13 @@ def _smaller_batch(train: TrainConfig) -> str:
 
 @contextlib.contextmanager
 def explain_xla_errors(train: TrainConfig) -> Iterator[None]:
-    """Turn XLA's errors into a TrainingError with the way out, if the config demands that steps are compiled."""
+    """Turn XLA's errors into a ModelError with the way out, if the config demands that steps are compiled."""
     try:
         yield
     except tf.errors.OpError as error:
         if train.jit != "on" or not re.search("XLA|tf2xla", str(error)):
             raise
-        raise TrainingError(
+        raise ModelError(
             f"train.jit: on: XLA cannot compile this model's steps ({xla_failure(error)}). Set it to `auto`; or, if a"
             " text has any number of words, set `padded: true` and `max_tokens` for it"
         ) from error

@@ -27,7 +27,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from headrace.common.errors import TrainingError, TrainingStoppedError
+from headrace.common.errors import ModelError, TrainingError
 from headrace.configs.rules.model import ONE_PROCESS_ONLY
 from headrace.configs.schema.auto_model import AutoModel
 from headrace.configs.schema.train import CHECKPOINT_FOLDER
@@ -205,14 +205,12 @@ class ModelSearch:
         with tempfile.TemporaryDirectory() as folder, without_retracing_warnings():
             job = self._candidate_job(number, Path(folder))
             try:
-                with explain_out_of_memory(job.sections.train):
+                with explain_out_of_memory(job.sections.train, f". Or leave {before.name} out of `model.candidates`"):
                     train_model(job, self.choice, self.strategy, around)
             except TrainingPausedError as paused:
                 losses = [epoch.metrics["val_loss"] for epoch in paused.epochs]
                 return _with_losses(before, losses or [paused.loss], len(losses))
-            except TrainingStoppedError:
-                raise
-            except TrainingError as error:
+            except ModelError as error:  # others, such as of the data or a full disk, are not the candidate's fault
                 self.folder.part(number).clear()
                 return dataclasses.replace(before, loss=None, failure=str(error))
             history = json.loads(Path(folder, FILE).read_text(encoding="utf-8"))

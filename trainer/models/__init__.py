@@ -12,7 +12,7 @@ from typing import Any
 
 import keras
 
-from headrace.common.errors import TrainingError
+from headrace.common.errors import ModelError
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import ModelConfig
 from headrace.trainer.columns import ModelInputs
@@ -27,20 +27,20 @@ ModelBuilder = Callable[[ModelInputs, LabelConfig, Any], keras.Model]
 def build(features: ModelInputs, label: LabelConfig, model: ModelConfig) -> keras.Model:
     """Build the model that `model.kind` names.
 
-    Raises TrainingError if the user's builder returns anything but a model with one output of shape
+    Raises ModelError if the user's builder returns anything but a model with one output of shape
     [batch, label.num_classes].
     """
     builder: ModelBuilder = model.load_implementation()
     with ignore_input_names_warning():
         built = builder(features, label, model)
     if not isinstance(built, keras.Model):
-        raise TrainingError(
+        raise ModelError(
             f"model.kind: {model.kind} returned {type(built).__name__}, not a keras.Model. Build on Keras 3 (`import"
             " keras`), and return the model"
         )
     shape = tuple(getattr(built, "output_shape", ()))
     if shape != (None, label.num_classes):
-        raise TrainingError(
+        raise ModelError(
             f"model.kind: {model.kind} returned a model whose output has shape {shape}; a {label.kind} label needs one"
             f" output of shape (None, {label.num_classes})"
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from headrace.common.errors import TrainingError
+from headrace.common.errors import ModelError
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import DcnModel
 from headrace.trainer.columns import ModelInputs
@@ -14,10 +14,10 @@ from headrace.trainer.models.layers import head, logits, tower
 
 
 def build(features: ModelInputs, label: LabelConfig, model: DcnModel) -> keras.Model:
-    """Build the model, not compiled. Raises TrainingError if no feature is meant for the deep part."""
+    """Build the model, not compiled. Raises ModelError if no feature is meant for the deep part."""
     x0 = features.deep()
     if x0 is None:
-        raise TrainingError("model.kind: dcn has nothing to learn from: every feature has `deep: false`")
+        raise ModelError("model.kind: dcn has nothing to learn from: every feature has `deep: false`")
     crossed = x0
     for position in range(1, model.cross_layers + 1):
         crossed = Cross(model.rank, name=f"cross_{position}")([x0, crossed])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keras
 
-from headrace.common.errors import TrainingError
+from headrace.common.errors import ModelError
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import DnnModel
 from headrace.trainer.columns import ModelInputs
@@ -12,8 +12,8 @@ from headrace.trainer.models.layers import head, logits, tower
 
 
 def build(features: ModelInputs, label: LabelConfig, model: DnnModel) -> keras.Model:
-    """Build the model, not compiled. Raises TrainingError if no feature is meant for the deep part."""
+    """Build the model, not compiled. Raises ModelError if no feature is meant for the deep part."""
     deep = features.deep()
     if deep is None:
-        raise TrainingError("model.kind: dnn has nothing to learn from: every feature has `deep: false`")
+        raise ModelError("model.kind: dnn has nothing to learn from: every feature has `deep: false`")
     return keras.Model(features.inputs, head(logits(tower(deep, model), label), label), name="dnn")

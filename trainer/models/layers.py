@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import keras
 import tensorflow as tf
 
-from headrace.common.errors import TrainingError
+from headrace.common.errors import ModelError
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import ModelBase
 from headrace.trainer.hooks import unknown_name
@@ -70,20 +70,21 @@ def adapt_scale(model: keras.Model, train: InputSplit) -> None:
 
 
 def check_activation(name: str) -> None:
-    """Raise TrainingError unless Keras has an activation of that name, and it keeps the shape of its input."""
+    """Raise ModelError unless Keras has an activation of that name, and it keeps the shape of its input."""
     try:
         activation = keras.activations.get(name)
     except ValueError:
         known = [known for known, value in vars(keras.activations).items() if inspect.isfunction(value)]
-        raise unknown_name("model.activation", name, set(known) - {"get", "serialize", "deserialize"}) from None
+        unknown = unknown_name("model.activation", name, set(known) - {"get", "serialize", "deserialize"})
+        raise ModelError(str(unknown)) from None
     try:
         found = tuple(activation(keras.ops.zeros(PROBE_SHAPE)).shape)
     except TypeError as error:
-        raise TrainingError(
+        raise ModelError(
             f"model.activation: {name} takes more than a tensor ({error}); choose another one, such as relu"
         ) from error
     if found != PROBE_SHAPE:
-        raise TrainingError(
+        raise ModelError(
             f"model.activation: {name} makes a tensor of shape {list(found)} out of one of shape {list(PROBE_SHAPE)},"
             " and an activation must keep the shape; choose another one, such as relu"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keras
 
-from headrace.common.errors import TrainingError
+from headrace.common.errors import ModelError
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import LinearModel
 from headrace.trainer.columns import ModelInputs
@@ -14,11 +14,11 @@ from headrace.trainer.models.layers import head, logits
 def build(features: ModelInputs, label: LabelConfig, model: LinearModel) -> keras.Model:  # noqa: ARG001
     """Build the model, not compiled: one sum of the weights of both, and a bias. All weights start at zero.
 
-    Raises TrainingError if no feature is a number or has `wide: true`.
+    Raises ModelError if no feature is a number or has `wide: true`.
     """
     numbers, categories = features.numbers(), features.wide(label.num_classes)
     if numbers is None and categories is None:
-        raise TrainingError("model.kind: linear has nothing to learn from: no number, and no category has `wide: true`")
+        raise ModelError("model.kind: linear has nothing to learn from: no number, and no category has `wide: true`")
     parts = [] if categories is None else [Bias(name="bias")(categories)] if numbers is None else [categories]
     if numbers is not None:
         parts.append(logits(numbers, label, initializer="zeros"))

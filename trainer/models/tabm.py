@@ -10,7 +10,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from headrace.common.errors import TrainingError
+from headrace.common.errors import ModelError
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import TabmModel
 from headrace.trainer.columns import ModelInputs
@@ -18,11 +18,11 @@ from headrace.trainer.models.layers import check_activation, head
 
 
 def build(features: ModelInputs, label: LabelConfig, model: TabmModel) -> keras.Model:
-    """Build the model, not compiled. Raises TrainingError if no feature is meant for the deep part."""
+    """Build the model, not compiled. Raises ModelError if no feature is meant for the deep part."""
     check_activation(model.activation)
     deep = features.deep()
     if deep is None:
-        raise TrainingError("model.kind: tabm has nothing to learn from: every feature has `deep: false`")
+        raise ModelError("model.kind: tabm has nothing to learn from: every feature has `deep: false`")
     parts = [deep]
     numbers = features.numbers(name="periodic_numbers") if model.frequencies else None
     if numbers is not None:

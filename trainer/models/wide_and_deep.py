@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keras
 
-from headrace.common.errors import TrainingError
+from headrace.common.errors import ModelError
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import WideAndDeepModel
 from headrace.trainer.columns import ModelInputs
@@ -15,14 +15,14 @@ def build(features: ModelInputs, label: LabelConfig, model: WideAndDeepModel) ->
     """Build the model, not compiled: the sum of the logits of both parts, as far as they have features.
 
     All logits start at zero. So the model begins as a linear one, and the deep part learns what that leaves over. From
-    random logits, a small table's few steps are spent on unlearning them. Raises TrainingError if no part has features.
+    random logits, a small table's few steps are spent on unlearning them. Raises ModelError if no part has features.
     """
     deep = features.deep()
     parts = [part for part in (features.wide(label.num_classes), _wide_numbers(features, label)) if part is not None]
     if deep is not None:
         parts.append(logits(tower(deep, model), label, name="deep_logits", initializer="zeros"))
     if not parts:
-        raise TrainingError(
+        raise ModelError(
             "model.kind: wide_and_deep has nothing to learn from: every feature has `deep: false` and `wide: false`"
         )
     scores = parts[0] if len(parts) == 1 else keras.layers.Add(name="logits")(parts)

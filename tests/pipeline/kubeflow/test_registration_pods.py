@@ -56,6 +56,31 @@ def test_what_the_pod_could_not_register_is_refused(overrides: list[str], report
         load_with_locations(TRIPS, overrides=overrides, rules=on_kubeflow.RULES)
 
 
+def certified(file: str) -> str:
+    return f"deploy.registry.kubeflow={{url: 'https://registry.example', ca_file: '{file}'}}"
+
+
+CERTIFICATES = "kubeflow.components.Pusher.secrets=[{name: registry-ca, path: /certs}]"
+
+
+@pytest.mark.parametrize("file", ["ca.pem", "~/ca.pem", "/home/me/ca.pem", "/certs/../ca.pem", "/certificates/ca.pem"])
+def test_certificate_that_the_pod_does_not_have_is_refused(file: str) -> None:
+    with pytest.raises(ConfigError, match=r"deploy\.registry\.kubeflow\.ca_file: .* has no .*ca\.pem: mount a Secret"):
+        load_with_locations(TRIPS, overrides=[certified(file), CERTIFICATES], rules=on_kubeflow.RULES)
+
+
+@pytest.mark.parametrize(
+    ("file", "more"),
+    [
+        ("/certs/ca.pem", [CERTIFICATES]),
+        ("/certs/ca.pem", ["kubeflow.defaults.volumes=[{claim: certificates, path: /certs}]"]),
+        ("/opt/ca/bundle.pem", []),
+    ],
+)
+def test_certificate_that_is_mounted_or_in_the_image_is_enough(file: str, more: list[str]) -> None:
+    load_with_locations(TRIPS, overrides=[certified(file), *more], rules=on_kubeflow.RULES)
+
+
 def test_token_from_a_secret_is_enough() -> None:
     load_with_locations(TRIPS, overrides=[REGISTRY, GIVEN], rules=on_kubeflow.RULES)
 
