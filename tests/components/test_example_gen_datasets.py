@@ -13,6 +13,7 @@ from decoded_examples import decoded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from source_rows import read_source, values_of
+from stores import Bucket
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen import parts as parts_module
@@ -284,6 +285,17 @@ def test_spans_are_folders_of_days(tmp_path: Path) -> None:
     data = DataConfig(source=source, window=2, splits={"train": 1, "eval": 1})
     result = ingest(data, find_spans(data), tmp_path / "out", lambda _work: serial_map)
     assert dict(result.span_rows) == {"2026-11-01": 50, "2026-11-02": 100}
+
+
+def test_objects_are_read_as_files_are(bucket: Bucket, tmp_path: Path) -> None:
+    save(tmp_path, [[batch(ROWS[:2])], [batch(ROWS[2:])]], FEATURES)
+    for file in tmp_path.iterdir():
+        bucket.put(f"reviews/{file.name}", file.read_bytes())
+    bucket.put("reviews/data-00000-of-00009.arrow", b"left over")
+    assert [*map(values_of, read(f"{bucket.url}/reviews")[1])] == READ
+    bucket.put("both/dataset_dict.json", json.dumps({"splits": ["train"]}))
+    with pytest.raises(DataError, match="the splits train"):
+        read(f"{bucket.url}/both")
 
 
 def test_the_head_is_the_first_record_batches(tmp_path: Path) -> None:
