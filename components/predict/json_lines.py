@@ -16,13 +16,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.arrow_columns import is_list
 
 _ESCAPED = r'[\x00-\x1f"\\\x7f]'
 
 
 def json_lines(batch: pa.RecordBatch) -> pa.StringArray:
-    """Each row as a JSON object. Raises ValueError, which names the column, for bytes that are not UTF-8."""
+    """Each row as a JSON object. Raises DataError, which names the column, for bytes that are not UTF-8."""
     pieces: list[Any] = []
     for number, name in enumerate(batch.schema.names):
         before = "{" if number == 0 else ", "
@@ -48,7 +49,8 @@ def _strings(name: str, column: pa.Array) -> pa.StringArray:
         texts = column.cast(pa.string())
         texts.validate(full=True)
     except pa.ArrowInvalid:
-        raise ValueError(f"column {name!r} holds bytes that are not UTF-8") from None
+        hint = "Write .parquet, or list the other columns in `--columns` (`predict.columns` of the config)"
+        raise DataError("holds bytes that are not UTF-8, which JSON cannot hold", column=name, hint=hint) from None
     quote = pa.scalar('"')
     quoted = pc.binary_join_element_wise(quote, texts, quote, "")
     special = pc.fill_null(pc.match_substring_regex(texts, _ESCAPED), False)

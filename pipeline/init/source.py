@@ -23,6 +23,7 @@ from headrace.common.errors import DataError, RunError
 from headrace.components.example_gen.paths import is_remote
 from headrace.components.example_gen.sources import open_source
 from headrace.components.example_gen.sources.csv.thousands import MARKS
+from headrace.components.example_gen.sources.datasets.streams import is_dataset, splits_of_folder
 from headrace.components.example_gen.sources.jsonl.array import kind_of_json
 from headrace.components.example_gen.sources.streams import open_truncated, read_fully
 from headrace.components.example_gen.spans.find import find_spans
@@ -39,6 +40,7 @@ ENDINGS = {
     ".tsv": "csv",
     ".parquet": "parquet",
     ".avro": "avro",
+    ".arrow": "datasets",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     JSON: "json",
@@ -72,7 +74,7 @@ def given_source(given: str, table: str | None = None, others: Sequence[str] = (
         return _valid({"kind": "sql", "url": given, "table": table})
     if table is not None:
         raise RunError(f"--table is for databases, such as sqlite:///shop.db, and {given} is a path")
-    settings = _folder(given) if not scheme and Path(given).is_dir() else _file(given)
+    settings = _folder(given) if not scheme and Path(given).is_dir() and not _is_dataset(given) else _file(given)
     return _as_written(_valid(settings))
 
 
@@ -103,7 +105,15 @@ def _stem(name: str) -> str:
     return re.sub(r"\{[^}]*\}|[*?]+|\[[^]]*\]", "", re.sub(r"(\.[A-Za-z]+)+$", "", name))
 
 
+def _is_dataset(given: str) -> bool:
+    return not is_remote(given) and Path(given).is_dir() and is_dataset(given.rstrip("/"))
+
+
 def _file(given: str) -> dict[str, Any]:
+    """The settings for a path, or for the folder of a dataset of Hugging Face."""
+    if _is_dataset(given):
+        splits = splits_of_folder(folder := given.rstrip("/"))
+        return {"kind": "datasets", "path": splits_of([f"{folder}/{split}" for split in splits]) if splits else given}
     name = given.removesuffix(".gz").rstrip("/")
     ending = next((ending for ending in ENDINGS if name.endswith(ending)), None)
     if ending is not None:

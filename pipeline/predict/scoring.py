@@ -31,6 +31,7 @@ KIND_OF_ENDING = {
     ".csv": "csv",
     ".parquet": "parquet",
     ".avro": "avro",
+    ".arrow": "datasets",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "json",
@@ -185,6 +186,10 @@ def source_of(path: str, usual: SourceConfig | None) -> SourceConfig:
         kind = kind_of_json(path)
     if kind is None and TFRECORD in name.rpartition("/")[2]:
         kind = TFRECORD
+    if kind is None and Path(path).is_dir():
+        from headrace.components.example_gen.sources.datasets.streams import is_dataset
+
+        kind = "datasets" if is_dataset(path.removesuffix("/")) else None
     if usual is not None and usual.split_names:
         usual = usual.of_split(usual.split_names[0])
     if isinstance(usual, ImagesSource):

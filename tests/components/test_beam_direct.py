@@ -58,6 +58,13 @@ def avro(folder: Path) -> dict[str, Any]:
     return {"kind": "avro", "path": str(folder / "a.avro")}
 
 
+def datasets(folder: Path) -> dict[str, Any]:
+    table = pa.Table.from_pylist(rows())
+    with pa.ipc.new_stream(folder / "a.arrow", table.schema) as writer:
+        writer.write_table(table, max_chunksize=200)
+    return {"kind": "datasets", "path": str(folder / "a.arrow")}
+
+
 def python(_: Path) -> dict[str, Any]:
     return {"kind": "python", "function": "tests.components.given_trips.rows"}
 
@@ -116,6 +123,7 @@ SOURCES = {
     "jsonl": (jsonl, 3),
     "json": (json_array, 3),
     "avro": (avro, 3),
+    "datasets": (datasets, 4),
     "python": (python, 3),
     "parquet": (parquet_files, 4),
     "sql": (sqlite, 3),

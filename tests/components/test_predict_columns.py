@@ -164,6 +164,13 @@ def columns(label: LabelConfig, values: Sequence[Sequence[float]], *words: str) 
     return found.to_pydict()
 
 
+def test_json_lines_refuse_bytes_that_are_not_text(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="not UTF-8") as caught:
+        written(pa.table({"a": [1], "image": [b"\x89PNG"]}), tmp_path / "x.jsonl")
+    assert caught.value.column == "image"
+    assert "--columns" in (caught.value.hint or "")
+
+
 def test_a_binary_label_has_a_column_for_each_class() -> None:
     label = LabelConfig(key="y", kind="binary", classes=("no", "yes"))
     assert columns(label, [[0.25], [0.5], [0.75]]) == {

@@ -13,6 +13,7 @@ from headrace.configs.schema.sources.base import SourceBase
 from headrace.configs.schema.sources.files import (
     AvroSource,
     CsvSource,
+    DatasetsSource,
     FileSource,
     ImagesSource,
     JsonlSource,
@@ -30,6 +31,7 @@ __all__ = [
     "AvroSource",
     "BigquerySource",
     "CsvSource",
+    "DatasetsSource",
     "FileSource",
     "ImagesSource",
     "JsonSource",
@@ -54,6 +56,7 @@ SOURCES = OpenUnion(
         "headrace.configs.schema.sources.files.ParquetSource",
         "headrace.configs.schema.sources.files.JsonlSource",
         "headrace.configs.schema.sources.files.JsonSource",
+        "headrace.configs.schema.sources.files.DatasetsSource",
         "headrace.configs.schema.sources.files.AvroSource",
         "headrace.configs.schema.sources.files.TfrecordSource",
         "headrace.configs.schema.sources.files.ImagesSource",

@@ -179,6 +179,23 @@ class ParquetSource(FileSource):
     else a string, unless the files contain a column of that name. none: folder names are ignored."""
 
 
+class DatasetsSource(FileSource):
+    """Datasets that the `datasets` library of Hugging Face stored with `save_to_disk`; the library is not needed.
+
+    `path` is the folder of a dataset, or names its `.arrow` files. A DatasetDict has a folder for each split: `path:
+    {train: reviews/train, test: reviews/test}`. Columns get their stored types, as from Parquet; a `ClassLabel`, or a
+    list of them, is read as the names of the classes, and its -1 as a missing value; `data.types` with `int` reads the
+    numbers instead. An `Image` is read as bytes, the content of the file. Structs, such as `Audio`, and lists of lists
+    cannot be read; leave them out with `data.columns`. All files must have the same columns. Files in the folder that
+    do not belong to the dataset, such as the library's cache, are ignored.
+    """
+
+    implementation: ClassVar[str] = "headrace.components.example_gen.sources.datasets.source.StoredDatasets"
+
+    kind: Literal["datasets"]
+    """`datasets`."""
+
+
 class AvroSource(FileSource):
     """Avro files (object container files, `*.avro`), uncompressed or with the codecs deflate, bzip2 and xz; snappy,
     zstandard and lz4 need `pip install 'fastavro[codecs]'`.

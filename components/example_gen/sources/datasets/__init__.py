@@ -1,0 +1,1 @@
+"""Datasets that the `datasets` library of Hugging Face stored."""
