@@ -116,7 +116,8 @@ def test_promotion_and_rollback_move_the_alias(story: Story) -> None:
     assert [one.code for one in (story.waiting, story.promotion, story.back)] == [0, 0, 0]
     first, second, third = pushed(story)
     assert story.after["waiting"] == story.after["first"]
-    assert story.after["promotion"] == (second, {first: "superseded", second: "in_service"})
+    promoted = (second, {first: "superseded", second: "in_service"})
+    assert story.after["promotion"] == promoted, story.promotion.out + story.promotion.err
     states = {first: "superseded", second: "withdrawn", third: "in_service"}
     assert story.after["back"] == (third, states)
     assert story.kubeflow.texts("parcels", "headrace.state") == states
