@@ -15,7 +15,7 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headrace.common.names import did_you_mean_or_list, join_names
+from headrace.components.example_gen.sources.jsonl.nested import flat_members, json_object, parents_of
 
 DEFAULT_SIGNATURE = "serving_default"
 BYTES = "_bytes"
@@ -105,6 +106,41 @@ class PredictRequest:
         if not others:
             return {"predictions": first}
         return {"predictions": [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]}
+
+
+def flat_records(
+    rows: Sequence[Mapping[str, Any]], columns: Collection[str], features: Collection[str]
+) -> list[dict[str, Any]]:
+    """Rows of data columns with the values in objects as columns, as in JSON lines: `{"user": {"age": 3}}` has the
+    column `user.age`. Raises BadRequestError for a name that is none.
+
+    columns: those of the training data; features: those of them that the model reads.
+    """
+    objects, records = parents_of(columns), list[dict[str, Any]]()
+    for number, row in enumerate(rows, 1):
+        record: dict[str, Any] = {}
+        try:
+            members = [*flat_members(json_object(row))]
+        except RecursionError:
+            raise BadRequestError(f"row {number} is nested too deeply") from None
+        for name, value in members:
+            if name in columns:
+                if name in record:
+                    raise BadRequestError(f"row {number} has the column {name!r} twice")
+                record[name] = value
+            elif name not in objects or value not in (None, []):
+                known = did_you_mean_or_list(name, features, "the model reads")
+                raise BadRequestError(f"row {number}: there is no column {name!r}{known}")
+        records.append(record)
+    return records
+
+
+def check_lengths(tensors: Mapping[str, tf.Tensor], inputs: Mapping[str, tf.TensorSpec]) -> None:
+    """Raise BadRequestError if inputs of any number of rows have different numbers."""
+    rows = {name: len(tensors[name]) for name, spec in inputs.items() if spec.shape.rank and spec.shape[0] is None}
+    if len({*rows.values()}) > 1:
+        found = join_names((f"{name!r} has {count:,}" for name, count in sorted(rows.items())), 20)
+        raise BadRequestError(f"each column needs one value per row, but their lengths differ: {found}")
 
 
 def _tensor(name: str, value: Any, spec: tf.TensorSpec) -> tf.Tensor:

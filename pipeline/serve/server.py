@@ -34,7 +34,7 @@ from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.predict.models import ChosenModel, choose_model, pushed_versions
 from headrace.pipeline.predict.scoring import predict_table
-from headrace.pipeline.serve.rest import BadRequestError, PredictRequest, arrays
+from headrace.pipeline.serve.rest import BadRequestError, PredictRequest, arrays, check_lengths, flat_records
 from headrace.trainer.description import ModelDescription
 
 logger = logging.getLogger(__name__)
@@ -90,7 +90,10 @@ class LoadedModel:
         if self.description is not None and request.are_records(inputs):
             return {"predictions": self._of_records(request.rows or [], self.description)}
         try:
-            outputs = self._signatures[request.signature](**request.tensors(inputs))
+            tensors = request.tensors(inputs)
+            if self.description is not None:
+                check_lengths(tensors, inputs)
+            outputs = self._signatures[request.signature](**tensors)
         except UnicodeDecodeError:  # of TensorFlow's own message, which quotes the request
             raise BadRequestError("the model refuses it: it holds bytes that are not UTF-8") from None
         except tf.errors.OpError as error:
@@ -100,15 +103,10 @@ class LoadedModel:
 
     def _of_records(self, rows: Any, description: ModelDescription) -> list[dict[str, Any]]:
         """The predictions for rows of data columns, with class names as `headrace predict` writes them."""
-        for number, row in enumerate(rows, 1):
-            for name in row:
-                if name not in description.types:
-                    known = did_you_mean_or_list(name, description.features, "the model reads")
-                    raise BadRequestError(f"row {number}: there is no column {name!r}{known}")
-        columns = {}
+        records, columns = flat_records(rows, description.types, description.features), {}
         for name in description.features:
             try:
-                columns[name] = pa.array([row.get(name) for row in rows])
+                columns[name] = pa.array([record.get(name) for record in records])
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
                 raise BadRequestError(f"column {name!r}: {error}") from None
         try:

@@ -600,6 +600,16 @@ class TestServe:
             (400, "'distance'", ":predict", {"instances": [{"distance": "far"}]}),
             (400, "no signature 'serving_rw'", ":predict", {"signature_name": "serving_rw", "instances": [1]}),
             (400, "stops", ":predict", {"signature_name": "serving_raw", "instances": [{"distance": 1.0}]}),
+            (
+                400,
+                "'distance' has 2, 'stops' has 1",
+                ":predict",
+                {
+                    "signature_name": "serving_raw",
+                    "inputs": {"distance": [1.0, 2.0], "stops": [1], "code": ["a"], "tags": [["b"]]},
+                },
+            ),
+            (400, "no column 'code.first'", ":predict", {"instances": [{"code": {"first": "a"}}]}),
             (400, "either `instances`", ":predict", {}),
             (400, "not JSON", ":predict", b"\xff{"),
             (400, "refuses", ":predict", {"instances": ["no example"]}),

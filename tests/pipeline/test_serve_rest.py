@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
+from source_rows import read_source, values_of
 
-from headrace.pipeline.serve.rest import BadRequestError, PredictRequest
+from headrace.configs.schema.sources import JsonlSource
+from headrace.pipeline.serve.rest import BadRequestError, PredictRequest, check_lengths, flat_records
 
 SPECS = {
     "x": tf.TensorSpec([None, 2], tf.float32),
@@ -92,6 +96,63 @@ def test_answers_have_no_numbers_that_json_has_not_and_bytes_by_name() -> None:
     assert _request(inputs=1).response(outputs)["outputs"]["a"] == [[1.5, None], [None, 2.0]]
     alone = {"name": np.array(["ü".encode(), b"\xff"], object)}
     assert _request(instances=[1]).response(alone) == {"predictions": ["ü", "\ufffd"]}
+
+
+SCALAR = {"n": st.integers(-9, 9) | st.none(), "s": st.text(max_size=3)}
+HOME = st.fixed_dictionaries({}, optional={**SCALAR, "l": st.lists(st.integers(0, 9), max_size=3)})
+USER = st.fixed_dictionaries({}, optional={**SCALAR, "home": HOME})
+RECORD = st.fixed_dictionaries({"id": st.integers(0, 9)}, optional={"user": USER, **SCALAR})
+COLUMNS = ("id", "n", "s", "user.n", "user.s", "user.home.n", "user.home.s", "user.home.l", "items.price", "x", "x.1")
+
+
+@given(st.lists(RECORD, min_size=1, max_size=4))
+def test_values_in_objects_are_the_columns_that_pandas_makes_of_them(rows: list[dict[str, Any]]) -> None:
+    flat = [pd.json_normalize(row).astype(object).to_dict("records")[0] for row in rows]
+    assert flat_records(rows, COLUMNS, COLUMNS) == flat
+
+
+def test_lists_of_objects_and_absent_objects_are_read_as_in_json_lines(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"items": [{"price": 3}, {"price": None}, {}, {"price": 5}], "user": {"home": {"l": [1]}}},
+        {"items": [], "user": None, "id": 1},
+        {"items": None, "user": {"home": None, "n": 2}, "x": 1, "x.1": 2},
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    records = flat_records(rows, COLUMNS, COLUMNS)
+    expected = read_source(JsonlSource(kind="jsonl", path=str(tmp_path / "rows.jsonl")))[1]
+    assert [values_of(record) for record in records] == [values_of(row) for row in expected]
+    assert records[0] == {"items.price": [3, 5], "user.home.l": [1]}
+
+
+def deep(levels: int) -> dict[str, Any]:
+    row: dict[str, Any] = {"a": 1}
+    for _ in range(levels):
+        row = {"a": row}
+    return row
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"user": {"m": 1}}, r"^row 2: there is no column 'user\.m'; did you mean"),
+        ({"user": 1}, "^row 2: there is no column 'user'"),
+        ({"m": None}, "^row 2: there is no column 'm'"),
+        ({"user": {"n": 1}, "user.n": 1}, r"^row 2 has the column 'user\.n' twice"),
+        (deep(5000), "^row 2 is nested too deeply"),
+    ],
+)
+def test_a_row_with_other_columns_is_refused(row: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadRequestError, match=words):
+        flat_records([{"id": 1}, row], COLUMNS, COLUMNS)
+
+
+def test_columns_of_different_lengths_are_named_with_their_lengths() -> None:
+    specs = {**SPECS, "temperature": tf.TensorSpec([], tf.float32)}
+    given_ = {"x": [[1, 2], [3, 4]], "n": [1], "t": ["a", "b"], "temperature": 0.5}
+    tensors = _request(inputs=given_).tensors(specs)
+    with pytest.raises(BadRequestError, match=r"lengths differ: 'n' has 1, 't' has 2, 'x' has 2$"):
+        check_lengths(tensors, specs)
+    check_lengths(_request(inputs={**given_, "n": [1, 2]}).tensors(specs), specs)
 
 
 def test_rows_of_data_columns_are_told_from_inputs_of_the_signature() -> None:

@@ -9,7 +9,7 @@ value. Lists of lists stay as they are, and no column can hold them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,17 @@ DOT = "."
 
 class JsonObject(list[tuple[str, Any]]):
     """The members of an object, in their order, with those that occur twice."""
+
+
+def json_object(members: Mapping[str, Any]) -> JsonObject:
+    """A mapping as an object, with all mappings in it and in its lists."""
+    return JsonObject((name, _with_objects(value)) for name, value in members.items())
+
+
+def _with_objects(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return json_object(value)
+    return [_with_objects(one) for one in value] if isinstance(value, list) else value
 
 
 def parents_of(names: Iterable[str]) -> frozenset[str]:
