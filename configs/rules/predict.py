@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from glob import has_magic
 from os.path import normpath
 from pathlib import Path
 
@@ -75,18 +76,24 @@ def predictions_are_not_read(predict: PredictConfig | None, data: DataConfig) ->
     for setting, source in (("predict.source", predict.source), ("data.source", data.source)):
         for path in source.patterns if isinstance(source, FileSource) else ():
             pattern = Path(normpath(Path(PLACEHOLDER.sub("*", path)).absolute())).parts
-            if "://" not in path and _reads(pattern, output):
+            if "://" not in path and _reads(pattern, output, folder=not has_magic(path)):
                 yield OUTPUT, f"{predict.output} is among the files of {setting} ({path}); put it into another folder"
                 return
 
 
-def _reads(pattern: Sequence[str], path: Sequence[str]) -> bool:
-    """Whether a file is one of a pattern, or below a folder of it. Both are divided at their slashes."""
-    if not pattern or not path:
-        return not pattern
+def _reads(pattern: Sequence[str], path: Sequence[str], *, folder: bool) -> bool:
+    """Whether a file is one of a pattern. Both are divided at their slashes.
+
+    folder: whether the pattern may be a folder that is read with all that is below it.
+    """
+    if not pattern:
+        return folder or not path
+    if not path:
+        return False
     if pattern[0] == "**":
-        return _reads(pattern[1:], path) or _reads(pattern, path[1:])
-    return fnmatchcase(path[0], pattern[0]) and _reads(pattern[1:], path[1:])
+        rest = pattern[1:] or ("*",)
+        return _reads(rest, path, folder=folder) or _reads(pattern, path[1:], folder=folder)
+    return fnmatchcase(path[0], pattern[0]) and _reads(pattern[1:], path[1:], folder=folder)
 
 
 RULES: tuple[Rule, ...] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,27 @@ def test_rules_apply_between_the_sections_that_are_sound(tmp_path: Path) -> None
     with pytest.raises(ConfigError) as caught:
         load(config(tmp_path, text))
     assert [problem.what.partition(":")[0] for problem in caught.value.problems] == ["train.epochs", "evaluate.split"]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["new/*", "new/*.csv", "new/**", "new/**/*.csv", "*/a/*", "new/[ab]/*.csv", "new/?/**/s*.csv", "**/s.csv"],
+)
+def test_an_output_is_refused_where_glob_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outputs = ["s.csv", "new/s.csv", "new/a/s.csv", "new/a/b/s.csv", "new/b/s.csv", "old/a/s.csv", "out/c/s.csv"]
+    for output in outputs:
+        Path(output).parent.mkdir(parents=True, exist_ok=True)
+        Path(output).touch()
+    text = complete(f"predict: {{source: {{kind: csv, path: '{pattern}'}}, output: OUT}}")
+    refused = []
+    for output in outputs:
+        Path("c.yaml").write_text(text.replace("OUT", output), encoding="utf-8")
+        try:
+            load("c.yaml")
+        except ConfigError as error:
+            assert "is among the files of predict.source" in str(error)  # noqa: PT017
+            refused.append(output)
+    assert refused == [output for output in outputs if output in {*glob.glob(pattern, recursive=True)}]

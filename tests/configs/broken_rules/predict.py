@@ -40,6 +40,8 @@ BROKEN: Broken = {
         (predict("new", "new/old/scored.csv"), "1: predict.output: is among the files"),
         (predict("'new/**/*.csv'", "new/scored.csv"), "1: predict.output: is among the files"),
         (predict("'new/**/*.csv'", "new/a/b/scored.csv"), "1: predict.output: is among the files"),
+        (predict("'new/**'", "new/a/b/scored.csv"), "1: predict.output: is among the files"),
+        (predict("'new/{SPAN}'", "new/{SPAN}/scored.csv"), "1: predict.output: is among the files"),
         (predict("new.csv", "./a.csv"), "1: predict.output: is among the files of data.source (a.csv)"),
     ],
 }
