@@ -1,6 +1,7 @@
 """Files that are one JSON array: what Python's json module reads comes back, in whatever form it is written."""
 
 import gzip
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,11 @@ def test_a_bad_element_is_reported_with_its_line_or_skipped(tmp_path: Path, elem
         ('[{"a":1}]\n[{"a":2}]', 2, "follows"),
         ('[{"a":1},\n{"a":1}}, {"a":2}]', 2, "follows"),
         ('[{"a":1}]\n]', 2, "follows"),
+        ('[{"a":1},\n,{"a":2}]', 2, "no element before this comma"),
+        ('[\n\n,{"a":1}]', 3, "no element before this comma"),
+        ('[{"a":1},\n{"a":2},\n\n]', 2, "no element after this comma"),
+        ('[{"a":1},\n{"a":[1, 2]}\n, \n, {"a":2},]', 4, "no element before this comma"),
+        ("[,\n]", 1, "no element before this comma"),
     ],
 )
 @pytest.mark.parametrize("skip_bad", [False, True])
@@ -158,3 +164,29 @@ def test_a_truncated_gzip_file_keeps_its_whole_elements_where_bad_ones_are_skipp
     assert 100 < len(rows) < 5000
     assert [row["a"] for row in rows] == list(range(len(rows)))
     assert scan.skipped.count == 1
+
+
+ELEMENT = st.sampled_from(['{"a":1}', '{"a":[1,2],"s":",,]"}', "[1,[]]", '",]"', "7", "null", "[]", "{}"])
+GAP = st.sampled_from(["", " ", "\n", "\r\n\t"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(parts=st.lists(st.tuples(GAP, ELEMENT | st.just(""), GAP), max_size=5), size=st.integers(1, 9))
+def test_an_array_with_a_missing_element_is_refused_as_by_the_json_module(
+    *, tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[str, str, str]], size: int
+) -> None:
+    text = f"[{','.join(map(''.join, parts))}]".encode()
+    path = tmp_path_factory.mktemp("array") / "f.json"
+    path.write_bytes(text)
+    array = ArrayText(str(path), io.BytesIO(text))
+    try:
+        expected: Any = json.loads(text)
+    except ValueError:
+        expected = None
+    try:
+        lines = b"".join(iter(lambda: array.read(size), b"")).replace(b"\r", b"").split(b"\n")
+    except DataError as error:
+        assert expected is None
+        assert "no element" in error.what  # noqa: PT017
+    else:
+        assert [json.loads(line) for line in lines if line.strip()] == expected

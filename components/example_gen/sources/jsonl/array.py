@@ -13,7 +13,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO, ClassVar, cast
 
 import numpy as np
@@ -30,6 +30,7 @@ from headrace.components.example_gen.storage import resolve
 
 ELEMENT_HINT = "Each element of the array must be one object: {...}"
 
+_COMMA_HINT = "Remove the comma, or write the element that is missing"
 _BLANK = b" \t\r\n"
 _SPACE, _NEWLINE, _QUOTE = ord(" "), ord("\n"), ord('"')
 _STEP = np.zeros(256, np.int8)
@@ -37,6 +38,15 @@ _STEP[[ord("["), ord("{")]] = 1
 _STEP[[ord("]"), ord("}")]] = -1
 _MARKS = np.zeros(256, np.bool_)
 _MARKS[[*b"[]{},\r\n"]] = True
+
+
+@dataclass(frozen=True)
+class _Separator:
+    """The last bracket or comma around an element. passed: whether anything but white space follows it."""
+
+    mark: bytes = b""
+    offset: int = 0
+    passed: bool = False
 
 
 class ArrayText:
@@ -50,6 +60,7 @@ class ArrayText:
         self._path, self._stream = path, stream
         self._offset = self._depth = 0
         self._in_string = self._escaped = self._ended = False
+        self._separator = _Separator()
 
     @property
     def cut_off(self) -> bool:
@@ -98,7 +109,10 @@ class ArrayText:
             self._check_rest(text, end)
             letters[end + 1 :] = _SPACE
         before = depths - _STEP[marks]
-        letters[places[(marks == _NEWLINE) | (marks == ord("\r"))]] = _SPACE
+        solid = (marks != _NEWLINE) & (marks != ord("\r"))
+        separators = self._separators(marks, before, depths)
+        self._check_elements(text, start, places[solid], separators[solid], end)
+        letters[places[~solid]] = _SPACE
         letters[places[(depths == 1) & (marks == ord(","))]] = _NEWLINE
         letters[places[((before == 0) & (depths == 1)) | ((before == 1) & (depths == 0))]] = _SPACE
         self._depth = int(depths[-1]) if len(depths) else self._depth
@@ -123,6 +137,40 @@ class ArrayText:
         ends = np.flatnonzero(depths <= 0)
         self._ended = bool(len(ends))
         return int(places[ends[0]]) if len(ends) else None
+
+    @staticmethod
+    def _separators(
+        marks: NDArray[np.uint8], before: NDArray[np.int32], depths: NDArray[np.int32]
+    ) -> NDArray[np.bool_]:
+        """Which marks are the brackets of the array, or commas between its elements."""
+        outer = ((before == 0) & (depths == 1)) | ((before == 1) & (depths == 0))
+        return np.asarray(outer | ((depths == 1) & (marks == ord(","))), np.bool_)
+
+    def _check_elements(
+        self, text: bytes, start: int, places: NDArray[np.int64], separators: NDArray[np.bool_], end: int | None
+    ) -> None:
+        """Raise DataError for a comma without an element before it, or after the last element.
+
+        Between two separators that follow each other among the marks is white space or a single value, but no object.
+        """
+        within = separators if end is None else separators & (places <= end)
+        chosen = np.flatnonzero(within)
+        alone = np.diff(chosen, prepend=-1) == 1
+        for index in np.flatnonzero(alone).tolist():
+            place, last = int(places[chosen[index]]), int(places[chosen[index - 1]]) if index else start - 1
+            mark = text[last : last + 1] if index else self._separator.mark
+            empty = not text[last + 1 : place].strip(_BLANK) and not (index == 0 and self._separator.passed)
+            if empty and text[place : place + 1] == b",":
+                raise self._error("there is no element before this comma", self._offset + place, _COMMA_HINT)
+            if empty and mark == b",":
+                where = self._offset + last if index else self._separator.offset
+                raise self._error("there is no element after this comma", where, _COMMA_HINT)
+        if len(chosen):
+            last = int(places[chosen[-1]])
+            rest = bool(text[last + 1 :].strip(_BLANK))
+            self._separator = _Separator(text[last : last + 1], self._offset + last, rest)
+        elif not self._separator.passed:
+            self._separator = replace(self._separator, passed=bool(text[start:].strip(_BLANK)))
 
     def _check_rest(self, text: bytes, end: int) -> None:
         rest = text[end + 1 :].lstrip(_BLANK)
