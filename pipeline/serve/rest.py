@@ -139,7 +139,7 @@ def check_lengths(tensors: Mapping[str, tf.Tensor], inputs: Mapping[str, tf.Tens
     """Raise BadRequestError if inputs of any number of rows have different numbers."""
     rows = {name: len(tensors[name]) for name, spec in inputs.items() if spec.shape.rank and spec.shape[0] is None}
     if len({*rows.values()}) > 1:
-        found = join_names((f"{name!r} has {count:,}" for name, count in rows.items()), 20)
+        found = join_names((f"{name!r} has {count:,}" for name, count in sorted(rows.items())), 20)
         raise BadRequestError(f"each column needs one value per row, but their lengths differ: {found}")
 
 

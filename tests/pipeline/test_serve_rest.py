@@ -150,7 +150,7 @@ def test_columns_of_different_lengths_are_named_with_their_lengths() -> None:
     specs = {**SPECS, "temperature": tf.TensorSpec([], tf.float32)}
     given_ = {"x": [[1, 2], [3, 4]], "n": [1], "t": ["a", "b"], "temperature": 0.5}
     tensors = _request(inputs=given_).tensors(specs)
-    with pytest.raises(BadRequestError, match=r"lengths differ: 'x' has 2, 'n' has 1, 't' has 2$"):
+    with pytest.raises(BadRequestError, match=r"lengths differ: 'n' has 1, 't' has 2, 'x' has 2$"):
         check_lengths(tensors, specs)
     check_lengths(_request(inputs={**given_, "n": [1, 2]}).tensors(specs), specs)
 
