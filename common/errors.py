@@ -83,6 +83,10 @@ class DataError(HeadraceError):
         return _data_error, (self.what, self.file, self.line, self.column, self.hint)
 
 
+class NoDataError(DataError):
+    """There is nothing at all where data is looked for: no file of a pattern, or no span up to a date."""
+
+
 def _data_error(what: str, file: str | None, line: int | None, column: str | None, hint: str) -> DataError:
     return DataError(what, file=file, line=line, column=column, hint=hint)
 

@@ -26,7 +26,7 @@ from headrace.configs.schema.predict import ONLY_PREDICTS, PredictConfig
 from headrace.configs.schema.report import ReportConfig
 from headrace.configs.schema.schedule import Retrain, ScheduleConfig
 from headrace.configs.schema.section import DottedPath, Name, Section
-from headrace.configs.schema.sources import FileSource
+from headrace.configs.schema.sources import FileSource, SourceBase
 from headrace.configs.schema.train import TrainConfig
 from headrace.configs.schema.tune import TuneConfig
 
@@ -108,6 +108,12 @@ class PipelineConfig(Section):
     def in_spans(self) -> bool:
         """Whether the data comes in spans."""
         return isinstance(self.data.source, FileSource) and bool(placeholders(self.data.source.path))
+
+    @property
+    def sources(self) -> tuple[SourceBase, ...]:
+        """Where data comes from: what is trained on, the new data to predict, and the log of the model server."""
+        further = (one.source for one in (self.predict, self.gates.skew) if one is not None)
+        return (self.data.source, *further)
 
     @property
     def compares_with_blessed_data(self) -> bool:

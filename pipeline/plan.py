@@ -18,6 +18,7 @@ from headrace.components.bulk_predictor.around import ModelInService, PredictSpa
 from headrace.components.deploy.baseline import Baseline, RecordBlessing, WarmStart
 from headrace.components.example_gen.spans.component import Spans
 from headrace.components.gates.data_verdict import DataVerdict
+from headrace.components.gates.serving import ServingLog
 from headrace.components.trigger.component import Drift, LookForNew, RecordTraining
 from headrace.components.trigger.decision import GO
 from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS
@@ -36,6 +37,7 @@ UNCACHED = frozenset(
         Drift.EXECUTOR_SPEC.executor_class,
         RecordTraining.EXECUTOR_SPEC.executor_class,
         ModelInService.EXECUTOR_SPEC.executor_class,
+        ServingLog.EXECUTOR_SPEC.executor_class,
         PredictSpans.EXECUTOR_SPEC.executor_class,
         PublishPredictions.EXECUTOR_SPEC.executor_class,
         import_schema_gen.Executor,

@@ -207,6 +207,8 @@ def _kinds(config: PipelineConfig) -> Iterator[tuple[KeyPath, Kind]]:
     yield ("data", "source"), config.data.source
     if config.predict is not None:
         yield ("predict", "source"), config.predict.source
+    if config.gates.skew is not None:
+        yield ("gates", "skew", "source"), config.gates.skew.source
     for name, feature in config.declared_features.items():
         yield ("features", name), feature
     yield ("model",), config.model

@@ -31,7 +31,7 @@ from headrace.configs.schema.models import MODELS
 from headrace.configs.schema.sources import SOURCES
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "config.md"
-ALIKE = {"predict.source": "data.source"}
+ALIKE = {"predict.source": "data.source", "gates.skew.source": "data.source"}
 """Settings with the kinds of another one, which are described there."""
 SHARED = ("missing", "embedding", "deep", "wide")
 INTRODUCTION = """\

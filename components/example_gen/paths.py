@@ -12,7 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
-from headrace.common.errors import DataError
+from headrace.common.errors import DataError, NoDataError
 from headrace.common.names import did_you_mean, join_names
 
 PACKAGE = "pkg://"
@@ -89,7 +89,7 @@ def _matches(pattern: str) -> list[str]:
         raise DataError("is a pipe or a device, not a regular file", file=pattern, hint=hint)
     if found:
         raise DataError("is a directory, not a file", file=pattern, hint=f"For the files in it, write {pattern}/*.csv")
-    raise DataError(f"no file matches {pattern!r}", hint=_nearest_folder(local))
+    raise NoDataError(f"no file matches {pattern!r}", hint=_nearest_folder(local))
 
 
 def _glob(pattern: str) -> Iterator[str]:

@@ -24,10 +24,12 @@ from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.gates.arrival import judge_freshness, judge_rows
 from headrace.components.gates.distance import judge_distance
 from headrace.components.gates.newest_time import newest_time
+from headrace.components.gates.serving import served_statistics
+from headrace.components.gates.skew import judge_skew
 from headrace.components.gates.verdict import DataVerdicts, GateVerdict
 from headrace.components.schema import read_schema
 from headrace.components.statistics.distances import span_keys, statistics_of_spans
-from headrace.configs.schema.gates import DistanceGate, FreshnessGate, GatesConfig
+from headrace.configs.schema.gates import DistanceGate, FreshnessGate, GatesConfig, SkewGate
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +50,8 @@ def DataVerdict(  # noqa: N802, PLR0913, PLR0917
     store: Parameter[str],
     code: Parameter[str],
     registry: Parameter[str] = "",
+    serving: InputArtifact[standard_artifacts.ExampleStatistics] = None,
+    label: Parameter[str] = "",
 ) -> None:
     """Judge the data by each gate.
 
@@ -63,9 +67,16 @@ def DataVerdict(  # noqa: N802, PLR0913, PLR0917
         store: StatisticsGen's.
         code: StatisticsGen's.
         registry: path of `blessed.json`; "" if nothing is compared with a blessed model's data.
+        serving: of the requests that a model server logged, from ServingStatistics; None without `gates.skew`.
+        label: the label's column; "" without `gates.skew`.
     """
     data = ArrivedData(examples, statistics, schema, SpanManifest.from_json(spans.value), as_of.value, store, code)
-    found = judge(GatesConfig.model_validate_json(gates), data, json.loads(columns), registry)
+    chosen: list[str] = json.loads(columns)
+    config = GatesConfig.model_validate_json(gates)
+    found = judge(config, data, chosen, registry)
+    if config.skew is not None and serving is not None:
+        one = _skew(config.skew, data, serving, chosen, label)
+        found = DataVerdicts(gates=(*found.gates, one))
     for one in found.gates:
         logger.info(f"{one.gate}: {one.failed} of {one.judged} checks failed; the worst first:")
         for row in one.rows:
@@ -124,6 +135,12 @@ def judge(gates: GatesConfig, data: ArrivedData, columns: Sequence[str], registr
         found.append(_freshness(gates.freshness, data))
     found += _drift(gates, data, columns, blessed)
     return DataVerdicts(gates=tuple(found))
+
+
+def _skew(gate: SkewGate, data: ArrivedData, serving: Artifact, columns: Sequence[str], label: str) -> GateVerdict:
+    trained = tfdv.load_stats_binary(str(statistics_file(data.statistics.uri)))
+    schema = read_schema(Path(data.schema.uri) / "schema.pbtxt")
+    return judge_skew(gate, served_statistics(serving), trained, schema, columns, label)
 
 
 def _freshness(gate: FreshnessGate, data: ArrivedData) -> GateVerdict:

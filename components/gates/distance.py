@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Literal
 
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList, FeatureNameStatistics
@@ -16,6 +17,8 @@ LONGEST = 40
 """Characters of a value that a row shows."""
 _TINY = 1e-3
 L_INFINITY, JENSEN_SHANNON = "L-infinity", "Jensen-Shannon"
+Comparator = Literal["drift", "skew"]
+"""Which comparators of a schema take precedence over the limits of a gate."""
 _MEASURES = {L_INFINITY: "L-infinity distance", JENSEN_SHANNON: "Jensen-Shannon divergence"}
 
 
@@ -26,6 +29,10 @@ def judge_distance(  # noqa: PLR0913, PLR0917
     before: DatasetFeatureStatisticsList,
     schema: schema_pb2.Schema,
     columns: Sequence[str],
+    *,
+    comparator: Comparator = "drift",
+    optional: Collection[str] = (),
+    further: Sequence[GateRow] = (),
 ) -> GateVerdict:
     """The verdict on the distance of a split's statistics from earlier ones.
 
@@ -34,33 +41,41 @@ def judge_distance(  # noqa: PLR0913, PLR0917
         gate: its limits.
         now: the statistics to judge.
         before: those that they are compared with.
-        schema: of the data; its drift comparators take precedence over the gate's limits for all columns.
+        schema: of the data; its comparators take precedence over the gate's limits for all columns.
         columns: the data columns to compare; empty for all.
+        comparator: which of its comparators.
+        optional: columns whose values may be missing.
+        further: what else the gate judged.
     """
     ours, theirs = (SplitStatistics.of("train", one.datasets) for one in (now, before))
     if not ours.examples or not theirs.examples:
         side = "the newest span" if not ours.examples else "the data to compare with"
         return GateVerdict.of(name, gate.on_anomaly, (), f"{side} has no examples in the split train")
-    compared = _with_limits(schema, gate, columns)
-    distances = [one for one in measured_distances(now, before, compared) if _is_measured(one, ours, theirs)]
-    rows = [_distance_row(one, ours, theirs) for one in distances]
-    rows += [row for feature in _chosen(schema, columns) for row in _missing_row(feature.name, gate, ours, theirs)]
-    return GateVerdict.of(name, gate.on_anomaly, rows, _not_measured(schema, gate, distances, ours, theirs))
+    compared, skew = _with_limits(schema, gate, columns, comparator), comparator == "skew"
+    measured = measured_distances(now, before, compared, skew=skew)
+    distances = [one for one in measured if _is_measured(one, ours, theirs)]
+    rows = [*further, *(_distance_row(one, ours, theirs) for one in distances)]
+    for feature in _chosen(schema, columns):
+        rows += () if feature.name in optional else _missing_row(feature.name, gate, ours, theirs)
+    note = _not_measured(schema, gate, distances, ours, theirs, comparator)
+    return GateVerdict.of(name, gate.on_anomaly, rows, note)
 
 
 def _chosen(schema: schema_pb2.Schema, columns: Sequence[str]) -> Iterator[schema_pb2.Feature]:
     return (feature for feature in schema.feature if not columns or feature.name in columns)
 
 
-def _with_limits(schema: schema_pb2.Schema, gate: DistanceGate, columns: Sequence[str]) -> schema_pb2.Schema:
-    """A schema of only the columns to compare, with all limits as drift comparators."""
+def _with_limits(
+    schema: schema_pb2.Schema, gate: DistanceGate, columns: Sequence[str], name: Comparator
+) -> schema_pb2.Schema:
+    """A schema of only the columns to compare, with all limits as its comparators."""
     compared = schema_pb2.Schema()
     domains: Mapping[str, schema_pb2.StringDomain] = {one.name: one for one in schema.string_domain}
     for feature in _chosen(schema, columns):
         added = compared.feature.add()
         added.CopyFrom(feature)
-        added.ClearField("skew_comparator")
-        comparator, own = added.drift_comparator, gate.columns.get(feature.name, ColumnDistances())
+        added.ClearField(_field("drift" if name == "skew" else "skew"))
+        comparator, own = getattr(added, _field(name)), gate.columns.get(feature.name, ColumnDistances())
         is_text = feature.type == schema_pb2.BYTES
         if not comparator.ListFields() and is_text and gate.categorical is not None:
             comparator.infinity_norm.threshold = gate.categorical
@@ -75,6 +90,10 @@ def _with_limits(schema: schema_pb2.Schema, gate: DistanceGate, columns: Sequenc
     return compared
 
 
+def _field(name: Comparator) -> Literal["drift_comparator", "skew_comparator"]:
+    return "skew_comparator" if name == "skew" else "drift_comparator"
+
+
 def _is_measured(one: DriftDistance, *sides: SplitStatistics) -> bool:
     """Whether TFDV measured the distance: it has 0 for the shares of values of a column for which it counts none, such
     as numbers and images.
@@ -84,27 +103,28 @@ def _is_measured(one: DriftDistance, *sides: SplitStatistics) -> bool:
     return numeric or all(column.string_stats.rank_histogram.buckets for column in columns)
 
 
-def _not_measured(
+def _not_measured(  # noqa: PLR0913, PLR0917
     schema: schema_pb2.Schema,
     gate: DistanceGate,
     distances: Sequence[DriftDistance],
     ours: SplitStatistics,
     theirs: SplitStatistics,
+    comparator: Comparator,
 ) -> str:
     """The columns with values on both sides and a limit of their own that cannot be held against them."""
     measured = {(one.column, one.measure) for one in distances}
     lacking = [
         f"{feature.name} ({_MEASURES[measure]})"
         for feature in schema.feature
-        for measure in _own_limits(feature, gate)
+        for measure in _own_limits(feature, gate, comparator)
         if (feature.name, measure) not in measured and ours.present(feature.name) and theirs.present(feature.name)
     ]
     return f"TFDV cannot measure {', '.join(lacking)}, as it does not count the values" if lacking else ""
 
 
-def _own_limits(feature: schema_pb2.Feature, gate: DistanceGate) -> Iterator[str]:
+def _own_limits(feature: schema_pb2.Feature, gate: DistanceGate, name: Comparator) -> Iterator[str]:
     """The measures for which the config or the schema has a limit of this column."""
-    own, comparator = gate.columns.get(feature.name, ColumnDistances()), feature.drift_comparator
+    own, comparator = gate.columns.get(feature.name, ColumnDistances()), getattr(feature, _field(name))
     if own.l_infinity is not None or comparator.HasField("infinity_norm"):
         yield L_INFINITY
     if own.jensen_shannon is not None or comparator.HasField("jensen_shannon_divergence"):

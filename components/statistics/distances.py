@@ -49,19 +49,27 @@ class DriftDistance:
 
 
 def measured_distances(
-    now: DatasetFeatureStatisticsList, before: DatasetFeatureStatisticsList, schema: schema_pb2.Schema
+    now: DatasetFeatureStatisticsList,
+    before: DatasetFeatureStatisticsList,
+    schema: schema_pb2.Schema,
+    *,
+    skew: bool = False,
 ) -> list[DriftDistance]:
     """The distances that the drift comparators of a schema ask for, the farthest beyond its limit first.
 
-    Empty if either side has no examples.
+    Empty if either side has no examples. skew: its skew comparators count instead; `now` is then what was served, and
+    `before` what is trained on.
     """
     if not now.datasets[0].num_examples or not before.datasets[0].num_examples:
         return []
-    anomalies = tfdv.validate_statistics(now, schema, previous_statistics=before)
+    if skew:
+        anomalies = tfdv.validate_statistics(before, schema, serving_statistics=now)
+    else:
+        anomalies = tfdv.validate_statistics(now, schema, previous_statistics=before)
     found = [
         DriftDistance(".".join(info.path.step), MEASURES.get(one.type, "distance"), one.value, one.threshold)
         for info in anomalies.drift_skew_info
-        for one in info.drift_measurements
+        for one in (info.skew_measurements if skew else info.drift_measurements)
     ]
     return sorted(found, key=lambda one: one.limit - one.value)
 

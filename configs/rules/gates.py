@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.common.names import did_you_mean
+from headrace.configs.rules.further_sources import password_errors, path_errors, split_errors, window_errors
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, placeholders
 from headrace.configs.schema.features import Feature
-from headrace.configs.schema.gates import GatesConfig
+from headrace.configs.schema.gates import DistanceGate, GatesConfig
 from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import FileSource
 
 
@@ -43,15 +45,45 @@ def freshness_has_dates(gates: GatesConfig, data: DataConfig) -> Iterator[Violat
 
 def gates_are_of_features(gates: GatesConfig, features: dict[str, Feature], label: LabelConfig) -> Iterator[Violation]:
     read = {column for name, one in features.items() for column in one.data_columns(name, features)} | {label.key}
-    for name, gate in (("blessed", gates.drift.blessed), ("earlier_spans", gates.drift.earlier_spans)):
+    compared: tuple[tuple[KeyPath, DistanceGate | None], ...] = (
+        (("gates", "drift", "blessed"), gates.drift.blessed),
+        (("gates", "drift", "earlier_spans"), gates.drift.earlier_spans),
+        (("gates", "skew"), gates.skew),
+    )
+    for where, gate in compared:
         for column in gate.columns if gate is not None else ():
             if column not in read:
-                where = ("gates", "drift", name, "columns", column)
-                yield where, f'no feature reads a column "{column}"{did_you_mean(column, read)}'
+                yield (*where, "columns", column), f'no feature reads a column "{column}"{did_you_mean(column, read)}'
+
+
+LOG: KeyPath = ("gates", "skew", "source")
+
+
+def log_has_spans_in_its_paths(gates: GatesConfig) -> Iterator[Violation]:
+    if gates.skew is not None:
+        yield from path_errors(LOG, gates.skew.source)
+        yield from window_errors(LOG[:-1], gates.skew.source, gates.skew.window)
+
+
+def log_has_no_splits(gates: GatesConfig) -> Iterator[Violation]:
+    if gates.skew is not None:
+        yield from split_errors(LOG, gates.skew.source, "a log of requests has")
+
+
+def password_of_log_is_in_a_variable(gates: GatesConfig) -> Iterator[Violation]:
+    if gates.skew is not None:
+        yield from password_errors(LOG, gates.skew.source)
 
 
 def _placeholders(data: DataConfig) -> frozenset[str]:
     return placeholders(data.source.path) if isinstance(data.source, FileSource) else frozenset()
 
 
-RULES: tuple[Rule, ...] = (earlier_spans_are_read, freshness_has_dates, gates_are_of_features)
+RULES: tuple[Rule, ...] = (
+    earlier_spans_are_read,
+    freshness_has_dates,
+    gates_are_of_features,
+    log_has_spans_in_its_paths,
+    log_has_no_splits,
+    password_of_log_is_in_a_variable,
+)

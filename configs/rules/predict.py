@@ -10,8 +10,9 @@ from os.path import normpath
 from pathlib import Path
 
 from headrace.common.names import join_names
+from headrace.configs.rules.further_sources import password_errors, path_errors, split_errors, window_errors
 from headrace.configs.rules.rule import Rule, Violation
-from headrace.configs.schema.data import PLACEHOLDER, DataConfig, placeholder_error, placeholders
+from headrace.configs.schema.data import PLACEHOLDER, DataConfig, placeholders
 from headrace.configs.schema.predict import OUTPUT_ENDINGS, PredictConfig
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import FileSource
@@ -34,14 +35,9 @@ def predicted_spans_are_in_the_paths(predict: PredictConfig | None) -> Iterator[
     """The placeholders of all paths of the new data are the same, and the output has no others."""
     if predict is None:
         return
-    paths = predict.source.patterns if isinstance(predict.source, FileSource) else ()
-    for path in paths:
-        if error := placeholder_error(path):
-            yield (*SOURCE, "path"), error
-            return
-        if placeholders(path) != placeholders(paths[0]):
-            yield (*SOURCE, "path"), f"{path} and {paths[0]} have different placeholders; use the same in all paths"
-            return
+    if errors := [*path_errors(SOURCE, predict.source)]:
+        yield from errors
+        return
     unknown = re.search(r"\{[^}]*\}?", PLACEHOLDER.sub("", predict.output))
     strange = [f"{{{name}}}" for name in sorted(placeholders(predict.output) - (predict.placeholders - {"VERSION"}))]
     if unknown:
@@ -49,23 +45,17 @@ def predicted_spans_are_in_the_paths(predict: PredictConfig | None) -> Iterator[
     elif strange:
         what = f"has {join_names(strange)}, which the paths of predict.source do not have"
         yield OUTPUT, f"{what}; use the same placeholders in both"
-    if predict.window != 1 and not predict.placeholders:
-        what = "no path of predict.source contains {SPAN}, or {YYYY}, {MM} and {DD}; add them, or remove window"
-        yield ("predict", "window"), what
+    yield from window_errors(("predict",), predict.source, predict.window)
 
 
 def new_data_has_no_splits(predict: PredictConfig | None) -> Iterator[Violation]:
-    if predict is not None and predict.source.split_names:
-        where = next(name for name in predict.source.by_split if isinstance(getattr(predict.source, name), dict))
-        yield (*SOURCE, where), "data to predict has no splits; name its files in a list"
+    if predict is not None:
+        yield from split_errors(SOURCE, predict.source, "data to predict has")
 
 
 def password_of_new_data_is_in_a_variable(predict: PredictConfig | None) -> Iterator[Violation]:
-    """The value is not shown, because it may be the password."""
-    variable = getattr(predict.source, "password_env", None) if predict is not None else None
-    if variable is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
-        what = "this is not the name of an environment variable, such as DB_PASSWORD; put the password into one"
-        yield (*SOURCE, "password_env"), f"{what}, and its name here"
+    if predict is not None:
+        yield from password_errors(SOURCE, predict.source)
 
 
 def predictions_are_not_read(predict: PredictConfig | None, data: DataConfig) -> Iterator[Violation]:

@@ -63,6 +63,10 @@ class Components:
     statistics_gen: BaseNode = _component("StatisticsGen", f"{DATA}.statistics_gen")
     schema_gen: BaseNode = _component("SchemaGen", f"{DATA}.schema_gen")
     example_validator: BaseNode = _component("ExampleValidator", f"{DATA}.example_validator")
+    serving_log: BaseNode | None = _component("ServingLog", f"{DATA}.serving_log", instead="set `gates.skew.source`")
+    serving_statistics: BaseNode | None = _component(
+        "ServingStatistics", f"{DATA}.serving_statistics", instead="set `gates.skew.source`"
+    )
     data_verdict: BaseNode | None = _component("DataVerdict", f"{DATA}.data_verdict", instead="set `gates`")
     data_gate: BaseNode = _component("DataGate", f"{DATA}.data_gate")
     drift: BaseNode | None = _component("Drift", f"{DATA}.drift", instead="set `schedule.drift`")

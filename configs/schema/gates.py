@@ -6,9 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from headrace.configs.schema.data import DataConfig, placeholders
 from headrace.configs.schema.features.calendar import EPOCH_UNITS, pattern_of
 from headrace.configs.schema.schedule import Limit
 from headrace.configs.schema.section import Name, PositiveInt, Section
+from headrace.configs.schema.sources import FileSource, SourceConfig
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -118,6 +120,41 @@ class DriftGates(Section):
     """Limits for the newest span against all other spans of the window together. null: not compared."""
 
 
+class SkewGate(DistanceGate):
+    """How far the requests that a model server logged may be from the data that is trained on (all of its train split).
+    The columns that features read are compared, by the measures of TFDV; the label too if the log has it, but its
+    values may be missing. A column of texts on one side and of numbers on the other does not pass. Skew comparators in
+    the schema of `data.schema` take precedence over `categorical` and `numeric`, and `columns` over both.
+    """
+
+    source: SourceConfig
+    """Where the logged requests are: any source, as in `data.source`. `types` and `fingerprint` are those of `data`.
+    Files without a byte are left out."""
+    window: PositiveInt | Literal["all"] = 1
+    """How many of the newest spans of the log are read, if its paths have `{SPAN}`, or `{YYYY}`, `{MM}` and `{DD}`.
+    Spans after the date of the run are not."""
+    min_examples: PositiveInt = 1
+    """How many requests the comparison needs. Fewer are not judged, which the terminal and the report say."""
+    required: bool = False
+    """true: the gate is not passed if fewer requests than `min_examples` were logged, or none."""
+    on_bad_record: Literal["stop", "skip"] | None = None
+    """What to do with a request that cannot be read, as in `data.on_bad_record`. null: what it says."""
+    max_bad_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Stop the run if more than this fraction of requests is skipped. null: that of `data`."""
+
+    @property
+    def placeholders(self) -> frozenset[str]:
+        """The placeholders in the paths of the log."""
+        return placeholders(self.source.patterns) if isinstance(self.source, FileSource) else frozenset()
+
+    def data(self, training: DataConfig) -> DataConfig:
+        """How the log is read. training: how the training data is."""
+        bad = {"on_bad_record": self.on_bad_record, "max_bad_fraction": self.max_bad_fraction}
+        given = {name: value for name, value in bad.items() if value is not None}
+        own = {"source": self.source, "window": self.window, "spans": None, "run_date": None, "delay": 0}
+        return training.model_copy(update={**own, **given})
+
+
 class GatesConfig(Section):
     """What arriving data must be like, in addition to what `data.on_anomaly` is about. Each gate stops the run or
     warns.
@@ -129,11 +166,13 @@ class GatesConfig(Section):
     """How old the newest data may be. null: any age."""
     drift: DriftGates = DriftGates()
     """How far the data may drift."""
+    skew: SkewGate | None = None
+    """How far logged requests may be from the data that is trained on. null: not compared."""
 
     @property
     def any_set(self) -> bool:
         """Whether there is a gate."""
-        return any((self.rows, self.freshness, self.drift.blessed, self.drift.earlier_spans))
+        return any((self.rows, self.freshness, self.drift.blessed, self.drift.earlier_spans, self.skew))
 
     def compare_with_blessed(self, *, spans: bool) -> bool:
         """Whether data is compared with that of the blessed model. spans: whether the data comes in spans."""

@@ -13,7 +13,7 @@ from headrace.pipeline.cache_key import KeyParts
 Kind = Literal["setting", "code", "version", "input", "executor", "image"]
 MAX_LENGTH = 60
 """Characters shown of a value."""
-LISTING = frozenset({"Spans", "PredictSpans"})
+LISTING = frozenset({"Spans", "PredictSpans", "ServingLog"})
 """The components that output what there is to read, as a manifest."""
 MAX_NAMES = 3
 """Files or spans listed by name."""

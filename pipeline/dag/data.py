@@ -15,6 +15,7 @@ from headrace.components.example_gen.required import RequiredColumn
 from headrace.components.example_gen.spans.component import Spans
 from headrace.components.gates.data_gate import DataGate
 from headrace.components.gates.data_verdict import DataVerdict
+from headrace.components.gates.serving import ServingLog, ServingStatistics
 from headrace.components.schema import read_schema
 from headrace.components.schema_gen import SchemaGen
 from headrace.components.statistics.component import StatisticsGen
@@ -36,6 +37,11 @@ from headrace.pipeline.training_digest import (
 )
 from headrace.trainer.sections import TrainerSections
 from headrace.trainer.tfx_functions import LABEL, LABEL_KEY, PREPROCESSING
+
+LOG_LISTED = {"source", "window", "fingerprint"}
+"""The settings of a model server's log that decide which of it is compared."""
+LOG_READ = {"source", "types", "on_bad_record", "max_bad_fraction"}
+"""Those that decide how it is read."""
 
 
 def spans(config: PipelineConfig, _built: Components, folders: Folders) -> BaseNode:
@@ -101,22 +107,53 @@ def example_validator(_config: PipelineConfig, built: Components, _folders: Fold
     )
 
 
+def serving_log(config: PipelineConfig, built: Components, _folders: Folders) -> BaseNode | None:
+    """The component that lists the requests that a model server logged, with `gates.skew`."""
+    skew = config.gates.skew
+    if skew is None:
+        return None
+    return ServingLog(
+        data=skew.data(config.data).model_dump_json(by_alias=True, include=LOG_LISTED),
+        code=sources_digest("headrace.components.gates.serving_log", *skew.source.modules()),
+        as_of=built.spans.outputs["as_of"],
+    )
+
+
+def serving_statistics(config: PipelineConfig, built: Components, _folders: Folders) -> BaseNode | None:
+    skew = config.gates.skew
+    if skew is None or built.serving_log is None:
+        return None
+    return ServingStatistics(
+        log=built.serving_log.outputs["log"],
+        data=skew.data(config.data).model_dump_json(by_alias=True, include=LOG_READ),
+        columns=_compared(config),
+        code=sources_digest("headrace.components.gates.serving", *skew.source.own_modules()),
+    )
+
+
+def _compared(config: PipelineConfig) -> str:
+    """The columns that gates compare, as JSON; an empty list for all."""
+    own_columns = config.preprocessing is not None and config.preprocessing.keys is None
+    return json.dumps([] if own_columns else sorted({config.label.key, *config.feature_columns}))
+
+
 def data_verdict(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode | None:
     """The component that holds the data against `gates:`, if there are any."""
     if not config.gates.any_set:
         return None
-    own_columns = config.preprocessing is not None and config.preprocessing.keys is None
+    skew = built.serving_statistics
     return DataVerdict(
         examples=built.example_gen.outputs["examples"],
         statistics=built.statistics_gen.outputs["statistics"],
         schema=built.schema_gen.outputs["schema"],
         spans=built.spans.outputs["spans"],
         as_of=built.spans.outputs["as_of"],
-        gates=config.gates.model_dump_json(),
-        columns=json.dumps([] if own_columns else sorted({config.label.key, *config.feature_columns})),
+        gates=config.gates.model_dump_json(exclude=None if skew else {"skew"}),
+        columns=_compared(config),
         store=str(folders.spans),
         code=sources_digest("headrace.components.statistics.component"),
         **({"registry": str(folders.registry)} if config.compares_with_blessed_data else {}),
+        **({"serving": skew.outputs["statistics"], "label": config.label.key} if skew else {}),
     )
 
 

@@ -36,7 +36,7 @@ def plan_key(config: PipelineConfig, searched: Sequence[str]) -> str | None:
 
     searched: the folders that are searched for modules.
     """
-    if config.pipeline.extend is not None or any(map(_is_own, _sources(config))):
+    if config.pipeline.extend is not None or any(map(_is_own, config.sources)):
         return None
     files = [config.data.schema_file, *feature_files(config), *model_files(config)]
     try:
@@ -73,13 +73,8 @@ def write_plan(file: Path, key: str, nodes: Sequence[dict[str, Any]]) -> None:
 
 def _modules(config: PipelineConfig) -> list[str]:
     builders = {declared.make.rpartition(".")[0] for declared in DECLARATIONS.values()}
-    read = [module for source in _sources(config) for module in source.modules()]
+    read = [module for source in config.sources for module in source.modules()]
     return sorted({FORK_SERVER, *builders, *modules(config), *read})
-
-
-def _sources(config: PipelineConfig) -> list[SourceBase]:
-    """Where the training data comes from, and the new data to predict."""
-    return [config.data.source, *([config.predict.source] if config.predict else [])]
 
 
 def _is_own(source: SourceBase) -> bool:

@@ -2,9 +2,9 @@
 
 message = run_light(node, request)
 
-Spans, Baseline, WarmStart, RecordBlessing, ImportSchemaGen, ModelInService, PredictSpans and PublishPredictions take
-milliseconds, and their code needs no TFX: their components are thin layers over the functions that are called here,
-with artifacts that have the methods of TFX's.
+Spans, Baseline, WarmStart, RecordBlessing, ImportSchemaGen, ModelInService, PredictSpans, PublishPredictions and
+ServingLog take milliseconds, and their code needs no TFX: their components are thin layers over the functions that are
+called here, with artifacts that have the methods of TFX's.
 Whatever goes wrong here is left to the fork server, which runs the component again and reports what is wrong.
 """
 
@@ -29,6 +29,7 @@ from headrace.components.bulk_predictor.publishing import find_model_in_service,
 from headrace.components.contents import check_whole, seal
 from headrace.components.deploy.choices import find_base_model, find_baseline, list_blessed
 from headrace.components.example_gen.spans.find import write_spans
+from headrace.components.gates.serving_log import list_log
 from headrace.components.schema import read_schema
 from headrace.pipeline.code.digest import stack_versions
 from headrace.pipeline.local.wire import StoredArtifact
@@ -52,6 +53,7 @@ LIGHT: Mapping[str, Callable[..., None]] = {
     "headrace.components.bulk_predictor.around.ModelInService": find_model_in_service,
     "headrace.components.bulk_predictor.around.PredictSpans": list_new_data,
     "headrace.components.bulk_predictor.around.PublishPredictions": publish_predictions,
+    "headrace.components.gates.serving.ServingLog": list_log,
     "tfx.components.schema_gen.import_schema_gen.component.ImportSchemaGen": import_schema,
 }
 """Kind of component, as ML Metadata has it, to what it does."""

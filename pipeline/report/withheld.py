@@ -12,7 +12,7 @@ from headrace.pipeline.report.data import Anomaly, ColumnRow, DataSection
 from headrace.pipeline.results.record import NodeRecord, RunRecord
 from headrace.pipeline.results.verdict import CANARY, ModelVerdict
 
-DRIFT = "gates.drift."
+DISTANCES = ("gates.drift.", "gates.skew")
 """How the gates are called whose rows repeat values."""
 WITHHELD = "left out, as report.rows is none"
 
@@ -43,7 +43,7 @@ def gates_without_values(gates: DataVerdicts | None) -> DataVerdicts | None:
     drift = {
         gate.gate: gate.model_copy(update={"rows": tuple(row.model_copy(update=bare) for row in gate.rows)})
         for gate in gates.gates
-        if gate.gate.startswith(DRIFT)
+        if gate.gate.startswith(DISTANCES)
     }
     return DataVerdicts(gates=tuple(drift.get(gate.gate, gate) for gate in gates.gates))
 

@@ -28,6 +28,7 @@ gates:
   drift:
     blessed: {columns: {kind: {l_infinity: 0.3}}}
     earlier_spans: {on_anomaly: warn}
+  skew: {source: {kind: jsonl, path: "log/{YYYY}-{MM}-{DD}.jsonl"}, columns: {kind: {l_infinity: 0.3}}}
 model: {kind: dnn, hidden: [4]}
 train: {epochs: 1, batch_size: 64}
 evaluate: {metrics: [auc], better_than_constant: false}
@@ -36,44 +37,54 @@ deploy: {push: null}
 
 
 @pytest.fixture(scope="module")
-def nights(new_folder: Callable[[str], Path]) -> tuple[Finished, Finished]:
+def nights(new_folder: Callable[[str], Path]) -> tuple[Finished, Finished, Finished]:
+    """A night that trains, one that is stopped, and the same again."""
     folder = new_folder("gates")
     (folder / "nightly.yaml").write_text(CONFIG)
     for day in (1, 2):
         write_day(folder, day)
     first = headrace(folder, "run", "nightly.yaml", "--param", "run_date=2026-11-03")
     write_day(folder, 4, taxed=3, share=0.9)
-    return first, headrace(folder, "run", "nightly.yaml", "--param", "run_date=2026-11-07")
+    (folder / "log").mkdir()
+    fares = pd.read_csv(folder / "days/2026-11-01.csv")["fare"]
+    lines = [json.dumps({"fare": fare, "kind": "ab"[row % 5 == 0]}) for row, fare in enumerate(fares)]
+    (folder / "log/2026-11-05.jsonl").write_text("\n".join(lines))
+    (folder / "log/2026-11-08.jsonl").write_text("not of the past")
+    second, third = (headrace(folder, "run", "nightly.yaml", "--param", "run_date=2026-11-07") for _ in range(2))
+    return first, second, third
 
 
 def test_a_night_within_all_limits_trains_and_says_what_was_passed_and_what_could_not_be_judged(
-    nights: tuple[Finished, Finished],
+    nights: tuple[Finished, Finished, Finished],
 ) -> None:
-    first, _ = nights
+    first, *_ = nights
     assert first.code == 0, first.out + first.err
     gates = [line.removeprefix("gates").strip() for line in first.lines if line.startswith("gates ")]
     assert gates == [
         "gates.drift.blessed was not judged: no model is blessed whose data is on record",
+        "gates.skew was not judged: no request is logged yet",
         "passed: gates.rows, gates.freshness, gates.drift.earlier_spans",
     ]
     record = json.loads((first.folder.parents[1] / "blessed.json").read_text())
     assert record["models"][0]["statistics"].startswith("artifacts/StatisticsGen/statistics/")
 
 
-def test_without_thresholds_the_run_says_loudly_that_every_model_is_blessed(nights: tuple[Finished, Finished]) -> None:
-    first, _ = nights
+def test_without_thresholds_the_run_says_loudly_that_every_model_is_blessed(
+    nights: tuple[Finished, Finished, Finished],
+) -> None:
+    first, *_ = nights
     assert first.ending("warning").startswith("`evaluate.thresholds` is empty: every model whose metrics have values")
     assert first.ending("blessing") == "blessed: nothing is required of the metrics"
     assert "Warning: `evaluate.thresholds` is empty" in (first.folder / "report.html").read_text().replace("</b>", "")
 
 
-def test_a_stopped_night_names_its_gates_and_shows_the_worst(nights: tuple[Finished, Finished]) -> None:
-    _, second = nights
+def test_a_stopped_night_names_its_gates_and_shows_the_worst(nights: tuple[Finished, Finished, Finished]) -> None:
+    _, second, _ = nights
     assert second.code == 1
     statuses = second.statuses()
     assert (statuses["DataVerdict"], statuses["DataGate"], statuses["Transform"]) == ("done", "failed", "skipped")
     error = second.run.node("DataGate").error or ""
-    assert error.splitlines()[0] == "gates.rows, gates.freshness, gates.drift.blessed stop the run:"
+    assert error.splitlines()[0] == "gates.rows, gates.freshness, gates.drift.blessed, gates.skew stop the run:"
     assert "  2026-11-03: missing spans 1, limit 0" in error
     assert "  2026-11-04: age of the newest span 3 days, limit 1 day" in error
     assert any(line.startswith("gates     gates.drift.earlier_spans: ") for line in second.lines)  # only warns
@@ -83,9 +94,9 @@ def test_a_stopped_night_names_its_gates_and_shows_the_worst(nights: tuple[Finis
 
 
 def test_verdict_of_a_stopped_night_has_distances_as_computed_from_the_raw_files(
-    nights: tuple[Finished, Finished],
+    nights: tuple[Finished, Finished, Finished],
 ) -> None:
-    first, second = nights
+    first, second, _ = nights
     verdict = RunFolder.read(second.folder).gates
     assert verdict is not None
     gates = {one.gate: {(row.what, row.measure): row for row in one.rows} for one in verdict.gates}
@@ -98,3 +109,21 @@ def test_verdict_of_a_stopped_night_has_distances_as_computed_from_the_raw_files
         assert row.passed is (gate == "gates.drift.blessed" and float(row.value) <= 0.3)
     change = gates["gates.rows"]["2026-11-04", "change of rows"]
     assert (change.value, change.now) == ("+0.0%", f"{ROWS} rows")
+
+
+def test_logged_requests_are_compared_with_the_window_and_read_again_only_if_they_changed(
+    nights: tuple[Finished, Finished, Finished],
+) -> None:
+    first, second, third = nights
+    statuses = [night.statuses() for night in nights]
+    assert [each["ServingStatistics"] for each in statuses] == ["done", "done", "cached"]
+    assert [each["ServingLog"] for each in statuses] == ["done"] * 3
+    verdict = RunFolder.read(second.folder).gates
+    assert verdict is not None
+    skew = verdict.gates[-1]
+    rows = {(row.what, row.measure): row for row in skew.rows}
+    days = pd.concat([pd.read_csv(first.folder.parents[3] / f"days/2026-11-0{day}.csv") for day in (2, 4)])
+    expected = abs((days["kind"] == "a").mean() - 0.8)
+    assert float(rows["kind", "L-infinity distance"].value) == pytest.approx(expected, abs=0.04)
+    assert {what for what, _ in rows} == {"fare", "kind"}  # requests have no label
+    assert RunFolder.read(third.folder).gates == verdict

@@ -137,6 +137,35 @@ def test_a_setting_of_predictions_concerns_no_training(override: str, ids: set[s
     assert changed(nodes(PREDICT), nodes(PREDICT, override)) == ids
 
 
+SKEW = "gates.skew={source: {kind: jsonl, path: log.jsonl}}"
+LOGGED = {"ServingLog", "ServingStatistics"}
+
+
+def test_a_log_is_listed_in_every_run_and_read_again_only_if_it_changed() -> None:
+    found, drift = nodes(SKEW), nodes("gates.drift.blessed={}")
+    assert set(found) - {*NODES} == {*LOGGED, "DataVerdict"}
+    assert [id_ for id_ in (*sorted(LOGGED), "DataVerdict") if found[id_].cacheable] == ["ServingStatistics"]
+    assert found["ServingStatistics"].inputs == {"log": (("ServingLog", "log"),)}
+    assert found["DataVerdict"].inputs["serving"] == (("ServingStatistics", "statistics"),)
+    assert "skew" not in drift["DataVerdict"].exec_properties["gates"]  # whose tasks are as before there was this gate
+    assert {"serving", "label"}.isdisjoint({*drift["DataVerdict"].inputs, *drift["DataVerdict"].exec_properties})
+
+
+@pytest.mark.parametrize(
+    ("override", "ids"),
+    [
+        ("gates.skew.categorical=0.2", {"DataVerdict"}),
+        ("gates.skew.required=true", {"DataVerdict"}),
+        ("gates.skew.window=all", {"DataVerdict", "ServingLog"}),
+        ("gates.skew.on_bad_record=skip", {"DataVerdict", "ServingStatistics"}),
+        ("gates.skew.source.path=logs.jsonl", {"DataVerdict", *LOGGED}),
+    ],
+)
+def test_a_setting_of_the_log_concerns_no_training(override: str, ids: set[str]) -> None:
+    logged = 'gates.skew.source.path="{SPAN}.jsonl"'
+    assert changed(nodes(SKEW, logged), nodes(SKEW, logged, override)) == ids
+
+
 def test_nodes_name_their_kind_as_tfx_does_and_the_types_of_their_outputs() -> None:
     found = nodes()
     assert found["Trainer"].kind == "tfx.components.trainer.component.Trainer"

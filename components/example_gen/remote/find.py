@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.common.errors import DataError
+from headrace.common.errors import DataError, NoDataError
 from headrace.components.example_gen.remote.errors import no_bucket, object_errors
 from headrace.components.example_gen.remote.filesystems import ObjectLocation, filesystem, parse_location
 
@@ -22,7 +22,7 @@ def find_objects(pattern: str) -> list[str]:
     with object_errors(str(location)):
         found = _list_matching(location) if glob.has_magic(location.key) else _single(location)
         if not found:
-            raise DataError(
+            raise NoDataError(
                 f"no file matches {str(location)!r}", hint=f"The nearest folder that exists is {_nearest(location)}"
             )
     return [str(replace(location, key=key)) for key in found]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from headrace.common.errors import DataError
+from headrace.common.errors import DataError, NoDataError
 from headrace.components.example_gen.sources import find_files, may_share_files, source_patterns, source_state
 from headrace.components.example_gen.spans.manifest import Span, SpanManifest
 from headrace.components.example_gen.spans.patterns import SpanFile, glob_of, match_files, span_name, span_window
@@ -35,7 +35,7 @@ def find_spans(data: DataConfig) -> SpanManifest:
         return SpanManifest((_span(0, files, "", checksums=checksums),), checksums, repeated=_repeated(others))
     spans = _by_span(sources)
     if not spans:
-        raise DataError(f"no file has a span in its path that matches {patterns[0]!r}")
+        raise NoDataError(f"no file has a span in its path that matches {patterns[0]!r}")
     first, last = span_window(data, list(spans))
     _check_there(spans, first, last, patterns[0])
     chosen = {number: files for number, files in spans.items() if first <= number <= last}
@@ -98,7 +98,7 @@ def _files(pattern: str) -> list[str]:
         return resolve(glob_of(pattern))
     except DataError as error:
         what = error.what.replace(glob_of(pattern), pattern)
-        raise DataError(what, file=error.file and pattern, hint=error.hint) from None
+        raise type(error)(what, file=error.file and pattern, hint=error.hint) from None
 
 
 def _once(files: list[SpanFile], section: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from headrace.common.errors import DataError
+from headrace.common.errors import DataError, NoDataError
 from headrace.configs.schema.data import DATE_PLACEHOLDERS, PLACEHOLDER, DataConfig, placeholders
 
 EPOCH = dt.date(1970, 1, 1)
@@ -88,7 +88,7 @@ def _newest(data: DataConfig, numbers: Sequence[int]) -> int:
     seen = [number for number in numbers if number <= latest]
     if not seen:
         day = EPOCH + dt.timedelta(latest)
-        raise DataError(
+        raise NoDataError(
             f"there is no span up to {day}, which `data.run_date` asks for",
             hint=f"The first is {EPOCH + dt.timedelta(min(numbers))}",
         )

@@ -37,8 +37,7 @@ def declared(config: PipelineConfig) -> frozenset[str]:
     kubeflow = config.kubeflow
     pods = (kubeflow.defaults, *kubeflow.components.values())
     named = [variable for one in pods for secret in one.secrets for variable in secret.env]
-    sources = [config.data.source, *([config.predict.source] if config.predict else [])]
-    passwords = [getattr(source, "password_env", None) for source in sources]
+    passwords = [getattr(source, "password_env", None) for source in config.sources]
     return frozenset(filter(None, [*named, kubeflow.server.auth.env, *passwords]))
 
 

@@ -6,6 +6,12 @@ from broken_rules.sections import Broken
 
 DATED = "data: {source: {kind: csv, path: '{YYYY}-{MM}-{DD}.csv'}, window: 3}"
 ONE_SPAN = "data: {source: {kind: csv, path: '{SPAN}.csv'}}"
+
+
+def log(path: str, more: str = "") -> str:
+    return f"gates: {{skew: {{source: {{kind: csv, path: {path}}}{more}}}}}"
+
+
 BROKEN: Broken = {
     "earlier_spans_are_read": [
         (f"gates: {{rows: {{max_decrease: 0.5}}}}\n{ONE_SPAN}", "1: gates.rows.max_decrease: increase the window"),
@@ -26,6 +32,24 @@ BROKEN: Broken = {
         (
             f"gates: {{drift: {{earlier_spans: {{columns: {{other: {{}}}}}}}}}}\n{DATED}",
             '1: gates.drift.earlier_spans.columns.other: no feature reads a column "other"',
+        ),
+        (
+            "gates: {skew: {source: {kind: jsonl, path: log.jsonl}, columns: {fair: {missing: 0.1}}}}",
+            '1: gates.skew.columns.fair: did you mean "fare"?',
+        ),
+    ],
+    "log_has_spans_in_its_paths": [
+        (log("'{SPAN]/log.csv'"), "1: gates.skew.source.path: is not a placeholder"),
+        (log("['{SPAN}.csv', 'log.csv']"), "1: gates.skew.source.path: different placeholders"),
+        (log("log.csv", ", window: 2"), "1: gates.skew.window: no path of gates.skew.source contains {SPAN}"),
+    ],
+    "log_has_no_splits": [
+        (log("{train: a.csv, eval: b.csv}"), "1: gates.skew.source.path: has no splits"),
+    ],
+    "password_of_log_is_in_a_variable": [
+        (
+            "gates: {skew: {source: {kind: sql, url: 'sqlite:///a', query: select 1, password_env: 'hunter 2'}}}",
+            "1: gates.skew.source.password_env: put the password into one",
         ),
     ],
 }

@@ -34,7 +34,7 @@ def test_further_components_read_ours_and_each_other_and_ours_can_wait_for_them(
 def test_the_page_lists_the_components_with_their_outputs() -> None:
     everything = (
         "data.source.path=trips-{SPAN}.csv",
-        "gates={rows: {min: 1}}",
+        "gates={rows: {min: 1}, skew: {source: {kind: csv, path: log.csv}}}",
         "deploy.lite={}",
         "predict={source: {kind: csv, path: new.csv}, output: scored.csv}",
         "schedule={every: 1h, retrain: drift}",

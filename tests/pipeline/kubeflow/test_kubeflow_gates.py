@@ -32,10 +32,21 @@ gates:
   rows: {max_decrease: 0.5}
   freshness: {max_days: 1, column: at}
   drift: {blessed: {}, earlier_spans: {on_anomaly: warn}}
+  skew: {source: {kind: jsonl, path: "%s/log/*.jsonl"}}
 kubeflow: {image: "registry.example/headrace:1", parameters: [run_date, spans]}
 """
 HOME = "minio://bucket/trips"
-TASKS = ("spans", "example-gen", "statistics-gen", "schema-gen", "example-validator", "data-verdict", "data-gate")
+TASKS = (
+    "spans",
+    "example-gen",
+    "statistics-gen",
+    "schema-gen",
+    "example-validator",
+    "serving-log",
+    "serving-statistics",
+    "data-verdict",
+    "data-gate",
+)
 
 
 def put_day(folder: Path, day: int, rows: int = 200, share: float = 0.5) -> None:
@@ -54,7 +65,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def config(folder: Path, *overrides: str) -> PipelineConfig:
-    (folder / "trips.yaml").write_text(CONFIG % folder)
+    (folder / "trips.yaml").write_text(CONFIG % (folder, folder))
     return load(folder / "trips.yaml", None, overrides)
 
 
@@ -108,16 +119,20 @@ def test_a_night_is_held_against_the_blessed_models_data_in_the_store_and_a_stop
     assert {name: one["failed"] for name, one in found.items()} == dict.fromkeys(found, 0)
     assert found["gates.drift.blessed"]["note"] == "no model is blessed whose data is on record"
     assert found["gates.freshness"]["rows"][0]["value"] == "1 day"  # the values of the column, of 3 November
+    assert found["gates.skew"]["note"] == "no request is logged yet"
     statistics = first.tasks["statistics-gen"].artifacts["statistics"]["uri"]
     home = cluster.path(HOME)
     blessed = Entry(uri=str(home / "m"), blessed_at="2026-11-04", statistics=str(cluster.path(statistics)))
     Registry(models=(blessed,)).write(home / "blessed.json")
     put_day(folder, 4, rows=50, share=0.95)
-    with pytest.raises(RunError, match=r"gates\.rows, gates\.drift\.blessed stop the run:") as stopped:
+    (folder / "log").mkdir()
+    (folder / "log/a.jsonl").write_text('{"fare": 9.5, "kind": "z"}\n' * 100)
+    with pytest.raises(RunError, match=r"gates\.rows, gates\.drift\.blessed, gates\.skew stop the run:") as stopped:
         cluster.run(gated(folder))
     log = Path(str(stopped.value).rpartition("log: ")[2]).read_text(encoding="utf-8")
     assert "2026-11-04: change of rows -75.0%, limit a decrease of 0.5 (median of 2 spans: 200 rows" in log
     assert re.search(r"kind: L-infinity distance 0\.[345]\d+, limit 0\.1 \(.[ab]. \d", log)
+    assert "kind: L-infinity distance 1, limit 0.1 ('z' 0.00% → 'z' 100.00%)" in log
 
 
 @pytest.mark.slow
