@@ -26,8 +26,8 @@ from headrace.components.example_gen.spans.manifest import SpanManifest, check_u
 from headrace.components.predict.model import Predictor
 from headrace.components.predict.predict import Predicted, Request, predict_file
 from headrace.components.predict.reading import Input
-from headrace.configs.schema.data import DataConfig
-from headrace.configs.schema.predict import new_data_from_json
+from headrace.configs.schema.data import DataConfig, data_from_json
+from headrace.configs.schema.predict import PREDICT_SOURCE
 from headrace.trainer.description import ModelDescription
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         if not model.get_int_custom_property(EXISTS):
             logger.warning(NO_MODEL)
             return
-        data = new_data_from_json(exec_properties["data"])
+        data = data_from_json(exec_properties["data"], PREDICT_SOURCE)
         manifest = SpanManifest.from_json(artifact_utils.get_single_instance(input_dict["spans"]).read())
         request = _request(Path(model.uri, SERVING), data, manifest, exec_properties)
         done = self._predict(request, manifest, Path(predictions.uri, FILE + exec_properties["ending"]))

@@ -25,8 +25,8 @@ from headrace.components.deploy.registry import IN_SERVICE, Registry
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.spans.patterns import path_of_span
-from headrace.configs.schema.data import DATE_PLACEHOLDERS, placeholders
-from headrace.configs.schema.predict import new_data_from_json
+from headrace.configs.schema.data import DATE_PLACEHOLDERS, data_from_json, placeholders
+from headrace.configs.schema.predict import PREDICT_SOURCE
 from headrace.configs.schema.sources import FileSource
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def _last_push(record: PushRecord, home: Path, serving: str) -> Push | None:
 
 def list_new_data(spans: Artifact, data: str, code: str = "", as_of: Artifact | None = None) -> None:  # noqa: ARG001
     """What the component PredictSpans does; its arguments are documented there."""
-    config = new_data_from_json(data)
+    config = data_from_json(data, PREDICT_SOURCE)
     paths = config.source.patterns if isinstance(config.source, FileSource) else ()
     if placeholders(paths) >= DATE_PLACEHOLDERS:
         day = as_of.value or None if as_of else config.run_date or str(dt.datetime.now(dt.UTC).date())

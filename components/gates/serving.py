@@ -25,7 +25,8 @@ from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.gates.serving_log import list_log
 from headrace.components.predict.reading import OPEN_ENDED
 from headrace.components.statistics.combine import CombineShards, StatisticsCombiner, combine_directly, to_files
-from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.data import DataConfig, data_from_json
+from headrace.configs.schema.gates import SKEW_SOURCE
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
             logger.info("no request is logged yet")
             to_files({SERVING: target})((SERVING, DatasetFeatureStatisticsList(datasets=[DatasetFeatureStatistics()])))
             return
-        data = DataConfig.model_validate_json(exec_properties["data"]).model_copy(update=NOT_SPLIT)
+        data = data_from_json(exec_properties["data"], SKEW_SOURCE).model_copy(update=NOT_SPLIT)
         columns = _columns(data, manifest, json.loads(exec_properties["columns"]))
         always = always_beam(self)
         threads = 0 if always else local_threads(self._make_beam_pipeline)

@@ -13,7 +13,8 @@ from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.spans.patterns import glob_of
 from headrace.components.example_gen.storage import resolve
-from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, placeholders
+from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, data_from_json, placeholders
+from headrace.configs.schema.gates import SKEW_SOURCE
 from headrace.configs.schema.sources import FileSource
 
 logger = logging.getLogger(__name__)
@@ -21,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 def list_log(log: Any, data: str, code: str = "", as_of: Any = None) -> None:  # noqa: ARG001 - part of the node
     """What the component ServingLog does; its arguments are documented there."""
-    found = find_log(DataConfig.model_validate_json(data), as_of.value if as_of else "")
+    found = find_log(data_from_json(data, SKEW_SOURCE), as_of.value if as_of else "")
     logger.info(f"files: {len(found.paths)}")
     log.value = found.to_json()
 

@@ -139,6 +139,12 @@ class DataConfig(Section):
         return self
 
 
+def data_from_json(text: str, section: str) -> DataConfig:
+    """What a component got as JSON, with the section of the config that its source was in, for messages."""
+    data = DataConfig.model_validate_json(text)
+    return data.model_copy(update={"source": data.source.in_section(section)})
+
+
 JUDGING_SETTINGS = frozenset(name for name, field in DataConfig.model_fields.items() if Judging() in field.metadata)
 
 

@@ -120,6 +120,9 @@ class DriftGates(Section):
     """Limits for the newest span against all other spans of the window together. null: not compared."""
 
 
+SKEW_SOURCE = "gates.skew.source"
+
+
 class SkewGate(DistanceGate):
     """How far the requests that a model server logged may be from the data that is trained on (all of its train split).
     The columns that features read are compared, by the measures of TFDV; the label too if the log has it, but its
@@ -151,7 +154,8 @@ class SkewGate(DistanceGate):
         """How the log is read. training: how the training data is."""
         bad = {"on_bad_record": self.on_bad_record, "max_bad_fraction": self.max_bad_fraction}
         given = {name: value for name, value in bad.items() if value is not None}
-        own = {"source": self.source, "window": self.window, "spans": None, "run_date": None, "delay": 0}
+        source = self.source.in_section(SKEW_SOURCE)
+        own = {"source": source, "window": self.window, "spans": None, "run_date": None, "delay": 0}
         return training.model_copy(update={**own, **given})
 
 

@@ -72,9 +72,3 @@ class PredictConfig(Section):
         bad = {"on_bad_record": self.on_bad_record, "max_bad_fraction": self.max_bad_fraction}
         given = {name: value for name, value in bad.items() if value is not None}
         return training.model_copy(update={**own, **given})
-
-
-def new_data_from_json(text: str) -> DataConfig:
-    """What `PredictConfig.data` returned, from its JSON."""
-    data = DataConfig.model_validate_json(text)
-    return data.model_copy(update={"source": data.source.in_section(PREDICT_SOURCE)})

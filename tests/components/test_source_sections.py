@@ -14,8 +14,9 @@ from source_rows import read_source
 from headrace.common.errors import DataError
 from headrace.components.bulk_predictor.publishing import list_new_data
 from headrace.components.example_gen.spans.find import find_spans
-from headrace.configs.schema.data import DataConfig
-from headrace.configs.schema.predict import PredictConfig, new_data_from_json
+from headrace.configs.schema.data import DataConfig, data_from_json
+from headrace.configs.schema.gates import SkewGate
+from headrace.configs.schema.predict import PREDICT_SOURCE, PredictConfig
 from headrace.pipeline.local.light import LightArtifact
 from headrace.pipeline.local.wire import StoredArtifact
 
@@ -75,8 +76,10 @@ def test_a_mistake_names_the_section_of_the_source(settings: dict[str, Any], set
     of_training, of_new_data = str(fails(data)), str(fails(predict.data(data)))
     assert f"data.source{setting}" in of_training
     assert of_new_data == of_training.replace("data.source", "predict.source")
-    in_component = new_data_from_json(predict.data(data).model_dump_json(by_alias=True))
+    in_component = data_from_json(predict.data(data).model_dump_json(by_alias=True), PREDICT_SOURCE)
     assert str(fails(in_component)) == of_new_data
+    logged = SkewGate.model_validate({"source": settings}).data(data)
+    assert str(fails(logged)) == of_training.replace("data.source", "gates.skew.source")
 
 
 def test_the_component_that_lists_new_data_names_its_section(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ class SourceBase(Kind):
 
     @property
     def section(self) -> str:
-        """The section of the config that the source was in, for messages: `data.source` or `predict.source`."""
+        """The section of the config that the source was in, for messages: `data.source`, or another."""
         return self._section
 
     def in_section(self, section: str) -> Self:
