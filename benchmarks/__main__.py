@@ -1,6 +1,6 @@
 """All benchmarks, one after another: the whole run, ingest of CSV, of Parquet and of wide tables, statistics,
-Transform of wide tables, nights of a window, training input and the wait for it, embedding tables, evaluation,
-predictions.
+Transform of wide tables, click logs, nights of a window, training input and the wait for it, embedding tables,
+evaluation, predictions.
 
 python -m benchmarks                               tables; about half an hour on two idle cores
 python -m benchmarks --quick                       one round of the sizes that matter; about twelve minutes
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import (
+    criteo,
     embedding_tables,
     evaluator,
     ingest,
@@ -123,6 +124,11 @@ def _training_wait(quick: bool) -> Outcome:
     return found, training_wait.section(found)
 
 
+def _criteo(quick: bool) -> Outcome:
+    rows = criteo.measure_all(*((criteo.QUICK_ROWS, criteo.QUICK) if quick else (criteo.ROWS, criteo.REPEATS)))
+    return rows, criteo.section(rows)
+
+
 def _nightly(quick: bool) -> Outcome:
     found = nightly.measure_all(beside_stock=()) if quick else nightly.measure_all()
     return found, nightly.section(found)
@@ -150,6 +156,7 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "ingest_wide": _ingest_wide,
     "statistics_gen": _statistics_gen,
     "transform_wide": _transform_wide,
+    "criteo": _criteo,
     "nightly": _nightly,
     "training_input": _training_input,
     "training_wait": _training_wait,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -27,6 +28,10 @@ BATCH = 2048
 """The most examples that pass through the graph at once."""
 BATCH_BYTES = 1 << 26
 """About how many bytes of examples pass through the graph at once: images are long."""
+BATCHES, NARROW = 4, 1000
+"""Batches that are transformed at once, since the cost of encoding is per column, if a transformed example has at most
+this many values.
+"""
 PEEKED = 16
 """Examples at the start of a file that are read to estimate their length."""
 
@@ -56,7 +61,9 @@ class TransformShards(beam.DoFn):
         self._loaded = tf.saved_model.load(output.transform_savedmodel_dir)
         transform_fn = self._loaded.transform_fn
         # the column of a feature with multiple values per example has a name of its own
-        self._keys = {name: getattr(one, "value_key", name) for name, one in output.transformed_feature_spec().items()}
+        spec_of_outputs = output.transformed_feature_spec()
+        self._keys = {name: getattr(one, "value_key", name) for name, one in spec_of_outputs.items()}
+        self._batches = BATCHES if _values(spec_of_outputs) <= NARROW else 1
         self._features = tf.function(
             lambda serialized: transform_fn(
                 *tf.nest.flatten(tf.io.parse_example(serialized, spec), expand_composites=True)
@@ -73,23 +80,28 @@ class TransformShards(beam.DoFn):
 
     def _write(self, source: str, file: BinaryIO) -> int:
         compressor, rows = Compression().compressor(), 0
-        for serialized in read_records(source):
+        for serialized in read_records(source, self._batches):
             with errors_written_to(self._failed):
                 features = self._features(serialized)
                 _check_lengths(features, len(serialized))
             columns = {self._keys[name]: _array(values) for name, values in features.items()}
             batch = pa.RecordBatch.from_pydict(columns)
-            file.write(compressor.compress(memoryview(framed_examples(batch).buffers()[2])))
+            for part in _parts(framed_examples(batch)):
+                file.write(compressor.compress(part))
             rows += batch.num_rows
         file.write(compressor.flush())
         return rows
 
 
-def read_records(file: str) -> Iterator[tf.Tensor]:
-    """The records of a TFRecord file, plain or gzipped, in batches: string [batch]."""
+def read_records(file: str, batches: int = 1) -> Iterator[tf.Tensor]:
+    """The records of a TFRecord file, plain or gzipped, in batches: string [batch].
+
+    batches: how many of them to join if the records are short.
+    """
     records = tf.data.TFRecordDataset(file, "GZIP" if file.endswith(".gz") else "")
     longest = max((len(record.numpy()) for record in records.take(PEEKED)), default=1)
-    yield from records.batch(max(1, min(BATCH, BATCH_BYTES // longest)))
+    size = max(1, min(BATCH, BATCH_BYTES // longest))
+    yield from records.batch(size * max(1, min(batches, BATCH_BYTES // (longest * size))))
 
 
 def records_of_split(examples: Examples, split: str) -> Iterator[bytes]:
@@ -105,6 +117,20 @@ def read_batches(file: str, schema: bytes) -> Iterator[pa.RecordBatch]:
     decoder = ExamplesToRecordBatchDecoder(schema)
     for serialized in read_records(file):
         yield decoder.DecodeBatch(serialized.numpy().tolist())
+
+
+def _values(spec: Mapping[str, Any]) -> float:
+    """The values of a transformed example; infinite if a feature has any number of them."""
+    fixed = (one.shape if isinstance(one, tf.io.FixedLenFeature) else None for one in spec.values())
+    return sum(math.inf if shape is None else math.prod(shape) for shape in fixed)
+
+
+def _parts(framed: pa.BinaryArray) -> Iterator[memoryview]:
+    """The bytes of each BATCH of records: the gzip members do not depend on how many batches were joined."""
+    _, offsets, data = framed.buffers()
+    edges, letters = np.frombuffer(offsets, np.int32)[: len(framed) + 1], memoryview(data)
+    for first in range(0, len(framed), BATCH):
+        yield letters[edges[first] : edges[min(first + BATCH, len(framed))]]
 
 
 def _array(values: tf.Tensor | tf.RaggedTensor | tf.SparseTensor) -> pa.Array:
