@@ -39,6 +39,7 @@ def init(  # noqa: PLR0913, PLR0917 - one for each option
 
     Types are inferred from the values, and every decision has a comment.
     """
+    from headrace.pipeline.init.dated import dated_path
     from headrace.pipeline.init.source import given_source, pipeline_name
     from headrace.pipeline.init.write import target_file, write
 
@@ -48,6 +49,8 @@ def init(  # noqa: PLR0913, PLR0917 - one for each option
     words = ["headrace", "init", *data, *(["--table", table] if table else []), "--label"]
     draft = write(file, name, source, label, lambda chosen: shlex.join([*words, chosen]))
     _show(draft, file)
+    if dated := dated_path(source):
+        click.echo(f"note: the names of the files have dates; {shlex.quote(dated)} would read each day once", err=True)
     if runs:
         from headrace.pipeline.verbs.local import run
 

@@ -26,6 +26,7 @@ from headrace.configs.loading.loader import load
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import VocabularyFeature
 from headrace.configs.schema.sources import CsvSource
+from headrace.pipeline.init.dated import dated_path
 from headrace.pipeline.init.document import WIDTH, Draft, document
 from headrace.pipeline.init.source import given_source, pipeline_name
 from headrace.pipeline.init.write import write
@@ -304,6 +305,29 @@ def test_of_large_days_as_many_are_read_as_are_read_whole(tmp_path: Path, monkey
     assert (two.spans, two.rows, two.whole) == (("2026-11-02", "2026-11-03"), 200, False)
     newest = read_sample(data.model_copy(update={"window": 1}))
     assert (newest.spans, newest.rows, newest.whole) == (("2026-11-03",), 100, True)
+
+
+@pytest.mark.parametrize(
+    ("names", "path"),
+    [
+        (("2026-11-01", "2026-11-02"), "{YYYY}-{MM}-{DD}"),
+        (("trips_20261101_v2", "trips_20261102_v2"), "trips_{YYYY}{MM}{DD}_v2"),
+        (("2026-11-01",), None),  # one file
+        (("2026-11-01", "b-2026-11-02"), None),
+        (("2026-13-01", "2026-14-02"), None),  # no months
+        (("20261101-20261102", "20261102-20261103"), None),
+        (("part-00000001", "part-00000002"), None),
+    ],
+)
+def test_files_with_dates_in_their_names_have_a_path_by_day(
+    tmp_path: Path, names: tuple[str, ...], path: str | None
+) -> None:
+    for name in names:
+        (tmp_path / f"{name}.csv").write_text("x,y\n1,2\n")
+    found = dated_path({"kind": "csv", "path": f"{tmp_path}/*.csv"})
+    assert found == (path and f"{tmp_path}/{path}.csv")
+    if found:
+        assert given_source(found) == {"kind": "csv", "path": found}
 
 
 def test_a_date_that_lacks_its_day_is_told(tmp_path: Path) -> None:
