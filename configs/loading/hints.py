@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 
+from headrace.common.credentials import may_be_secret
 from headrace.common.names import did_you_mean, join_names
 from headrace.configs.json_schema import Schema, branches, documentation, json_schema, kinds_of, resolve, schema_at
 from headrace.configs.loading.scalars import PATTERNS
@@ -43,7 +44,8 @@ def dotted_name(path: KeyPath, tree: Tree) -> str:
     name = ".".join(names[len(path) - 1 :])
     if tree.location.layer < FIRST_OVERRIDE or not chosen or len(names) == len(path) or '"' in name:
         return ""
-    return f"; put a name with dots into quotes: '{dotted(path[:-1])}.\"{name}\"={value.text}'"
+    is_shown = value.text in tree.location.source and not may_be_secret([*path[:-1], name])  # which masks credentials
+    return f"; put a name with dots into quotes: '{dotted(path[:-1])}.\"{name}\"={value.text if is_shown else '...'}'"
 
 
 def meaning(schema: Schema) -> str:

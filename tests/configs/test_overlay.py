@@ -187,6 +187,17 @@ def test_a_dotted_name_without_quotes_is_reported_with_them(config: Path, path: 
         load(config, overrides=[CommandOption(f"{path}=int")])
 
 
+@pytest.mark.parametrize(
+    "setting",
+    ["kubeflow.defaults.env.DB.PASSWORD=hunter2", "kubeflow.defaults.env.DB.URL=postgres://me:hunter2@host/db"],
+)
+def test_the_way_to_quote_a_dotted_name_shows_no_credential(config: Path, setting: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(config, overrides=[CommandOption(setting)])
+    assert "into quotes: 'kubeflow.defaults.env.\"DB." in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
 def test_the_place_of_a_set_value_is_the_option(config: Path) -> None:
     loaded = load_with_locations(config, overrides=[CommandOption("train.epochs=1")])
     assert loaded.location(("train", "epochs")) == "--set train.epochs=1"
