@@ -54,8 +54,9 @@ class RequiredColumn:
             return missing_of(column)
         if not is_list(column.type):
             return self._blank(column)
-        present = ~self._blank(column.flatten())
-        rows = np.asarray(pc.list_parent_indices(column))
+        present = ~self._blank(column.flatten())  # without the values that a null list may have
+        lengths = np.asarray(pc.list_value_length(column).fill_null(0))
+        rows = np.repeat(np.arange(len(column)), lengths)
         return np.bincount(rows[present], minlength=len(column)) == 0
 
     def _blank(self, values: pa.Array) -> NDArray[np.bool_]:

@@ -97,6 +97,14 @@ def test_without_a_separator_a_text_is_one_class(values: list[Any], arrow: pa.Da
     assert found.tolist() == [bool(one) for one in missing]
 
 
+def test_the_values_behind_a_null_list_are_those_of_no_row() -> None:
+    lists = pa.array([["a"], ["b"], [" "], ["c"]])
+    masked = pa.ListArray.from_arrays(lists.offsets, lists.values, mask=pa.array([False, True, False, False]))
+    required = RequiredColumn("tags", several=True, separator=";")
+    assert required.missing_in(masked).tolist() == [False, True, True, False]
+    assert required.missing_in(masked.slice(1, 2)).tolist() == [True, True]
+
+
 def test_rows_that_only_have_separators_are_dropped(folder: Path) -> None:
     labels = pa.array(["a|b", "|", " | ", "b", ""] * 20)
     label = LabelConfig(key="label", kind="multilabel", classes=("a", "b"), separator="|", missing="drop")
