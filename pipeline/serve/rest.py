@@ -55,6 +55,8 @@ class PredictRequest:
             given = json.loads(body)
         except ValueError as error:
             raise BadRequestError(f"the body is not JSON: {error}") from None
+        except RecursionError:
+            raise BadRequestError("the body is nested too deeply") from None
         if not isinstance(given, dict):
             raise BadRequestError("the body must be a JSON object with `instances` or `inputs`")
         if ("instances" in given) == ("inputs" in given):
@@ -186,7 +188,7 @@ def _check_numbers(name: str, value: Any, dtype: tf.DType) -> None:
             _check_numbers(name, one, dtype)
     elif isinstance(value, bool) or not isinstance(value, int | float):
         raise BadRequestError(f"{name!r} takes numbers; found {json.dumps(value)[:40]}")
-    elif dtype.is_integer and value != int(value):
+    elif dtype.is_integer and isinstance(value, float) and not value.is_integer():  # infinity and NaN are none
         raise BadRequestError(f"{name!r} takes integers; found {value}")
 
 

@@ -65,6 +65,8 @@ def test_an_input_alone_may_stand_without_its_name() -> None:
     ("row", "words"),
     [
         ({"x": [1, 2], "n": 1.5, "t": ""}, "'n' takes integers; found 1.5"),
+        ({"x": [1, 2], "n": float("inf"), "t": ""}, "'n' takes integers; found inf"),
+        ({"x": [1, 2], "n": float("nan"), "t": ""}, "'n' takes integers; found nan"),
         ({"x": [1, 2], "n": True, "t": ""}, "'n' takes numbers; found true"),
         ({"x": [1, 2], "n": 2**63, "t": ""}, "'n'.*int64"),
         ({"x": [1], "n": 1, "t": ""}, r"'x' has the shape \(1, 1\), which is not \(any, 2\)"),
@@ -82,10 +84,19 @@ def test_a_value_that_does_not_fit_is_named(row: Any, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"[1]", b"{}", b'{"instances": []}', b'{"instances": [1], "inputs": 1}', b"\xff", b"{"]
+    "body",
+    [
+        b"[1]",
+        b"{}",
+        b'{"instances": []}',
+        b'{"instances": [1], "inputs": 1}',
+        b"\xff",
+        b"{",
+        b'{"inputs": ' + b"[" * 9999,
+    ],
 )
 def test_a_body_of_another_form_is_refused(body: bytes) -> None:
-    with pytest.raises(BadRequestError, match=r"JSON|instances"):
+    with pytest.raises(BadRequestError, match=r"JSON|instances|nested too deeply"):
         PredictRequest.parse(body)
 
 
