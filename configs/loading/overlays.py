@@ -158,9 +158,13 @@ def _divided(text: str) -> tuple[list[str], str, str]:
 def _redacted(text: str) -> str:
     """An override for messages, without anything that may be a credential."""
     names, equals, written = _divided(text)
+    secret = may_be_secret(names)
+    if any("=" in name for name in names):  # as in '"password=hunter2"', which is in quotes as a whole
+        path, equals, written = text.partition("=")
+        secret = secret or may_be_secret([name.strip(" \"'") for name in path.split(".")])
     path = text[: len(text) - len(equals + written)]
     inner = re.findall(r"[\w.-]+(?=[\"']?\s*:)", written)
-    secret = may_be_secret(names) or any(name == "auth" or SECRET_FIELD.search(name) for name in inner)
+    secret = secret or any(name == "auth" or SECRET_FIELD.search(name) for name in inner)
     return f"{path}{equals}{MASK}" if secret else _BEFORE_HOST.sub(MASK, redact(redact_trailing_url(text)))
 
 

@@ -250,6 +250,8 @@ def test_messages_to_a_python_program_name_the_argument_and_no_option(
         ("kubeflow.server.auth.kind=hunter2", "kubeflow.server.auth.kind: found a value that is not shown"),
         ("kubeflow={server: {auth: hunter2}}", "kubeflow.server.auth: found a value that is not shown"),
         ("kubeflow.server.auth={kind: [hunter2", "not YAML"),
+        ('kubeflow.defaults.env."DB_PASSWORD=hunter2"', "write it as"),
+        ('"kubeflow.defaults.env.DB_PASSWORD=hunter2"', "write it as"),
         (
             "kubeflow.server.endpoint='https://u:hunter2@h/x'",
             'kubeflow.server.endpoint: found the string "https://u:***@h',
