@@ -26,6 +26,8 @@ from headrace.pipeline.registration.versions import PREFIX, PushedVersion, Shelf
 
 LIMIT = 20
 """The newest versions that are registered if they are not: after this, a folder that has many is registered in part."""
+UNANSWERED = 3
+"""Requests in a row without an answer after which a server is asked for nothing more."""
 STATE = f"{PREFIX}state"
 """The tag or property that holds a version's state."""
 
@@ -125,7 +127,8 @@ def _opened(server: RegistryServer, pipeline: str, destination: str, environ: Ma
 class _Registration:
     """What is done to one registry.
 
-    added: the numbers of new versions; failed: what was not possible, by the reason.
+    added: the numbers of new versions; failed: what was not possible, by the reason; unanswered: requests in a row
+    that got no answer.
     """
 
     registry: ModelRegistry
@@ -133,6 +136,7 @@ class _Registration:
     added: list[int] = field(default_factory=list)
     failed: dict[str, list[str]] = field(default_factory=dict)
     known: dict[int, Known] = field(default_factory=dict)
+    unanswered: int = 0
 
     def bring_up(self) -> None:
         """Add what is missing, and note states. Raises DeliveryError if the server does not answer."""
@@ -155,10 +159,20 @@ class _Registration:
         self.added.append(number)
 
     def _attempt(self, what: str, do: Callable[[], None]) -> None:
-        """Do something, and note if it fails. Raises DeliveryError if the server does not answer at all any more."""
+        """Do something, and note if it fails.
+
+        Raises DeliveryError if the server does not answer any more: at all, or only such requests, a few times in a
+        row, as each has to run into its limit of time.
+        """
         try:
             do()
+            self.unanswered = 0
         except Exception as error:
             self.failed.setdefault(_reason(error), []).append(what)
-            if isinstance(error, DeliveryError) and error.unanswered:
-                self.registry.known()
+            if not (isinstance(error, DeliveryError) and error.unanswered):
+                self.unanswered = 0
+                return
+            self.unanswered += 1
+            self.registry.known()
+            if self.unanswered == UNANSWERED:
+                raise

@@ -187,6 +187,18 @@ def test_server_that_goes_away_is_asked_for_no_further_version(
     assert not [one for one in registry.requests if one.body and one.body.get("name") == "2"]
 
 
+def test_server_that_answers_no_uploads_is_asked_for_three_versions(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.pipeline.notify.transport.WAITS", ())
+    registry.silent = "/artifacts"
+    outcome = brought_up(registry, Folder({**dict.fromkeys(range(1, 9), "superseded"), 9: "in_service"}))
+    assert outcome.added == ()
+    assert outcome.error is not None
+    assert outcome.error.startswith("version 1, version 2, version 3: ")
+    assert len([one for one in registry.requests if one.path.endswith("/artifacts") and one.method == "POST"]) == 3
+
+
 def test_other_api_is_asked_at_its_path_and_the_wrong_one_is_named() -> None:
     with model_registry("v1") as registry:
         wrong = brought_up(registry, Folder({1: "in_service"}))

@@ -36,7 +36,8 @@ class Noted:
 @dataclass
 class Registry:
     """refuse: how many of the next requests are answered with 503; fail_at: a path whose POST is, once; away_after: a
-    path after whose next POST no request gets an answer; away: whether that is so; both: the
+    path after whose next POST no request gets an answer; away: whether that is so; silent: a path whose POSTs get
+    none, unlike all other requests; both: the
     clients that look for a model at the same time, each of which waits there for the others, for a second at most.
     """
 
@@ -47,6 +48,7 @@ class Registry:
     fail_at: str | None = None
     away_after: str | None = None
     away: bool = False
+    silent: str | None = None
     both: threading.Barrier | None = None
     requests: list[Noted] = field(default_factory=list)
     rows: dict[str, list[dict[str, Any]]] = field(
@@ -137,7 +139,8 @@ def model_registry(api: str = "v1alpha3", token: str | None = None) -> Iterator[
 
         def _reply(self, body: dict[str, Any] | None) -> None:
             registry.requests.append(Noted(self.command, self.path, body))
-            if registry.away:
+            silent = registry.silent
+            if registry.away or (self.command == "POST" and silent and self.path.endswith(silent)):
                 self.close_connection = True
                 return
             status, answer = 401, {"code": "401", "message": "unauthorized"}
