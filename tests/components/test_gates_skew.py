@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -196,3 +198,26 @@ def test_a_column_that_only_late_requests_have_is_read(tmp_path: Path) -> None:
 def test_nothing_logged_is_are_statistics_of_no_examples(tmp_path: Path) -> None:
     (found,) = statistics_of(tmp_path / "a", data(tmp_path / "*.jsonl"), COLUMNS).datasets
     assert found.num_examples == 0
+
+
+def test_types_of_columns_that_requests_lack_do_not_count(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("fare,kind\n1.5,007\n2.5,12\n")
+    log = data(tmp_path / "log.csv", "csv").model_copy(update={"types": {"tip": "int", "kind": "string"}})
+    (found,) = statistics_of(tmp_path / "a", log, COLUMNS).datasets
+    columns = {one.path.step[0]: one for one in found.features}
+    counts = {bucket.label: bucket.sample_count for bucket in columns["kind"].string_stats.rank_histogram.buckets}
+    assert counts == {"007": 1, "12": 1}
+    assert columns["fare"].num_stats.mean == 2.0
+
+
+def test_a_log_without_rows_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("fare,kind\n")
+    with contextlib.closing(sqlite3.connect(tmp_path / "log.db")) as database:
+        database.execute("CREATE TABLE requests (fare REAL, kind TEXT)")
+    sql = {"kind": "sql", "url": f"sqlite:///{tmp_path / 'log.db'}", "table": "requests"}
+    for name, log in (("csv", data(tmp_path / "*.csv", "csv")), ("sql", DataConfig.model_validate({"source": sql}))):
+        (found,) = statistics_of(tmp_path / name, log, COLUMNS).datasets
+        assert found.num_examples == 0
+    (tmp_path / "b.csv").write_text("fare,kind\n1.5,a\n")
+    (found,) = statistics_of(tmp_path / "both", data(tmp_path / "*.csv", "csv"), COLUMNS).datasets
+    assert found.num_examples == 1

@@ -166,6 +166,22 @@ def test_a_setting_of_the_log_concerns_no_training(override: str, ids: set[str])
     assert changed(nodes(SKEW, logged), nodes(SKEW, logged, override)) == ids
 
 
+def test_types_of_a_curated_schema_are_those_of_a_log_of_texts(here: Path) -> None:
+    (here / "curated.pbtxt").write_text(
+        SCHEMA + 'feature { name: "kind" type: BYTES }\nfeature { name: "id" type: INT }\n'
+    )
+
+    def types(*overrides: str) -> dict[str, str]:
+        given = nodes(SKEW, "data.schema=curated.pbtxt", *overrides)["ServingStatistics"].exec_properties["data"]
+        found: dict[str, str] = json.loads(given)["types"]
+        return found
+
+    csv = "gates.skew.source={kind: csv, path: log.csv}"
+    assert types(csv) == {"fare": "float", "kind": "string", "tip": "int"}  # and not `id`, which is not compared
+    assert types(csv, "data.types={fare: int}")["fare"] == "int"
+    assert types() == {}
+
+
 def test_nodes_name_their_kind_as_tfx_does_and_the_types_of_their_outputs() -> None:
     found = nodes()
     assert found["Trainer"].kind == "tfx.components.trainer.component.Trainer"
