@@ -39,7 +39,7 @@ from headrace.pipeline.training_digest import (
 from headrace.trainer.sections import TrainerSections
 from headrace.trainer.tfx_functions import LABEL, LABEL_KEY, PREPROCESSING
 
-LOG_LISTED = {"source", "window", "fingerprint"}
+LOG_LISTED = {"source", "window", "delay", "fingerprint"}
 """The settings of a model server's log that decide which of it is compared."""
 LOG_READ = {"source", "types", "on_bad_record", "max_bad_fraction"}
 """Those that decide how it is read."""

@@ -131,15 +131,20 @@ def test_log_that_does_not_exist_yet_has_no_spans_and_empty_files_do_not_count(t
         find_log(data(tmp_path), "")
 
 
-@given(days=st.sets(st.integers(1, 28), max_size=6), today=st.integers(1, 28), window=st.integers(1, 5))
+@given(
+    days=st.sets(st.integers(1, 28), max_size=6),
+    today=st.integers(1, 28),
+    window=st.integers(1, 5),
+    delay=st.integers(0, 3),
+)
 def test_spans_of_the_log_are_the_newest_up_to_the_date_of_the_run(
-    tmp_path_factory: pytest.TempPathFactory, days: set[int], today: int, window: int
+    tmp_path_factory: pytest.TempPathFactory, days: set[int], today: int, window: int, delay: int
 ) -> None:
     folder = tmp_path_factory.mktemp("log")
     for day in days:
         (folder / f"2026-11-{day:02}.jsonl").write_text('{"fare": 1}\n')
-    found = find_log(data(folder / "{YYYY}-{MM}-{DD}.jsonl", window=window), f"2026-11-{today:02}")
-    past = [day for day in days if day <= today]
+    found = find_log(data(folder / "{YYYY}-{MM}-{DD}.jsonl", window=window, delay=delay), f"2026-11-{today:02}")
+    past = [day for day in days if day <= today - delay]
     expected = [day for day in sorted(past) if day > max(past) - window]
     assert [span.name for span in found.spans] == [f"2026-11-{day:02}" for day in expected]
 

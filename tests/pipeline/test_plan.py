@@ -157,12 +157,13 @@ def test_a_log_is_listed_in_every_run_and_read_again_only_if_it_changed() -> Non
         ("gates.skew.categorical=0.2", {"DataVerdict"}),
         ("gates.skew.required=true", {"DataVerdict"}),
         ("gates.skew.window=all", {"DataVerdict", "ServingLog"}),
+        ("gates.skew.delay=1", {"DataVerdict", "ServingLog"}),
         ("gates.skew.on_bad_record=skip", {"DataVerdict", "ServingStatistics"}),
         ("gates.skew.source.path=logs.jsonl", {"DataVerdict", *LOGGED}),
     ],
 )
 def test_a_setting_of_the_log_concerns_no_training(override: str, ids: set[str]) -> None:
-    logged = 'gates.skew.source.path="{SPAN}.jsonl"'
+    logged = 'gates.skew.source.path="{YYYY}-{MM}-{DD}.jsonl"'
     assert changed(nodes(SKEW, logged), nodes(SKEW, logged, override)) == ids
 
 
