@@ -87,7 +87,7 @@ def ingest(  # noqa: PLR0913
     store: SpanStore | None = None,
     *,
     required: RequiredColumn | None = None,
-    may_lack_columns: bool = False,
+    may_lack: bool = False,
 ) -> IngestResult:
     """Write the examples of all spans in `manifest` to `output`, or after an error nothing.
 
@@ -98,7 +98,7 @@ def ingest(  # noqa: PLR0913
         make_map: makes a parallel map, given an existing folder for its results.
         store: where spans are stored between runs; None: nowhere.
         required: the column without a value in which a row is dropped; None for none.
-        may_lack_columns: whether the data may be without some of the columns that `data.columns` names.
+        may_lack: whether the data may be without rows, and without some of the columns that `data.columns` names.
     """
     with _fresh(output) as work:
         named = any(span.name for span in manifest.spans)
@@ -107,13 +107,14 @@ def ingest(  # noqa: PLR0913
         changes = list(store.changed(files))
         kept = store if named else SpanStore()
         roles = RoleOfSpans.in_run(data.split_spans, manifest)
-        spans = SpanIngester(data, manifest.checksums, kept, make_map, work, required, roles.split_of)
-        scanned, kinds = _scan(spans, manifest, may_lack_columns=may_lack_columns)
+        spans = SpanIngester(data, manifest.checksums, kept, make_map, work, required, roles.split_of, may_lack)
+        scanned, kinds = _scan(spans, manifest)
         keys, written = _write(spans, scanned, kinds)
         rows, skipped, dropped = _totals(scanned, written)
         check_fraction(data, skipped, sum(rows.values()) + dropped)
         groups = sum((shards.groups for shards in written), GroupRows())
-        check_splits(data, rows, dropped, groups)
+        if not may_lack:
+            check_splits(data, rows, dropped, groups)
         store.remember(files)
         result = IngestResult(
             rows={split: rows[split] for split in data.splits},
@@ -144,9 +145,7 @@ def _totals(scanned: Sequence[ScannedSpan], written: Sequence[SpanShards]) -> tu
     return rows, sum((shards.skipped for shards in written), skipped), sum(shards.dropped for shards in written)
 
 
-def _scan(
-    spans: SpanIngester, manifest: SpanManifest, *, may_lack_columns: bool
-) -> tuple[list[ScannedSpan], dict[str, Kind]]:
+def _scan(spans: SpanIngester, manifest: SpanManifest) -> tuple[list[ScannedSpan], dict[str, Kind]]:
     """Scan all spans; returns them with the kinds that hold the values of all of them."""
     spans.store.fetch(COLUMNS, map(spans.key, manifest.spans))
     opened = [spans.open(span) for span in manifest.spans]
@@ -158,7 +157,7 @@ def _scan(
     kinds: dict[str, Kind] = {}
     for one in scanned:
         kinds |= {name: widest([kind, kinds.get(name, kind)]) for name, kind in one.kinds.items()}
-    if not may_lack_columns:
+    if not spans.may_lack:
         check_columns(spans.data, kinds)
     return scanned, kinds
 

@@ -99,6 +99,7 @@ class SpanIngester:
         work: an existing folder for intermediate files.
         required: the column without a value in which a row is dropped; None for none.
         only: the split of spans, by their number, whose rows all belong to one.
+        may_lack: whether the data may be without rows, and without columns that the config names.
         read: the names of the spans that had to be read.
         cache_room: bytes of raw data whose columns may still be cached between scanning and writing.
     """
@@ -110,6 +111,7 @@ class SpanIngester:
     work: Path
     required: RequiredColumn | None = None
     only: Mapping[int, str] = field(default_factory=dict)
+    may_lack: bool = False
     read: list[str] = field(default_factory=list)
     cache_room: int = MAX_BYTES
 
@@ -154,7 +156,8 @@ class SpanIngester:
             self.cache_room -= size if folder else 0
             cache = ColumnCache.scan(source, source.parts(parallel_map), declared, parallel_map, folder)
             result = cache.result
-            check_rows(result)
+            if not self.may_lack:
+                check_rows(result)
             self.store.store_scan(key, result)
         kinds = {name: declared.get(name) or result.kinds[name] for name in {**result.kinds, **declared}}
         return ScannedSpan(span, source, key, result, kinds, cache)

@@ -87,7 +87,7 @@ def declared_types(data: DataConfig, columns: Sequence[str]) -> dict[str, Kind]:
     declared: dict[str, Kind] = {}
     known = frozenset(columns)
     if data.schema_file is not None:
-        declared.update({name: kind for name, kind in _from_schema(data.schema_file).items() if name in known})
+        declared.update({name: kind for name, kind in types_of_schema(data.schema_file).items() if name in known})
     for name, kind in data.types.items():
         if name not in known:
             raise DataError(
@@ -98,7 +98,8 @@ def declared_types(data: DataConfig, columns: Sequence[str]) -> dict[str, Kind]:
     return declared
 
 
-def _from_schema(path: str) -> dict[str, Kind]:
+def types_of_schema(path: str) -> dict[str, Kind]:
+    """The types that a schema file declares. Raises DataError if it cannot be read."""
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
 

@@ -79,23 +79,24 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         statistics.split_names = artifact_utils.encode_split_names([SERVING])
         target = f"{statistics.uri}/Split-{SERVING}/{DEFAULT_FILE_NAME}"
         if not manifest.spans:
-            logger.info("no request is logged yet")
-            to_files({SERVING: target})((SERVING, DatasetFeatureStatisticsList(datasets=[DatasetFeatureStatistics()])))
+            _write_of_none(target)
             return
-        data = data_from_json(exec_properties["data"], SKEW_SOURCE).model_copy(update=NOT_SPLIT)
-        columns = _columns(data, manifest, json.loads(exec_properties["columns"]))
+        data = _as_logged(data_from_json(exec_properties["data"], SKEW_SOURCE), manifest, exec_properties["columns"])
         always = always_beam(self)
         threads = 0 if always else local_threads(self._make_beam_pipeline)
         with tempfile.TemporaryDirectory(dir=_folder(statistics)) as work:
             result = ingest(
-                data.model_copy(update={"columns": columns}),
+                data,
                 manifest,
                 Path(work, "examples"),
                 lambda folder: BeamMap(self._make_beam_pipeline, folder, threads, always=always),
-                may_lack_columns=True,
+                may_lack=True,
             )
             files = sorted(map(str, Path(work, "examples").glob("Split-*/*")))
-            self._combine(files, target, always=always)
+            if sum(result.rows.values()):
+                self._combine(files, target, always=always)
+            else:
+                _write_of_none(target)
         statistics.set_int_custom_property("rows", sum(result.rows.values()))
         statistics.set_int_custom_property("skipped", result.skipped.count)
 
@@ -114,16 +115,25 @@ def _folder(statistics: artifact.Artifact) -> Path:
     return folder
 
 
-def _columns(data: DataConfig, manifest: SpanManifest, wanted: list[str]) -> str | tuple[str, ...]:
-    """Those of the wanted columns that the log has, or all if none is wanted, or the log has none of them.
+def _write_of_none(target: str) -> None:
+    """Write the statistics of no examples."""
+    logger.info("no request is logged yet")
+    to_files({SERVING: target})((SERVING, DatasetFeatureStatisticsList(datasets=[DatasetFeatureStatistics()])))
 
-    In a log whose requests may each lack columns, any of the wanted ones may still appear.
+
+def _as_logged(data: DataConfig, manifest: SpanManifest, compared: str) -> DataConfig:
+    """How the log is read: with the compared columns that it has, or all if none is compared, or it has none of them;
+    and with the types of columns that it has.
+
+    In a log whose requests may each lack columns, any of the compared ones may still appear.
     """
-    options = ReadOptions(None, data.on_bad_record == "skip")
+    options, wanted = ReadOptions(None, data.on_bad_record == "skip"), tuple[str, ...](json.loads(compared))
     opened = (open_source(data.source, span.paths, options, span.splits) for span in manifest.spans)
     names = {name for source in opened for name in source.columns()}
     there = tuple(name for name in wanted if name in names)
-    return tuple(wanted) if there and data.source.kind in OPEN_ENDED else there or "all"
+    chosen = wanted if there and data.source.kind in OPEN_ENDED else there
+    types = {name: kind for name, kind in data.types.items() if name in (chosen or names)}
+    return data.model_copy(update={**NOT_SPLIT, "columns": chosen or "all", "types": types})
 
 
 def served_statistics(statistics: artifact.Artifact) -> DatasetFeatureStatisticsList:

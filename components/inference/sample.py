@@ -19,7 +19,7 @@ from headrace.components.example_gen.sources.base import HasHead, ScanResult
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import Span
 from headrace.components.example_gen.storage import UNKNOWN
-from headrace.components.example_gen.types import ARROW, Kind, declared_types
+from headrace.components.example_gen.types import ARROW, Kind, declared_types, widest
 from headrace.configs.schema.data import DataConfig
 
 WHOLE_BYTES = 1 << 26
@@ -66,16 +66,11 @@ def read_sample(data: DataConfig) -> Sample:
     read = _newest(spans)
     names = data.columns if isinstance(data.columns, tuple) else None
     options = ReadOptions(names, skip_bad=data.on_bad_record == "skip")
-    paths, splits = [path for span in read for path in span.paths], [split for span in read for split in span.splits]
-    source = open_source(given, paths, options, tuple(splits))
-    is_large = _size(read) > WHOLE_BYTES
-    if is_large and isinstance(source, HasHead):
-        head = source.head()
-        sample = _read(data, head.source, [head.part], whole=head.whole)
+    sources = [open_source(given, span.paths, options, span.splits) for span in read]
+    if _size(read) <= WHOLE_BYTES:
+        sample = _read(data, [(source, source.parts(serial_map)) for source in sources], whole=True)
     else:
-        parts = source.parts(serial_map)
-        few = parts[:1] if is_large else parts
-        sample = _read(data, source, few, whole=len(few) == len(parts))
+        sample = _first_rows(data, sources[-1])
     names = tuple(span.name for span in read if span.name)
     return replace(sample, whole=sample.whole and len(read) == len(spans), spans=names)
 
@@ -94,13 +89,30 @@ def _size(spans: Iterable[Span]) -> float:
     return math.inf if UNKNOWN in sizes else sum(sizes)
 
 
-def _read(data: DataConfig, source: Source, parts: list[object], *, whole: bool) -> Sample:
-    names = source.columns()
-    declared = declared_types(data.model_copy(update={"types": _of(data.types, names)}), names)
-    scan = sum((source.scan(part, declared) for part in parts), ScanResult())
-    kinds = {name: declared.get(name) or scan.kinds.get(name, "missing") for name in (*names, *scan.kinds)}
+def _first_rows(data: DataConfig, source: Source) -> Sample:
+    if isinstance(source, HasHead):
+        head = source.head()
+        return _read(data, [(head.source, [head.part])], whole=head.whole)
+    parts = source.parts(serial_map)
+    return _read(data, [(source, parts[:1])], whole=len(parts) <= 1)
+
+
+def _read(data: DataConfig, given: Sequence[tuple[Source, list[object]]], *, whole: bool) -> Sample:
+    """The rows of these parts of each source. A source may lack columns that others have."""
+    found = list[tuple[Source, list[object], dict[str, Kind]]]()
+    for source, parts in given:
+        names = source.columns()
+        declared = declared_types(data.model_copy(update={"types": _of(data.types, names)}), names)
+        scan = sum((source.scan(part, declared) for part in parts), ScanResult())
+        own = {name: declared.get(name) or scan.kinds.get(name, "missing") for name in (*names, *scan.kinds)}
+        found.append((source, parts, own))
+    kinds: dict[str, Kind] = {}
+    for *_, own in found:
+        kinds |= {name: widest([kind, kinds.get(name, kind)]) for name, kind in own.items()}
     batches, size = list[pa.RecordBatch](), 0
-    for batch in chain.from_iterable(source.batches(part, kinds) for part in parts):
+    for batch in chain.from_iterable(
+        source.batches(part, {name: kinds[name] for name in own}) for source, parts, own in found for part in parts
+    ):
         if size > MAX_BYTES:
             whole = False
             break

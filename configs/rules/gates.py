@@ -63,6 +63,11 @@ def log_has_spans_in_its_paths(gates: GatesConfig) -> Iterator[Violation]:
     if gates.skew is not None:
         yield from path_errors(LOG, gates.skew.source)
         yield from window_errors(LOG[:-1], gates.skew.source, gates.skew.window)
+        if gates.skew.delay and not gates.skew.placeholders >= DATE_PLACEHOLDERS:
+            what = (
+                "counts days, and no path of gates.skew.source contains {YYYY}, {MM} and {DD}; add them, or remove it"
+            )
+            yield (*LOG[:-1], "delay"), what
 
 
 def log_has_no_splits(gates: GatesConfig) -> Iterator[Violation]:

@@ -136,6 +136,9 @@ class SkewGate(DistanceGate):
     window: PositiveInt | Literal["all"] = 1
     """How many of the newest spans of the log are read, if its paths have `{SPAN}`, or `{YYYY}`, `{MM}` and `{DD}`.
     Spans after the date of the run are not."""
+    delay: Annotated[int, Field(ge=0)] = 0
+    """Days between the newest span that may be read and the date of the run: 1 if a day's files are written to until
+    the day ends. A file that changes while it is read stops the run."""
     min_examples: PositiveInt = 1
     """How many requests the comparison needs. Fewer are not judged, which the terminal and the report say."""
     required: bool = False
@@ -155,7 +158,7 @@ class SkewGate(DistanceGate):
         bad = {"on_bad_record": self.on_bad_record, "max_bad_fraction": self.max_bad_fraction}
         given = {name: value for name, value in bad.items() if value is not None}
         source = self.source.in_section(SKEW_SOURCE)
-        own = {"source": source, "window": self.window, "spans": None, "run_date": None, "delay": 0}
+        own = {"source": source, "window": self.window, "spans": None, "run_date": None, "delay": self.delay}
         return training.model_copy(update={**own, **given})
 
 

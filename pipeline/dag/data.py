@@ -13,6 +13,7 @@ from tfx.dsl.components.base.base_node import BaseNode
 from headrace.components.example_gen.component import ExampleGen
 from headrace.components.example_gen.required import RequiredColumn
 from headrace.components.example_gen.spans.component import Spans
+from headrace.components.example_gen.types import types_of_schema
 from headrace.components.gates.data_gate import DataGate
 from headrace.components.gates.data_verdict import DataVerdict
 from headrace.components.gates.serving import ServingLog, ServingStatistics
@@ -38,7 +39,7 @@ from headrace.pipeline.training_digest import (
 from headrace.trainer.sections import TrainerSections
 from headrace.trainer.tfx_functions import LABEL, LABEL_KEY, PREPROCESSING
 
-LOG_LISTED = {"source", "window", "fingerprint"}
+LOG_LISTED = {"source", "window", "delay", "fingerprint"}
 """The settings of a model server's log that decide which of it is compared."""
 LOG_READ = {"source", "types", "on_bad_record", "max_bad_fraction"}
 """Those that decide how it is read."""
@@ -125,10 +126,20 @@ def serving_statistics(config: PipelineConfig, built: Components, _folders: Fold
         return None
     return ServingStatistics(
         log=built.serving_log.outputs["log"],
-        data=skew.data(config.data).model_dump_json(by_alias=True, include=LOG_READ),
+        data=_with_types(skew.data(config.data), config).model_dump_json(by_alias=True, include=LOG_READ),
         columns=_compared(config),
         code=sources_digest("headrace.components.gates.serving", *skew.source.own_modules()),
     )
+
+
+def _with_types(log: DataConfig, config: PipelineConfig) -> DataConfig:
+    """The log with the types that a curated schema declares, if it holds texts, as the training data may."""
+    if log.schema_file is None or log.source.kind != "csv":
+        return log
+    compared: list[str] = json.loads(_compared(config))
+    schema = types_of_schema(log.schema_file)
+    types = {name: kind for name, kind in schema.items() if name in compared or not compared}
+    return log.model_copy(update={"types": {**types, **log.types}})
 
 
 def _compared(config: PipelineConfig) -> str:

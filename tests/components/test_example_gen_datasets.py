@@ -27,6 +27,7 @@ from headrace.configs.schema.sources import DatasetsSource
 from headrace.pipeline.init.source import given_source
 from headrace.pipeline.predict.scoring import source_of
 
+FILE = [{"filename": "data-00000-of-00001.arrow"}]
 CLASSES, TAGS = ["bad", "good"], ["a", "b", "c"]
 FEATURES: dict[str, Any] = {
     "id": {"dtype": "int64", "_type": "Value"},
@@ -180,6 +181,20 @@ def test_files_that_the_state_does_not_list_are_not_read(tmp_path: Path) -> None
     write(tmp_path / "cache-0123.arrow", [numbers(100, 3)])
     write(tmp_path / "data-00000-of-00007.arrow", [numbers(200, 3)])  # left by an earlier `save_to_disk`
     assert [row["n"] for row in read(tmp_path)[1]] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"_data_files": FILE, "_indices_data_files": [{"filename": "indices.arrow"}]}, "lists a file of indices"),
+        ({"_data_files": ["data-00000-of-00001.arrow"]}, "does not list files as `save_to_disk` does"),
+    ],
+)
+def test_a_state_of_other_rows_is_an_error(state: Any, message: str, tmp_path: Path) -> None:
+    save(tmp_path, [[batch(ROWS)]])
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    with pytest.raises(DataError, match=message):
+        read(tmp_path)
 
 
 def test_a_file_of_its_own_is_read_without_a_state(tmp_path: Path) -> None:

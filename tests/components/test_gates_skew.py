@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -129,15 +131,20 @@ def test_log_that_does_not_exist_yet_has_no_spans_and_empty_files_do_not_count(t
         find_log(data(tmp_path), "")
 
 
-@given(days=st.sets(st.integers(1, 28), max_size=6), today=st.integers(1, 28), window=st.integers(1, 5))
+@given(
+    days=st.sets(st.integers(1, 28), max_size=6),
+    today=st.integers(1, 28),
+    window=st.integers(1, 5),
+    delay=st.integers(0, 3),
+)
 def test_spans_of_the_log_are_the_newest_up_to_the_date_of_the_run(
-    tmp_path_factory: pytest.TempPathFactory, days: set[int], today: int, window: int
+    tmp_path_factory: pytest.TempPathFactory, days: set[int], today: int, window: int, delay: int
 ) -> None:
     folder = tmp_path_factory.mktemp("log")
     for day in days:
         (folder / f"2026-11-{day:02}.jsonl").write_text('{"fare": 1}\n')
-    found = find_log(data(folder / "{YYYY}-{MM}-{DD}.jsonl", window=window), f"2026-11-{today:02}")
-    past = [day for day in days if day <= today]
+    found = find_log(data(folder / "{YYYY}-{MM}-{DD}.jsonl", window=window, delay=delay), f"2026-11-{today:02}")
+    past = [day for day in days if day <= today - delay]
     expected = [day for day in sorted(past) if day > max(past) - window]
     assert [span.name for span in found.spans] == [f"2026-11-{day:02}" for day in expected]
 
@@ -196,3 +203,26 @@ def test_a_column_that_only_late_requests_have_is_read(tmp_path: Path) -> None:
 def test_nothing_logged_is_are_statistics_of_no_examples(tmp_path: Path) -> None:
     (found,) = statistics_of(tmp_path / "a", data(tmp_path / "*.jsonl"), COLUMNS).datasets
     assert found.num_examples == 0
+
+
+def test_types_of_columns_that_requests_lack_do_not_count(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("fare,kind\n1.5,007\n2.5,12\n")
+    log = data(tmp_path / "log.csv", "csv").model_copy(update={"types": {"tip": "int", "kind": "string"}})
+    (found,) = statistics_of(tmp_path / "a", log, COLUMNS).datasets
+    columns = {one.path.step[0]: one for one in found.features}
+    counts = {bucket.label: bucket.sample_count for bucket in columns["kind"].string_stats.rank_histogram.buckets}
+    assert counts == {"007": 1, "12": 1}
+    assert columns["fare"].num_stats.mean == 2.0
+
+
+def test_a_log_without_rows_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("fare,kind\n")
+    with contextlib.closing(sqlite3.connect(tmp_path / "log.db")) as database:
+        database.execute("CREATE TABLE requests (fare REAL, kind TEXT)")
+    sql = {"kind": "sql", "url": f"sqlite:///{tmp_path / 'log.db'}", "table": "requests"}
+    for name, log in (("csv", data(tmp_path / "*.csv", "csv")), ("sql", DataConfig.model_validate({"source": sql}))):
+        (found,) = statistics_of(tmp_path / name, log, COLUMNS).datasets
+        assert found.num_examples == 0
+    (tmp_path / "b.csv").write_text("fare,kind\n1.5,a\n")
+    (found,) = statistics_of(tmp_path / "both", data(tmp_path / "*.csv", "csv"), COLUMNS).datasets
+    assert found.num_examples == 1

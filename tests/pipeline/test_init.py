@@ -296,6 +296,15 @@ def test_dates_in_the_path_make_a_window_of_days(tmp_path: Path) -> None:
     assert "60 rows of 3 spans, 2026-11-01 to 2026-11-03, in 3 columns" in " ".join(file.read_text().split("\n# "))
 
 
+def test_a_column_that_only_some_days_have_is_missing_on_the_others(tmp_path: Path) -> None:
+    (tmp_path / "2026-11-01.csv").write_text("fare,sold\n1,0\n2,1\n")
+    (tmp_path / "2026-11-02.csv").write_text("sold,fare,city\n1,3.5,Bern\n")
+    source = {"kind": "csv", "path": f"{tmp_path}/{{YYYY}}-{{MM}}-{{DD}}.csv"}
+    sample = read_sample(DataConfig.model_validate({"source": source, "window": 30}))
+    assert sample.table.to_pydict() == {"fare": [1.0, 2.0, 3.5], "sold": [0, 1, 1], "city": [None, None, "Bern"]}
+    assert (sample.kinds, sample.whole) == ({"fare": "float", "sold": "int", "city": "string"}, True)
+
+
 def test_of_large_days_as_many_are_read_as_are_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = nights(tmp_path, 100, "Bern;1,5;0\n", "Bern;2,5;1\n", "Bern;3,5;1\n")
     size = (tmp_path / "2026-11-03.csv").stat().st_size

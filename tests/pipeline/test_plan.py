@@ -157,13 +157,30 @@ def test_a_log_is_listed_in_every_run_and_read_again_only_if_it_changed() -> Non
         ("gates.skew.categorical=0.2", {"DataVerdict"}),
         ("gates.skew.required=true", {"DataVerdict"}),
         ("gates.skew.window=all", {"DataVerdict", "ServingLog"}),
+        ("gates.skew.delay=1", {"DataVerdict", "ServingLog"}),
         ("gates.skew.on_bad_record=skip", {"DataVerdict", "ServingStatistics"}),
         ("gates.skew.source.path=logs.jsonl", {"DataVerdict", *LOGGED}),
     ],
 )
 def test_a_setting_of_the_log_concerns_no_training(override: str, ids: set[str]) -> None:
-    logged = 'gates.skew.source.path="{SPAN}.jsonl"'
+    logged = 'gates.skew.source.path="{YYYY}-{MM}-{DD}.jsonl"'
     assert changed(nodes(SKEW, logged), nodes(SKEW, logged, override)) == ids
+
+
+def test_types_of_a_curated_schema_are_those_of_a_log_of_texts(here: Path) -> None:
+    (here / "curated.pbtxt").write_text(
+        SCHEMA + 'feature { name: "kind" type: BYTES }\nfeature { name: "id" type: INT }\n'
+    )
+
+    def types(*overrides: str) -> dict[str, str]:
+        given = nodes(SKEW, "data.schema=curated.pbtxt", *overrides)["ServingStatistics"].exec_properties["data"]
+        found: dict[str, str] = json.loads(given)["types"]
+        return found
+
+    csv = "gates.skew.source={kind: csv, path: log.csv}"
+    assert types(csv) == {"fare": "float", "kind": "string", "tip": "int"}  # and not `id`, which is not compared
+    assert types(csv, "data.types={fare: int}")["fare"] == "int"
+    assert types() == {}
 
 
 def test_nodes_name_their_kind_as_tfx_does_and_the_types_of_their_outputs() -> None:

@@ -42,6 +42,7 @@ BROKEN: Broken = {
         (log("'{SPAN]/log.csv'"), "1: gates.skew.source.path: is not a placeholder"),
         (log("['{SPAN}.csv', 'log.csv']"), "1: gates.skew.source.path: different placeholders"),
         (log("log.csv", ", window: 2"), "1: gates.skew.window: no path of gates.skew.source contains {SPAN}"),
+        (log("'{SPAN}.csv'", ", delay: 1"), "1: gates.skew.delay: no path of gates.skew.source contains {YYYY}"),
     ],
     "log_has_no_splits": [
         (log("{train: a.csv, eval: b.csv}"), "1: gates.skew.source.path: has no splits"),

@@ -62,8 +62,7 @@ def listed(files: Sequence[str]) -> list[str]:
         folders.setdefault(file.rpartition("/")[0], []).append(file)
     found = list[str]()
     for folder, own in folders.items():
-        entries = _content(f"{folder}/{STATE}").get("_data_files")
-        names = None if entries is None else [f"{folder}/{entry['filename']}" for entry in entries]
+        names = _listed_in(folder)
         found += own if names is None else [file for file in own if file in names]
     if not found:
         raise DataError(f"is not a file that {STATE} beside it lists", file=sorted(files)[0])
@@ -73,12 +72,25 @@ def listed(files: Sequence[str]) -> list[str]:
 def check_complete(files: Sequence[str]) -> None:
     """Raise DataError if a file is missing that the list in the folder of these has."""
     for folder in dict.fromkeys(file.rpartition("/")[0] for file in files):
-        for entry in _content(f"{folder}/{STATE}").get("_data_files", ()):
-            path = f"{folder}/{entry['filename']}"
+        for path in _listed_in(folder) or ():
             if path not in files and not _exists(path):
-                what = f"lists {entry['filename']}, which is not there"
+                what = f"lists {path.removeprefix(f'{folder}/')}, which is not there"
                 hint = "Copy the whole folder, or write it again with `save_to_disk`"
                 raise DataError(what, file=f"{folder}/{STATE}", hint=hint)
+
+
+def _listed_in(folder: str) -> list[str] | None:
+    """The files of the dataset in a folder; None if no list is there. Raises DataError if they are not its rows."""
+    file = f"{folder}/{STATE}"
+    state = _content(file)
+    if state.get("_indices_data_files"):
+        what = "lists a file of indices, which says what rows of the others count; `datasets` once wrote such files"
+        raise DataError(what, file=file, hint="Write only those rows: `load_from_disk(...).save_to_disk(...)`")
+    entries = state.get("_data_files")
+    try:
+        return None if entries is None else [f"{folder}/{entry['filename']}" for entry in entries]
+    except (TypeError, KeyError):
+        raise DataError("does not list files as `save_to_disk` does", file=file) from None
 
 
 @contextmanager
