@@ -11,6 +11,7 @@ from headrace.common.names import did_you_mean
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import PreprocessingFunction
+from headrace.configs.schema.gates import GatesConfig
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import AnyModelConfig, RunFnModel
@@ -97,6 +98,12 @@ def used_columns_are_known(preprocessing: PreprocessingFunction, data: DataConfi
         yield ("data", "columns"), what
 
 
+def requests_have_known_columns(preprocessing: PreprocessingFunction, gates: GatesConfig) -> Iterator[Violation]:
+    """Requests lack what only training needs, such as weights, which must not count as a column without values."""
+    if gates.skew is not None and preprocessing.keys is None:
+        yield ("gates", "skew"), "which columns the function reads is not known; list them in features.keys"
+
+
 RULES: tuple[Rule, ...] = (
     our_models_need_feature_columns,
     run_fn_trains,
@@ -106,4 +113,5 @@ RULES: tuple[Rule, ...] = (
     functions_columns_are_not_the_label,
     drift_is_of_known_columns,
     used_columns_are_known,
+    requests_have_known_columns,
 )

@@ -48,4 +48,7 @@ BROKEN: Broken = {
         ),
     ],
     "used_columns_are_known": [(f"data: {{{SOURCE}, columns: used}}\n{FUNCTIONS}", "1: data.columns: features.keys")],
+    "requests_have_known_columns": [
+        (f"gates: {{skew: {{source: {{kind: jsonl, path: log.jsonl}}}}}}\n{FUNCTIONS}", "1: gates.skew: features.keys")
+    ],
 }

@@ -47,7 +47,7 @@ def folder_pattern(path: str) -> str:
 
 def splits_of_folder(folder: str) -> list[str]:
     """The splits of the DatasetDict in a folder; none if it is another folder."""
-    return [*map(str, _content(f"{folder}/{DICT}").get("splits", ()))]
+    return [*map(str, _content(f"{folder}/{DICT}").get("splits") or ())]
 
 
 def is_dataset(folder: str) -> bool:
