@@ -97,7 +97,12 @@ def _by_headrace(question: Question, folder: Path, program: str) -> Answer:
     if done.returncode:
         return Answer("Headrace", 0, seconds, cpu, None)
     listed = subprocess.run(
-        [program, "models", "mine.yaml", "--json"], cwd=folder, check=True, capture_output=True, text=True
+        [program, "models", "mine.yaml", "--json"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
     )
     metrics = json.loads(listed.stdout)[0]["metrics"]
     if question.kind != "regression":
@@ -108,7 +113,7 @@ def _by_headrace(question: Question, folder: Path, program: str) -> Answer:
 
 
 def _by_autogluon(question: Question, folder: Path, program: str) -> Answer:
-    (folder / "train.py").write_text(AUTOGLUON)
+    (folder / "train.py").write_text(AUTOGLUON, encoding="utf-8")
     done, seconds, cpu = _timed([program, "train.py", question.label], folder)
     key = {"binary": "roc_auc", "multiclass": "accuracy", "regression": "r2"}[question.kind]
     score = None if done.returncode else json.loads(done.stdout.splitlines()[-1])[key]
@@ -117,12 +122,14 @@ def _by_autogluon(question: Question, folder: Path, program: str) -> Answer:
 
 def _by_ludwig(question: Question, folder: Path, program: str) -> Answer:
     config = _ludwig_config(question, folder / "train.csv")
-    (folder / "ludwig.yaml").write_text("\n".join(config) + "\n")
+    (folder / "ludwig.yaml").write_text("\n".join(config) + "\n", encoding="utf-8")
     words = ["--training_set", "train.csv", "--test_set", "test.csv", "--output_directory", "out"]
     done, seconds, cpu = _timed([program, "experiment", "--config", "ludwig.yaml", *words], folder)
     found = sorted(folder.glob("out/**/test_statistics.json"))
     key = {"binary": "roc_auc", "multiclass": "accuracy_micro", "regression": "r2"}[question.kind]
-    score = json.loads(found[0].read_text())[question.label][key] if found and not done.returncode else None
+    score = (
+        json.loads(found[0].read_text(encoding="utf-8"))[question.label][key] if found and not done.returncode else None
+    )
     return Answer("Ludwig", len(config), seconds, cpu, score)
 
 
@@ -148,7 +155,9 @@ def _timed(command: Sequence[str], folder: Path) -> tuple[subprocess.CompletedPr
     """The process, its seconds, and the CPU seconds of it and all that it started."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
-    done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        command, cwd=folder, check=False, capture_output=True, text=True, encoding="utf-8", env=environment
+    )
     seconds, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         print(done.stdout[-2000:], done.stderr[-2000:], file=sys.stderr)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +19,23 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.components.example_gen.arrow_columns import is_list, missing_of
-from headrace.configs.schema.label import LabelConfig
 
 _VISIBLE = r"[^ \t\n\v\f\r]"
+
+
+class Label(Protocol):
+    """The settings of `label:` that count here. Its other settings, whose code is in another module, read no data
+    again.
+    """
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def separator(self) -> str | None: ...
+    @property
+    def missing(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -35,7 +50,7 @@ class RequiredColumn:
     separator: str | None = None
 
     @classmethod
-    def of(cls, label: LabelConfig) -> RequiredColumn | None:
+    def of(cls, label: Label) -> RequiredColumn | None:
         """The label's column with `missing: drop`, else None."""
         return cls(label.key, label.kind == "multilabel", label.separator) if label.missing == "drop" else None
 
