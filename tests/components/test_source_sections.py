@@ -50,6 +50,7 @@ SETTINGS: list[tuple[dict[str, Any], str]] = [
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # to which the folder is added, as in a run
     monkeypatch.delenv("NO_SUCH_PASSWORD", raising=False)
     for name, content in FILES.items():
         Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
