@@ -209,7 +209,7 @@ def main() -> None:
         _by_autogluon: given.autogluon,
         _by_ludwig: given.ludwig,
     }
-    programs = {ask: os.path.abspath(program) for ask, program in asked.items() if program}  # noqa: PTH100 - not the link's target
+    programs = {ask: str(Path(program).absolute()) for ask, program in asked.items() if program}
     chosen = [question for question in QUESTIONS if given.only in {None, question.name}]
     results = {question: answers(question, programs) for question in chosen}
     print(section(results).markdown())

@@ -21,8 +21,8 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.spans.patterns import glob_of
-from headrace.components.example_gen.storage import arrow_file, is_folder, is_remote, open_file, reading, resolve
+from headrace.components.example_gen.sources.arrow_files import arrow_errors, has_files
+from headrace.components.example_gen.storage import arrow_file, is_folder, is_remote, open_file
 
 STATE, DICT = "state.json", "dataset_dict.json"
 ENDING = ".arrow"
@@ -52,7 +52,7 @@ def splits_of_folder(folder: str) -> list[str]:
 
 def is_dataset(folder: str) -> bool:
     """Whether a folder holds a dataset that `save_to_disk` wrote, with or without splits."""
-    return _exists(f"{folder}/{DICT}") or (_exists(f"{folder}/{STATE}") and _exists(f"{folder}/data*{ENDING}"))
+    return has_files(f"{folder}/{DICT}") or (has_files(f"{folder}/{STATE}") and has_files(f"{folder}/data*{ENDING}"))
 
 
 def listed(files: Sequence[str]) -> list[str]:
@@ -73,7 +73,7 @@ def check_complete(files: Sequence[str]) -> None:
     """Raise DataError if a file is missing that the list in the folder of these has."""
     for folder in dict.fromkeys(file.rpartition("/")[0] for file in files):
         for path in _listed_in(folder) or ():
-            if path not in files and not _exists(path):
+            if path not in files and not has_files(path):
                 what = f"lists {path.removeprefix(f'{folder}/')}, which is not there"
                 hint = "Copy the whole folder, or write it again with `save_to_disk`"
                 raise DataError(what, file=f"{folder}/{STATE}", hint=hint)
@@ -99,16 +99,11 @@ def opened(path: str) -> Iterator[pa.ipc.RecordBatchStreamReader]:
     from pyarrow import ipc
 
     _check_marks(path)
-    with reading(path):
-        try:
-            with arrow_file(path) if is_remote(path) else pa.memory_map(path) as file:
-                yield ipc.open_stream(file, options=ipc.IpcReadOptions(use_threads=False))
-        except (pa.ArrowException, UnicodeDecodeError) as error:
-            raise _damaged(path, error) from None
-        except OSError as error:
-            if is_remote(path) or error.errno is not None:
-                raise
-            raise _damaged(path, error) from None
+    with (
+        arrow_errors(path, "is a damaged Arrow stream"),
+        arrow_file(path) if is_remote(path) else pa.memory_map(path) as file,
+    ):
+        yield ipc.open_stream(file, options=ipc.IpcReadOptions(use_threads=False))
 
 
 def batches_of(path: str, start: int = 0, stop: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -158,13 +153,9 @@ def _check_marks(path: str) -> None:
         raise DataError("is truncated: it starts like an Arrow stream, but does not end like one", file=path)
 
 
-def _damaged(path: str, error: Exception) -> DataError:
-    return DataError(f"is a damaged Arrow stream: {' '.join(str(error).split())}", file=path)
-
-
 def _content(path: str) -> dict[str, Any]:
     """A JSON object; empty if there is no such file."""
-    if not _exists(path):
+    if not has_files(path):
         return {}
     with open_file(path) as stream:
         text = stream.read()
@@ -175,10 +166,3 @@ def _content(path: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise DataError("is not a JSON object, as `save_to_disk` writes it", file=path)
     return found
-
-
-def _exists(path: str) -> bool:
-    try:
-        return bool(resolve(glob_of(path)))
-    except DataError:
-        return False

@@ -17,8 +17,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from headrace.common.errors import DataError
+from headrace.components.example_gen.sources.arrow_files import arrow_errors
 from headrace.components.example_gen.sources.conversion import ConversionError, is_uint64, stored_kind
-from headrace.components.example_gen.storage import arrow_file, is_remote, open_file, reading
+from headrace.components.example_gen.storage import arrow_file, is_remote, open_file
 from headrace.components.example_gen.types import LIST, Kind, first_duplicate
 
 MAGIC, ENCRYPTED = b"PAR1", b"PARE"
@@ -65,21 +66,11 @@ def open_parquet(path: str) -> Iterator[Any]:
 
     buffer = 1 << 23 if is_remote(path) else 1 << 20
     options = {"pre_buffer": False, "buffer_size": buffer, "page_checksum_verification": True}
-    with reading(path):
-        try:
-            with pq.ParquetFile(arrow_file(path), **options) as file:
-                yield file
-        except (pa.ArrowException, UnicodeDecodeError) as error:
-            raise _damaged(path, error) from None
-        except OSError as error:
-            if is_remote(path) or error.errno is not None:
-                raise
-            raise _damaged(path, error) from None
-
-
-def _damaged(path: str, error: Exception) -> DataError:
-    what = " ".join(str(error).split())
-    return DataError(f"is a damaged Parquet file, or not a standard one: {what}", file=path)
+    with (
+        arrow_errors(path, "is a damaged Parquet file, or not a standard one"),
+        pq.ParquetFile(arrow_file(path), **options) as file,
+    ):
+        yield file
 
 
 def column_names(path: str) -> list[str]:

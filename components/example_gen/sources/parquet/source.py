@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from headrace.common.errors import DataError
 from headrace.components.example_gen.parts import LARGEST_PART, MOST_PARTS, grouped
 from headrace.components.example_gen.skips import Skipped, Skips
+from headrace.components.example_gen.sources.arrow_files import has_files
 from headrace.components.example_gen.sources.base import Head, ParallelMap, ReadOptions, ScanResult, serial_map
 from headrace.components.example_gen.sources.conversion import (
     BadRows,
@@ -36,7 +37,6 @@ from headrace.components.example_gen.sources.parquet.footers import (
     read_footer,
     same_partitions,
 )
-from headrace.components.example_gen.spans.patterns import glob_of
 from headrace.components.example_gen.storage import is_folder, resolve
 from headrace.components.example_gen.types import Kind
 from headrace.configs.schema.sources import ParquetSource
@@ -218,21 +218,14 @@ class ParquetFiles:
 
 def folder_pattern(path: str) -> str:
     """The path, or if it names folders, the pattern of the Parquet files below them."""
-    if _has_files(path):
+    if has_files(path):
         return path
     below = f"{path.rstrip('/')}/**/*.parquet"
-    if _has_files(below):
+    if has_files(below):
         return below
     if is_folder(path):
         raise DataError("there are no `*.parquet` files in the folder or below it", file=path)
     return path
-
-
-def _has_files(pattern: str) -> bool:
-    try:
-        return bool(resolve(glob_of(pattern)))
-    except DataError:
-        return False
 
 
 def _batches(file: Any, group: RowGroup, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
