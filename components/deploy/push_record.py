@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -74,7 +75,8 @@ class PushRecord(BaseModel):
         """Whether a model was promoted for a destination, or pushed there before. path: the file of this record."""
         there = str(destination)
         pushed = self.models.get(there, {}).values()
-        return entry.approved_for == there or inside(path.parent, entry.uri) in pushed
+        approved = entry.approved_for is not None and str(path.parent / entry.approved_for) == there
+        return approved or inside(path.parent, entry.uri) in pushed
 
     def copies_of(self, path: Path, entry: Entry) -> list[Path]:
         """The version folders whose last push was this entry. Some may have been removed since."""
@@ -89,6 +91,11 @@ class PushRecord(BaseModel):
         served = max(int(path.name) for path in destination.iterdir() if path.name.isdecimal())
         return version if version.name == str(served) and checksum(version) != last.contents else None
 
+    def renamed(self, change: Callable[[str], str]) -> PushRecord:
+        """The same record with `change` applied to the destinations."""
+        last = {change(there): push for there, push in self.last.items()}
+        return PushRecord(last=last, models={change(there): models for there, models in self.models.items()})
+
     def write(self, path: Path, entry: Entry, version: Path) -> None:
         """Note that `entry` was pushed as the folder `version`."""
         push = Push(
@@ -99,5 +106,8 @@ class PushRecord(BaseModel):
         )
         there = str(version.parent)
         models = {**self.models, there: {**self.models.get(there, {}), version.name: push.uri}}
-        noted = PushRecord(last={**self.last, there: push}, models=models)
-        write_text(path, with_checksum(noted.model_dump_json()))
+        PushRecord(last={**self.last, there: push}, models=models).save(path)
+
+    def save(self, path: Path) -> None:
+        """Replace the file in one step."""
+        write_text(path, with_checksum(self.model_dump_json()))

@@ -110,7 +110,7 @@ class Entry(BaseModel):
 
     def with_paths(self, change: Callable[[str], str]) -> Entry:
         """The same entry with `change` applied to its URIs."""
-        names = ("compared_with", "statistics", "lite")
+        names = ("compared_with", "approved_for", "statistics", "lite")
         others = {name: uri and change(uri) for name in names for uri in [getattr(self, name)]}
         return self.model_copy(update={"uri": change(self.uri), **others})
 

@@ -74,10 +74,10 @@ def predictions_outlive_the_pod(predict: PredictConfig | None, kubeflow: Kubeflo
         yield ("predict", "output"), f"{what}; {way}"
 
 
-def models_are_pushed_without_a_person(deploy: DeployConfig) -> Iterator[Violation]:
-    if deploy.push is not None and deploy.approval == "manual":
-        what = "`headrace promote` does not reach the models of runs on Kubeflow, so they would never be pushed"
-        way = 'set it to "automatic" for Kubeflow, or set `deploy.push` to null and push blessed models by other means'
+def models_are_promoted_where_they_can_be_reached(deploy: DeployConfig) -> Iterator[Violation]:
+    if deploy.push is not None and Path(deploy.push).is_absolute() and deploy.approval == "manual":
+        what = f"`headrace promote --kubeflow` does not reach {deploy.push}, which is on a volume of the Pusher's"
+        way = 'set it to "automatic" for Kubeflow, or set `deploy.push` to a path below the pipeline\'s own folder'
         yield ("deploy", "approval"), f"{what}; {way}"
 
 
@@ -211,7 +211,7 @@ RULES: tuple[Rule, ...] = (
     *RULES_OF_PODS,
     pushed_models_outlive_the_pod,
     predictions_outlive_the_pod,
-    models_are_pushed_without_a_person,
+    models_are_promoted_where_they_can_be_reached,
     receivers_are_told_by_a_notifier,
     registries_are_reached_from_the_pushers_pod,
     certificates_of_registries_are_in_the_pushers_pod,

@@ -59,7 +59,7 @@ class DeployConfig(Section):
     approval: Literal["automatic", "manual"] = "automatic"
     """automatic: a run pushes the model that it blesses. manual: it pushes nothing, and the model waits until a person
     pushes it with `headrace promote` (see docs/models.md); until then, candidates are compared with the model in
-    service. Without effect if `push` is null. Not supported on Kubeflow."""
+    service. Without effect if `push` is null. On Kubeflow only with a relative `push`."""
     canary: CanaryConfig | None = CanaryConfig()
     """The examination of the exported model in a fresh process, as a model server would load and ask it. A model that
     fails it is not blessed and not pushed (see docs/canary.md). Without effect if `push` is null. null: none."""

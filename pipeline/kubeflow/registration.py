@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.common.errors import HeadraceError
+from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.model_registry import ModelRegistries, filled
 from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.kubeflow.stored_models import StoredHome
@@ -28,16 +29,22 @@ _SPANS = 100
 _MINIO = "minio://"
 
 
-def register_pushed(
-    registration: Mapping[str, Any], home: str, store: Store, environ: Mapping[str, str] = os.environ
-) -> None:
+def registration(config: PipelineConfig) -> Mapping[str, Any]:
+    """What versions are registered with, as it is compiled for the Pusher's pod; empty without `deploy.registry`."""
+    if config.deploy.registry is None:
+        return {}
+    registries = config.deploy.registry.model_dump(mode="json")
+    return {"registries": registries, "pipeline": config.pipeline.name, "push": config.push_directory}
+
+
+def register_pushed(given: Mapping[str, Any], home: str, store: Store, environ: Mapping[str, str] = os.environ) -> None:
     """Register what is in `deploy.push`. What prevents that is logged: the push itself succeeded.
 
-    registration: `registries`, `pipeline` and `push`, as they were compiled; home: URI of the pipeline's folder.
+    given: what `registration` returned; home: URI of the pipeline's folder.
     """
-    pipeline, push = str(registration["pipeline"]), str(registration["push"])
+    pipeline, push = str(given["pipeline"]), str(given["push"])
     try:
-        registries = ModelRegistries.model_validate(registration["registries"])
+        registries = ModelRegistries.model_validate(given["registries"])
         with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
             stored = StoredHome(home, push, store, Path(folder))
             for one in register(registries, pipeline, stored_shelf(stored, registries, pipeline, home, push), environ):

@@ -20,19 +20,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from headrace.common.errors import RunError
 from headrace.components.canary.verdict import FILE_NAME as VERDICT
 from headrace.components.canary.verdict import CanaryVerdict
-from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import inside
+from headrace.components.deploy.registry import MANUAL, Registry, inside
 from headrace.components.evaluation.result import FILE_NAME as EVALUATION
 from headrace.components.evaluation.result import read_evaluation
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.configs.config import PipelineConfig
-from headrace.pipeline.kubeflow.pod.records import TRAINED, fetch_blessings
+from headrace.pipeline.kubeflow.pod.records import TRAINED, fetch_blessings, fetch_pushes
 from headrace.pipeline.kubeflow.pod.state import GRAPH
-from headrace.pipeline.kubeflow.results_store import home_uri, pushed_models
+from headrace.pipeline.kubeflow.results_store import home_uri
 from headrace.pipeline.kubeflow.store import Store
+from headrace.pipeline.models.destination import Destination
 from headrace.pipeline.models.listing import Model, with_entry
 
 OUTPUT = re.compile(
@@ -59,7 +58,7 @@ def stored_models(config: PipelineConfig, store: Store, limit: int) -> list[Stor
     """
     with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
         home = StoredHome(home_uri(config), config.push_directory, store, Path(folder))
-        order = sorted(home.models(), key=_age, reverse=True)
+        order = sorted(home.models(manual=config.deploy.approval == MANUAL), key=_age, reverse=True)
         spans = home.spans(2 * limit)
         chosen = (model for place, model in enumerate(order) if place < limit or model.in_service)
         return [home.judged(replace(model, spans=spans.get(model.run or "", ()))) for model in chosen]
@@ -78,12 +77,34 @@ class StoredHome:
         self._uri = uri
         self._listing = store.listing(self._uri)
 
-    def models(self) -> list[StoredModel]:
-        """All models, with their versions and what the list of blessed ones says of them."""
+    def models(self, *, manual: bool = False) -> list[StoredModel]:
+        """All models, with their versions and what the list of blessed ones says of them.
+
+        manual: whether the newest blessed one awaits approval if nobody approved it.
+        """
         found = self._trained()
         self._add_blessed(found)
-        self._add_versions(found)
+        if (there := self.destination) is not None:
+            self._add_versions(found, there)
+            for path in (inside(self._tmp, entry.uri) for entry in there.waiting(manual=manual)):
+                found[path] = replace(found[path], awaiting_approval=found[path].trained is not None)
         return [*found.values()]
+
+    @cached_property
+    def registry(self) -> Registry:
+        """The blessed models. Their folders are below `tmp`."""
+        return fetch_blessings(f"{self._uri}/blessed.json", self._tmp / "blessed.json", self._store)
+
+    @cached_property
+    def destination(self) -> Destination | None:
+        """The folder `deploy.push`, as if it were below `tmp`; None if it is on a volume of the Pusher's alone."""
+        if self._push is None or Path(self._push).is_absolute():
+            return None
+        file, path = self._tmp / "pushed.json", self._tmp / self._push
+        pattern = re.compile(rf"{re.escape(self._push)}/(\d+)/{GRAPH}")
+        versions = sorted(int(match[1]) for name in self._listing if (match := pattern.fullmatch(name)))
+        pushes = fetch_pushes(f"{self._uri}/pushed.json", file, self._store)
+        return Destination(path, {one: path / str(one) for one in versions}, self.registry, pushes, file)
 
     @cached_property
     def _outputs(self) -> Mapping[str, Mapping[str, str]]:
@@ -105,29 +126,18 @@ class StoredHome:
 
     def _add_blessed(self, found: dict[str, StoredModel]) -> None:
         """Add what the list of blessed models says; also of those whose files are gone."""
-        for entry in fetch_blessings(f"{self._uri}/blessed.json", self._tmp / "blessed.json", self._store).models:
+        for entry in self.registry.models:
             path = inside(self._tmp, entry.uri)
             model = found.get(path) or self._model(path, path.partition("/")[0])
             found[path] = with_entry(replace(model, blessed=True), entry)
 
-    def _add_versions(self, found: dict[str, StoredModel]) -> None:
-        """Add the versions below `deploy.push` to their models. An absolute folder is on a volume of the Pusher's."""
-        push, file = self._push, self._tmp / "pushed.json"
-        if push is None or Path(push).is_absolute():
-            return
-        pattern = re.compile(rf"{re.escape(push)}/(\d+)/{GRAPH}")
-        versions = sorted(int(match[1]) for name in self._listing if (match := pattern.fullmatch(name)))
-        self._store.get(f"{self._uri}/pushed.json", file)
-        try:
-            _, pushes = pushed_models(PushRecord.read(file), self._uri, push)
-        except RunError as error:
-            raise RunError(str(error).replace(str(file), f"{self._uri}/pushed.json")) from None
-        for version in versions:
-            path = pushes.get(str(version))
-            model = self._model(f"{push}/{version}", None) if path is None else self._model(path, path.split("/")[0])
-            model = found.get(str(model.path), model)
-            numbers = (*model.versions, version)
-            found[str(model.path)] = replace(model, versions=numbers, in_service=version == versions[-1])
+    def _add_versions(self, found: dict[str, StoredModel], there: Destination) -> None:
+        """Add the versions below `deploy.push` to their models."""
+        for version, folder in there.versions.items():
+            uri = there.model_of(str(version))
+            path = inside(self._tmp, uri or str(folder))
+            model = found.get(path) or self._model(path, path.partition("/")[0] if uri else None)
+            found[path] = replace(model, versions=(*model.versions, version), in_service=version == max(there.versions))
 
     def spans(self, limit: int) -> dict[str, tuple[str, ...]]:
         """The spans of the newest trainings by run, as far as the run's own StatisticsGen computed their statistics."""

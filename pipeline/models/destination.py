@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.common.errors import RunError
+from headrace.components.blessed_model import SERVING
 from headrace.components.deploy.blessing import changing
+from headrace.components.deploy.lite_files import push_lite
+from headrace.components.deploy.push import KEEP_ALL, push
 from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.registry import Entry, Registry
 from headrace.configs.config import PipelineConfig
@@ -69,6 +72,15 @@ class Destination:
         newest = self.registry.newest
         unpushed = manual and newest and not self.record.is_approved(self.record_file, newest, self.path)
         return (*((newest,) if newest and unpushed else ()), *self.registry.waiting)
+
+    def push(self, entry: Entry, keep: int | None) -> Path:
+        """Push a model as a new version, in one step, and record that; returns the version's folder. keep: how many
+        versions stay; None for all.
+        """
+        version = push(Path(entry.uri, SERVING), self.path, keep=keep or KEEP_ALL)
+        self.record.write(self.record_file, entry, version)
+        push_lite(self.record_file.parent, entry, version)
+        return version
 
     def model_of(self, version: str) -> str | None:
         """The URI of the model of a version, even of one that is gone; None if no run here pushed it."""

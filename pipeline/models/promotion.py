@@ -10,22 +10,20 @@ between, the next run or the same command completes it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from headrace.common.errors import RunError
 from headrace.common.names import join_names
-from headrace.components.blessed_model import SERVING, why_unusable
+from headrace.components.blessed_model import why_unusable
 from headrace.components.deploy.blessing import time_after
-from headrace.components.deploy.lite_files import push_lite
-from headrace.components.deploy.push import KEEP_ALL, push
-from headrace.components.deploy.registry import Entry
+from headrace.components.deploy.registry import Entry, Registry
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.models.destination import Destination, changing_models, required_push_directory
-from headrace.pipeline.models.listing import Model, list_models
+from headrace.pipeline.models.listing import Model, list_models, model_path
 from headrace.pipeline.models.rollback import newly_withdrawn
 from headrace.pipeline.results.run_folder import RunFolder
 from headrace.pipeline.run import Run
@@ -67,29 +65,41 @@ def promote(
     if not folders.registry.is_file():
         raise RunError(f"there is nothing to promote: no model in {folders.home} has been blessed yet")
     with changing_models(folders, push_directory) as there:
-        choice = _Choice(there, list_models(config, runs))
-        target = choice.default() if wanted is None else choice.named(wanted, runs)
-        superseded = choice.superseded_by(target)
-        if superseded and not allow_older:
-            raise RunError(choice.why_older(target, superseded))
-        if flaw := why_unusable(target.uri, target, None, folders.push_record):
-            raise RunError(f"{flaw.reason}, so it cannot be promoted{choice.others()}")
-        at = time_after(there.registry.last_change, now)
-        changed = there.registry.promoted(target.uri, at, str(there.path), superseded)
+        trained = {run.id: model_path(RunFolder(run.path, run.record)) for run in runs}
+        choice = Choice(there, list_models(config, runs), trained)
+        changed = choice.promoted(wanted, now, allow_older=allow_older)
         changed.write(folders.registry)
-        promoted = changed.models[-1]
-        version = push(Path(target.uri, SERVING), there.path, keep=config.deploy.keep or KEEP_ALL)
-        there.record.write(folders.push_record, promoted, version)
-        push_lite(folders.home, promoted, version)
-    return Promotion(version, promoted, choice.run_of(target), newly_withdrawn(there.registry, changed))
+        version = there.push(changed.models[-1], config.deploy.keep)
+    done = changed.models[-1]
+    return Promotion(version, done, choice.run_of(done), newly_withdrawn(there.registry, changed))
 
 
 @dataclass(frozen=True)
-class _Choice:
-    """The models that can be promoted."""
+class Choice:
+    """The models that can be promoted.
+
+    Attributes:
+        there: Where they are pushed to.
+        models: All models of the pipeline.
+        trained: By the id of each run, the folder of its model; None if it did not get that far.
+    """
 
     there: Destination
     models: Sequence[Model]
+    trained: Mapping[str, Path | None]
+
+    def promoted(self, wanted: str | None, now: datetime, *, allow_older: bool) -> Registry:
+        """The list of blessed models after a promotion, with the promoted model as the last. Raises RunError as above;
+        the arguments are those of `promote`.
+        """
+        target = self.default() if wanted is None else self.named(wanted)
+        superseded = self.superseded_by(target)
+        if superseded and not allow_older:
+            raise RunError(self.why_older(target, superseded))
+        if flaw := why_unusable(target.uri, target, None, self.there.record_file):
+            raise RunError(f"{flaw.reason}, so it cannot be promoted{self.others()}")
+        at = time_after(self.there.registry.last_change, now)
+        return self.there.registry.promoted(target.uri, at, str(self.there.path), superseded)
 
     def default(self) -> Entry:
         """The model whose promotion was stopped, or else the newest that awaits approval."""
@@ -99,9 +109,9 @@ class _Choice:
             raise RunError(f"no model awaits approval{self._in_service()}")
         return found[-1]
 
-    def named(self, name: str, runs: Sequence[Run]) -> Entry:
+    def named(self, name: str) -> Entry:
         """The model of a run or version."""
-        path, what = self._path(name, runs)
+        path, what = self._path(name)
         model = next((model for model in self.models if model.path == path), None)
         if model is not None and model.blessed is False:
             raise RunError(f"{what} is not blessed, so it cannot be promoted{self.others()}")
@@ -144,15 +154,13 @@ class _Choice:
         found = ((entry, Path(entry.uri)) for entry in self.there.waiting())
         return [entry for entry, path in found if path not in refused and path.is_dir()]
 
-    def _path(self, name: str, runs: Sequence[Run]) -> tuple[Path, str]:
+    def _path(self, name: str) -> tuple[Path, str]:
         """The model of a run or version, and what messages call it."""
-        run = next((run for run in runs if run.id == name), None)
-        if run is not None:
-            folder = RunFolder(run.path, run.record)
-            artifact = folder.output("Trainer", "model")
-            if artifact is None:
+        if name in self.trained:
+            path = self.trained[name]
+            if path is None:
                 raise RunError(f"run {name} trained no model{self.others()}")
-            return folder.directory("Trainer", "model") or Path(artifact.uri), f"the model of run {name}"
+            return path, f"the model of run {name}"
         uri = self.there.model_of(name) if name.isdecimal() else None
         if uri is None:
             raise RunError(

@@ -16,10 +16,8 @@ from pathlib import Path
 
 from headrace.common.errors import RunError
 from headrace.common.names import join_names
-from headrace.components.blessed_model import SERVING, why_unusable
+from headrace.components.blessed_model import why_unusable
 from headrace.components.deploy.blessing import time_after
-from headrace.components.deploy.lite_files import push_lite
-from headrace.components.deploy.push import KEEP_ALL, push
 from headrace.components.deploy.registry import Entry, Registry
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
@@ -46,19 +44,21 @@ def roll_back(config: PipelineConfig, to: str | None, now: datetime) -> Rollback
     if not folders.registry.is_file():
         raise RunError(f"there is nothing to roll back to: no model in {folders.home} has been blessed yet")
     with changing_models(folders, push_directory) as there:
-        if str(there.path) not in there.record.last:
-            why = f"{folders.push_record} names no model that was pushed to {there.path}"
-            raise RunError(f"there is nothing to roll back to: {why}")
-        target = _earlier(there) if to is None else _wanted(there, to)
-        if flaw := why_unusable(target.uri, target, None, folders.push_record):
-            raise RunError(f"{flaw.reason}, so it cannot be put back into service{_choices(there)}")
-        changed = there.registry.rolled_back_to(target.uri, time_after(there.registry.last_change, now))
+        changed = rolled_back(there, to, now)
         changed.write(folders.registry)
-        restored = changed.models[-1]
-        version = push(Path(target.uri, SERVING), there.path, keep=config.deploy.keep or KEEP_ALL)
-        there.record.write(folders.push_record, restored, version)
-        push_lite(folders.home, restored, version)
-    return Rollback(version, restored, newly_withdrawn(there.registry, changed))
+        version = there.push(changed.models[-1], config.deploy.keep)
+    return Rollback(version, changed.models[-1], newly_withdrawn(there.registry, changed))
+
+
+def rolled_back(there: Destination, to: str | None, now: datetime) -> Registry:
+    """The list of blessed models after a rollback, with the restored model as the last. Raises RunError as above."""
+    if str(there.path) not in there.record.last:
+        why = f"{there.record_file} names no model that was pushed to {there.path}"
+        raise RunError(f"there is nothing to roll back to: {why}")
+    target = _earlier(there) if to is None else _wanted(there, to)
+    if flaw := why_unusable(target.uri, target, None, there.record_file):
+        raise RunError(f"{flaw.reason}, so it cannot be put back into service{_choices(there)}")
+    return there.registry.rolled_back_to(target.uri, time_after(there.registry.last_change, now))
 
 
 def newly_withdrawn(before: Registry, after: Registry) -> tuple[str, ...]:

@@ -4,18 +4,23 @@ earlier one back into service.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from headrace.pipeline.verbs.options import config_options, load, reports_errors, short
 
 if TYPE_CHECKING:
+    from headrace.configs.config import PipelineConfig
+    from headrace.pipeline.kubeflow.model_changes import ModelChange
+    from headrace.pipeline.kubeflow.store import Store
     from headrace.pipeline.models.listing import Model
 
 NONE = "-"
@@ -61,10 +66,17 @@ def models(  # noqa: PLR0913, PLR0917
 @config_options
 @click.option("--to", metavar="RUN|VERSION", help="A run or a version with the model.")
 @click.option("--allow-older", is_flag=True, help="Push it even if the model in service is newer; withdraw that one.")
+@click.option("--kubeflow", is_flag=True, help="Push a model of runs on Kubeflow, in the object store.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reports_errors
 def promote(  # noqa: PLR0913, PLR0917
-    config: Path, profile: str | None, overrides: tuple[str, ...], to: str | None, allow_older: bool, as_json: bool
+    config: Path,
+    profile: str | None,
+    overrides: tuple[str, ...],
+    to: str | None,
+    allow_older: bool,
+    kubeflow: bool,
+    as_json: bool,
 ) -> None:
     """Push a blessed model of CONFIG that awaits approval.
 
@@ -73,19 +85,27 @@ def promote(  # noqa: PLR0913, PLR0917
     """
     from headrace.pipeline import api
 
-    done = api.promote_model(config, to, allow_older=allow_older, profile=profile, overrides=overrides)
+    if kubeflow:
+        from headrace.pipeline.kubeflow import model_changes
+
+        push = partial(model_changes.promote, wanted=to, now=datetime.now(UTC), allow_older=allow_older)
+        done = _changed_on_kubeflow(config, profile, overrides, push)
+    else:
+        here = api.promote_model(config, to, allow_older=allow_older, profile=profile, overrides=overrides)
+        done = _Change(str(here.version), here.entry.uri, here.run, here.withdrawn)
     if as_json:
-        fields = {"version": int(done.version.name), "folder": str(done.version), "path": done.entry.uri}
+        fields = {"version": int(PurePosixPath(done.version).name), "folder": done.version, "path": done.model}
         click.echo(json.dumps({**fields, "run": done.run, "withdrawn": done.withdrawn}, indent=1))
     else:
-        _show_change(done.version, done.entry.uri, done.withdrawn)
+        _show_change(done)
 
 
 @click.command()
 @config_options
 @click.option("--to", metavar="VERSION", help="A version with the model. The default is the one blessed before.")
+@click.option("--kubeflow", is_flag=True, help="Put back a model of runs on Kubeflow, in the object store.")
 @reports_errors
-def rollback(config: Path, profile: str | None, overrides: tuple[str, ...], to: str | None) -> None:
+def rollback(config: Path, profile: str | None, overrides: tuple[str, ...], to: str | None, kubeflow: bool) -> None:
     """Put an earlier blessed model of CONFIG back into service.
 
     It is pushed as a new version, as servers load the highest number. Models blessed after it are not pushed again; the
@@ -93,28 +113,73 @@ def rollback(config: Path, profile: str | None, overrides: tuple[str, ...], to: 
     """
     from headrace.pipeline import api
 
-    done = api.roll_back(config, to, profile=profile, overrides=overrides)
-    _show_change(done.version, done.entry.uri, done.withdrawn)
+    if kubeflow:
+        from headrace.pipeline.kubeflow import model_changes
+
+        put_back = partial(model_changes.roll_back, to=to, now=datetime.now(UTC))
+        _show_change(_changed_on_kubeflow(config, profile, overrides, put_back))
+    else:
+        done = api.roll_back(config, to, profile=profile, overrides=overrides)
+        _show_change(_Change(str(done.version), done.entry.uri, None, done.withdrawn))
 
 
 def _stored_models(config: Path, profile: str | None, overrides: tuple[str, ...], limit: int) -> Sequence[Model]:
-    from headrace.common.errors import RunError
-    from headrace.pipeline.kubeflow.results_store import home_uri, open_results
     from headrace.pipeline.kubeflow.stored_models import stored_models
 
     loaded = load(config, profile, overrides, data=False).config
+    with _results_of(loaded) as store:
+        return stored_models(loaded, store, limit)
+
+
+def _changed_on_kubeflow(
+    config: Path,
+    profile: str | None,
+    overrides: tuple[str, ...],
+    change: Callable[[PipelineConfig, Store], ModelChange],
+) -> _Change:
+    """Change the model in service on Kubeflow, and register what changed."""
+    from headrace.pipeline.kubeflow.registration import register_pushed, registration
+    from headrace.pipeline.kubeflow.results_store import home_uri
+
+    loaded = load(config, profile, overrides, data=False).config
+    with _results_of(loaded) as store:
+        done = change(loaded, store)
+        if given := registration(loaded):
+            register_pushed(given, home_uri(loaded), store)
+    return _Change(done.version, done.model, done.run, done.withdrawn)
+
+
+@contextlib.contextmanager
+def _results_of(config: PipelineConfig) -> Iterator[Store]:
+    """The results of runs on Kubeflow. A failure of the object store becomes a RunError."""
+    from headrace.common.errors import RunError
+    from headrace.pipeline.kubeflow.results_store import home_uri, open_results
+
     try:
-        return stored_models(loaded, open_results(loaded), limit)
+        yield open_results(config)
     except RunError:
         raise
     except OSError as error:
-        raise RunError(f"{home_uri(loaded)}: the object store failed: {error}") from None
+        raise RunError(f"{home_uri(config)}: the object store failed: {error}") from None
 
 
-def _show_change(version: Path, model: str, withdrawn: Sequence[str]) -> None:
-    click.echo(f"in service  {short(version)}, the model {short(Path(model))}")
-    for uri in withdrawn:
-        click.echo(f"withdrawn   {short(Path(uri))}")
+class _Change(NamedTuple):
+    """What a rollback or a promotion did, with paths or URIs. run: the one that trained the model, if it is known."""
+
+    version: str
+    model: str
+    run: str | None
+    withdrawn: tuple[str, ...]
+
+
+def _show_change(done: _Change) -> None:
+    click.echo(f"in service  {_short(done.version)}, the model {_short(done.model)}")
+    for model in done.withdrawn:
+        click.echo(f"withdrawn   {_short(model)}")
+
+
+def _short(place: str) -> str:
+    return place if "://" in place else str(short(Path(place)))
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:

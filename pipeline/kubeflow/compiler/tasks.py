@@ -38,6 +38,7 @@ from headrace.pipeline.kubeflow.pod.invocation import (
 )
 from headrace.pipeline.kubeflow.pod.parameters import constants, offered, takes
 from headrace.pipeline.kubeflow.pod.paths import FILES, HOME, RECORD
+from headrace.pipeline.kubeflow.registration import registration
 from headrace.pipeline.kubeflow.store_settings import store_options
 from headrace.pipeline.plan import Node, plan
 from headrace.pipeline.training_digest import feature_files
@@ -158,7 +159,7 @@ def _task(
         store=store_options(settings),
         files=contents,
         code=node.code,
-        registration=_registration(node, config),
+        registration=registration(config) if node.id == "Pusher" else {},
     )
     return ComponentTask(
         name=task_name(node.id),
@@ -171,14 +172,6 @@ def _task(
         decides=node.decides,
         uncached=uncached,
     )
-
-
-def _registration(node: Node, config: PipelineConfig) -> Mapping[str, Any]:
-    """What the Pusher's pod registers pushed versions with; empty for other components."""
-    if config.deploy.registry is None or node.id != "Pusher":
-        return {}
-    registries = config.deploy.registry.model_dump(mode="json")
-    return {"registries": registries, "pipeline": config.pipeline.name, "push": config.push_directory}
 
 
 def _with_useful_store(properties: Mapping[str, Any], config: PipelineConfig) -> Mapping[str, Any]:

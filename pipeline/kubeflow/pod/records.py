@@ -1,6 +1,7 @@
 """Blessings and trainings of a pipeline in an object store: one object per event, written once and never changed.
 
     blessed/<time>-<digest of the model>.json    a blessed model
+    blessed/<time>-<digest>.withdrawn.json       the same model, after a rollback from it
     trained/<time>-judged-<digest>.json          the data of a training whose model was judged, and not blessed
     trained/<time>-blessed-<digest>.json         the data of a training whose model was blessed
     trained/<time>-passed-<digest>.json          data that did not drift
@@ -28,9 +29,10 @@ from pydantic import ValidationError
 from headrace.common.checksums import with_checksum, without_checksum
 from headrace.common.durable import write_text
 from headrace.common.errors import RunError
+from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.registry import Entry, Registry, inside
 from headrace.components.trigger.decision import TrainingRecord
-from headrace.pipeline.kubeflow.pod.paths import PARTS_BELOW_HOME
+from headrace.pipeline.kubeflow.pod.paths import PARTS_BELOW_HOME, PodPaths
 from headrace.pipeline.kubeflow.store import Store
 
 logger = logging.getLogger(__name__)
@@ -54,7 +56,7 @@ def fetch_blessings(uri: str, path: Path, store: Store) -> Registry:
         raise RunError(str(error).replace(str(path), uri)) from None
     folder = _sibling(uri, BLESSED)
     names = store.children(folder)
-    known_names = {_blessing_name(entry) for entry in known.models}
+    known_names = {_blessing_name(each) for entry in known.models for each in (entry, _in_service_again(entry))}
     for stray in (name for name in names if not name.endswith(_JSON)):
         logger.warning(f"{folder}/{stray} is not a record of a blessing; it is ignored")
     new = [_blessing(f"{folder}/{name}", store) for name in names if name.endswith(_JSON) and name not in known_names]
@@ -75,7 +77,7 @@ def publish_blessings(uri: str, path: Path, store: Store, known: Registry) -> No
         write_text(file, with_checksum(relative.model_dump_json()))
         store.put(file, f"{_sibling(uri, BLESSED)}/{_blessing_name(entry)}")
         file.unlink()
-    fetch_blessings(uri, path, store)
+    fetch_blessings(uri, path, store).merged(new).write(path)  # an object of that name may have been known already
     store.put(path, uri)
 
 
@@ -91,9 +93,54 @@ def _blessing(uri: str, store: Store) -> Entry:
 
 
 def _blessing_name(entry: Entry) -> str:
-    """The object's name: sorts by time, and is the same for the same blessing whatever the pod's paths are."""
+    """The object's name: sorts by time, and is the same for the same blessing whatever the pod's paths are.
+
+    A withdrawal is an object of its own, which sorts after that of the blessing: a run that ends at the same time and
+    writes the list as it was before does not undo it.
+    """
     model = "/".join(Path(entry.uri).parts[-PARTS_BELOW_HOME:])
-    return f"{entry.blessed_at}-{hashlib.sha256(model.encode()).hexdigest()[:16]}{_JSON}"
+    withdrawn = ".withdrawn" if entry.withdrawn_at else ""
+    return f"{entry.blessed_at}-{hashlib.sha256(model.encode()).hexdigest()[:16]}{withdrawn}{_JSON}"
+
+
+def _in_service_again(entry: Entry) -> Entry:
+    """The entry as it was before a rollback from its model."""
+    return entry.model_copy(update={"withdrawn_at": None})
+
+
+def fetch_pushes(uri: str, path: Path, store: Store) -> PushRecord:
+    """Write `pushed.json` to `path`, with the destinations in the pipeline's folder as paths below that of `path`.
+
+    In the store they are the paths of a pod, as every pod has them. uri: that of `pushed.json`. Raises RunError if the
+    record is damaged.
+    """
+    store.get(uri, path)
+    try:
+        found = PushRecord.read(path)
+    except RunError as error:
+        raise RunError(str(error).replace(str(path), uri)) from None
+    inner = f"{_in_pod(uri)}/"
+    local = found.renamed(lambda there: f"{path.parent}/{there.partition(inner)[2]}" if inner in there else there)
+    if local != found:
+        local.save(path)
+    return local
+
+
+def publish_pushes(uri: str, path: Path, store: Store, known: PushRecord) -> None:
+    """Replace `pushed.json` in the store by the record at `path`, if it is not `known`."""
+    record = PushRecord.read(path)
+    if record == known:
+        return
+    outer = f"{_in_pod(uri)}/"
+    file, local = path.with_name(f".{path.name}.store"), f"{path.parent}/"
+    record.renamed(lambda there: there.replace(local, outer, 1) if there.startswith(local) else there).save(file)
+    store.put(file, uri)
+    file.unlink()
+
+
+def _in_pod(uri: str) -> str:
+    """The path, in a pod, of the folder of an object."""
+    return str(PodPaths().local(uri).parent)
 
 
 def fetch_trainings(uri: str, path: Path, store: Store) -> TrainingRecord:

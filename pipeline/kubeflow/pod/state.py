@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 
 from headrace.common.errors import RunError
 from headrace.components.deploy import shared_models
-from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.registry import PUSHING
 from headrace.components.example_gen.spans.shared_spans import sharing
 from headrace.components.trigger.decision import TrainingRecord
@@ -143,15 +142,9 @@ def _trained(path: Path, uri: str, context: _Context) -> Iterator[None]:
 @contextlib.contextmanager
 def _push_record(path: Path, uri: str, context: _Context) -> Iterator[None]:
     """`pushed.json`, read here so that an error names the object."""
-    context.store.get(uri, path)
-    try:
-        PushRecord.read(path)
-    except RunError as error:
-        raise RunError(str(error).replace(str(path), uri)) from None
-    before = path.read_bytes() if path.exists() else None
+    known = records.fetch_pushes(uri, path, context.store)
     yield
-    if path.exists() and path.read_bytes() != before:
-        context.store.put(path, uri)
+    records.publish_pushes(uri, path, context.store, known)
 
 
 @contextlib.contextmanager

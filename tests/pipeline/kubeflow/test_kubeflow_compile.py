@@ -165,9 +165,11 @@ def test_conversion_for_devices_is_refused_unless_nothing_is_pushed() -> None:
     assert "lite" not in invocations(compiled("deploy.push=null", "deploy.lite={}"))
 
 
-def test_approval_by_a_person_is_refused_unless_nothing_is_pushed() -> None:
-    with pytest.raises(ConfigError, match=r'deploy\.approval: `headrace promote` does not reach .* "automatic"'):
-        compile_pipeline(trips("deploy.approval=manual"), {})
+def test_approval_by_a_person_is_refused_only_for_a_folder_that_no_command_reaches() -> None:
+    with pytest.raises(ConfigError, match=r'deploy\.approval: .* does not reach /srv/models.* "automatic"'):
+        compile_pipeline(trips("deploy.approval=manual", "deploy.push=/srv/models"), {})
+    manual = invocations(compiled("deploy.approval=manual"))
+    assert [manual[name].exec_properties["approval"] for name in ("record-blessing", "pusher")] == ["manual"] * 2
     unpushed = invocations(compiled("deploy.push=null", "deploy.approval=manual"))
     assert "pusher" not in unpushed
     assert unpushed["record-blessing"].exec_properties["approval"] == "automatic"

@@ -1,0 +1,156 @@
+"""Change which model of a pipeline on Kubeflow is in service: a rollback or a promotion, in the object store.
+
+done = roll_back(config, open_results(config), None, datetime.now(UTC))
+done.version, done.model                 # URIs
+
+This does what a pod does: the state of the pipeline is fetched into a folder that stands for the pod's, changed there
+by the same code as on this machine, and copied back (`pod/state.py`). First come the records of blessings, which each
+run's Baseline, WarmStart and RecordBlessing read, then the version, then `pushed.json`. On a mounted volume all of it
+is changed in place.
+
+Pods have no lock in common, so a run in progress is not noticed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from headrace.common.errors import RunError
+from headrace.components.deploy import shared_models
+from headrace.components.deploy.blessing import changing
+from headrace.components.deploy.push_record import PushRecord
+from headrace.components.deploy.registry import Registry
+from headrace.configs.config import PipelineConfig
+from headrace.pipeline.kubeflow.pod.paths import PodPaths
+from headrace.pipeline.kubeflow.pod.state import present
+from headrace.pipeline.kubeflow.results_store import home_uri
+from headrace.pipeline.kubeflow.store import Store
+from headrace.pipeline.kubeflow.stored_models import StoredHome
+from headrace.pipeline.models.destination import Destination, required_push_directory
+from headrace.pipeline.models.promotion import Choice
+from headrace.pipeline.models.rollback import newly_withdrawn, rolled_back
+
+
+@dataclass(frozen=True)
+class ModelChange:
+    """What a rollback or a promotion did.
+
+    Attributes:
+        version: URI of the new version.
+        model: URI of its model.
+        run: Id of the run that trained it.
+        withdrawn: URIs of the models that it took out of service.
+    """
+
+    version: str
+    model: str
+    run: str
+    withdrawn: tuple[str, ...]
+
+
+def roll_back(config: PipelineConfig, store: Store, to: str | None, now: datetime) -> ModelChange:
+    """Put an earlier blessed model back into service, as `headrace.pipeline.models.rollback` does on this machine.
+
+    Raises RunError, before anything is changed, if there is no such model, it is not blessed, or its files are gone or
+    damaged; OSError if the store fails.
+    """
+    with _home(config, store) as home:
+        return home.changed(lambda there, _: rolled_back(there, to, now))
+
+
+def promote(
+    config: PipelineConfig, store: Store, wanted: str | None, now: datetime, *, allow_older: bool = False
+) -> ModelChange:
+    """Push a blessed model that awaits approval, as `headrace.pipeline.models.promotion` does on this machine.
+
+    wanted: id of the run that trained it, or a version of it; by default the newest that awaits approval.
+
+    Raises RunError, before anything is changed, if the model cannot be promoted; OSError if the store fails.
+    """
+
+    def promoted(there: Destination, stored: StoredHome) -> Registry:
+        models = [replace(model, path=home.path / model.path) for model in stored.models(manual=True)]
+        trained: dict[str, Path | None] = {model.run: model.path for model in models if model.run}
+        return Choice(there, models, trained).promoted(wanted, now, allow_older=allow_older)
+
+    with _home(config, store) as home:
+        return home.changed(promoted)
+
+
+@dataclass(frozen=True)
+class _Home:
+    """The pipeline's folder, at a path that stands for that of a pod."""
+
+    config: PipelineConfig
+    uri: str
+    paths: PodPaths
+    store: Store
+    stored: StoredHome
+
+    @property
+    def path(self) -> Path:
+        return self.paths.local(self.uri)
+
+    def changed(self, change: Callable[[Destination, StoredHome], Registry]) -> ModelChange:
+        """Change the list of blessed models, and push the model that is then the last.
+
+        After a failure in between, the same command or the next run completes it, as on this machine.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        registry = self.path / "blessed.json"
+        with self._present("registry", "push_record"), changing(registry):
+            there = self._destination()
+            if not there.registry.models:
+                raise RunError(f"no model in {self.uri} has been blessed yet")
+            listed = change(there, self.stored)
+            shared_models.fetch(Path(listed.models[-1].uri))
+            listed.write(registry)
+        with self._present("push_record", "destination"):
+            version = self._destination().push(listed.models[-1], self.config.deploy.keep)
+        model = self._uri(listed.models[-1].uri)
+        withdrawn = tuple(map(self._uri, newly_withdrawn(there.registry, listed)))
+        return ModelChange(self._uri(version), model, model.removeprefix(f"{self.uri}/").partition("/")[0], withdrawn)
+
+    def _present(self, *names: str) -> contextlib.AbstractContextManager[None]:
+        """The state that a component with these properties would find. See `pod/state.py`."""
+        files = {"registry": "blessed.json", "push_record": "pushed.json", "destination": self._push}
+        return present({name: str(self.path / files[name]) for name in names}, self.paths, self.store)
+
+    def _destination(self) -> Destination:
+        path, record = self.path / self._push, self.path / "pushed.json"
+        found = self.stored.destination
+        versions = {number: path / str(number) for number in (found.versions if found else ())}
+        return Destination(path, versions, Registry.read(self.path / "blessed.json"), PushRecord.read(record), record)
+
+    @property
+    def _push(self) -> str:
+        return required_push_directory(self.config)
+
+    def _uri(self, path: str | Path) -> str:
+        return self.paths.remote(path) or str(path)
+
+
+@contextlib.contextmanager
+def _home(config: PipelineConfig, store: Store) -> Iterator[_Home]:
+    """The pipeline's folder. Messages name URIs in place of paths."""
+    push, uri, volume = required_push_directory(config), home_uri(config), config.kubeflow.volume
+    if Path(push).is_absolute():
+        raise RunError(
+            f"deploy.push: {push} is on a volume of the Pusher's pod, which this command does not reach; use a folder"
+            " below the pipeline's own, without a leading slash"
+        )
+    with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+        read = Path(folder, "read")
+        read.mkdir()
+        on_volume = config.kubeflow.storage == "reference" and volume
+        paths = PodPaths(mount=volume.path) if on_volume and volume else PodPaths(f"{folder}/pod")
+        home = _Home(config, uri, paths, store, StoredHome(uri, push, store, read))
+        try:
+            yield home
+        except RunError as error:
+            raise RunError(str(error).replace(str(home.path), uri)) from None

@@ -1,0 +1,176 @@
+"""Rollback and approval of models on Kubeflow, through the records that the pods of the next runs read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import Finished, headrace
+from forks import Forked
+
+from headrace.common.checksums import checksum
+from headrace.configs.loading.loader import load
+from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
+from headrace.pipeline.kubeflow.pod.invocation import unpack
+from headrace.pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
+
+pytestmark = pytest.mark.slow
+
+CONFIG = """\
+pipeline: {name: trips}
+data: {source: {kind: csv, path: %s/trips.csv}, fingerprint: checksums}
+label: {key: tip, kind: binary}
+features: {fare: {column: numeric}}
+model: {kind: linear}
+train: {epochs: 1, jit: "off"}
+evaluate: {better_than_constant: false, metrics: [auc]}
+deploy: {push: serving, canary: null}
+kubeflow: {image: "registry.example/headrace:1"}
+"""
+MANUAL = "deploy.approval=manual"
+
+
+@dataclass
+class Story:
+    """Runs in a cluster, and commands in between."""
+
+    folder: Path
+    cluster: Cluster
+    runs: dict[str, ClusterRun] = field(default_factory=dict)
+    commands: dict[str, Finished] = field(default_factory=dict)
+    listed: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What `headrace models` printed after a command or run: each model by its run."""
+
+    @property
+    def home(self) -> str:
+        return "minio://mlpipeline/v2/artifacts/trips"
+
+    def run(self, name: str, epochs: int, *overrides: str) -> None:
+        config = load(self.folder / "trips.yaml", overrides=list(overrides))
+        self.runs[name] = self.cluster.run(compile_pipeline(config), {"epochs": epochs})
+        self._list(name, *overrides)
+
+    def command(self, name: str, verb: str, *arguments: str) -> None:
+        self.commands[name] = self._headrace(verb, *arguments)
+        self._list(name, *(each for each in arguments if each == MANUAL))
+
+    def model(self, run: str) -> str:
+        return str(self.runs[run].tasks["trainer"].artifacts["model"]["uri"])
+
+    def id(self, run: str) -> str:
+        """The run of a model."""
+        return self.model(run).removeprefix(f"{self.home}/").split("/")[0]
+
+    def baseline(self, run: str) -> str:
+        return str(json.loads(unpack(str(self.runs[run].tasks["baseline"].parameters["baseline"])))["uri"])
+
+    def pushed(self, run: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.runs[run].tasks["pusher"].artifacts["pushed_model"]["metadata"]
+        return found
+
+    def _headrace(self, verb: str, *arguments: str) -> Finished:
+        return headrace(self.folder, verb, "trips.yaml", *arguments, HEADRACE_STORE=str(self.cluster.store_folder))
+
+    def _list(self, name: str, *overrides: str) -> None:
+        with_settings = [word for override in overrides for word in ("--set", override)]
+        done = self._headrace("models", "--kubeflow", "--json", *with_settings)
+        assert done.code == 0, done.err
+        self.listed[name] = {model["run"]: model for model in json.loads(done.out)}
+
+
+@contextmanager
+def forked_pods() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", Forked)
+        yield
+
+
+@pytest.fixture(scope="module")
+def story(new_folder: Callable[[str], Path]) -> Story:
+    folder = new_folder("models")
+    rows = [f"{number}.5,{int(number % 7 > 3)}\n" for number in range(300)]
+    (folder / "trips.csv").write_text("".join(["fare,tip\n", *rows]))
+    (folder / "trips.yaml").write_text(CONFIG % folder)
+    story = Story(folder, Cluster(folder / "cluster", "minio://mlpipeline/v2/artifacts"))
+    with forked_pods():
+        story.run("a", 1)
+        story.run("b", 2)
+        story.command("rolled back", "rollback", "--kubeflow")
+        story.run("b again", 2)
+        story.run("c", 3, MANUAL)
+        story.run("c again", 3, MANUAL)
+        story.command("older", "promote", "--kubeflow", "--to", story.id("b"), "--set", MANUAL)
+        story.command("promoted", "promote", "--kubeflow", "--json", "--set", MANUAL)
+        story.run("c in service", 3, MANUAL)
+        story.command("nothing", "promote", "--kubeflow", "--set", MANUAL)
+    return story
+
+
+def test_rollback_pushes_the_model_before_as_a_whole_new_version(story: Story) -> None:
+    done = story.commands["rolled back"]
+    assert done.code == 0, done.out + done.err
+    first, second = (int(float(story.pushed(run)["pushed_version"])) for run in ("a", "b"))
+    model = story.listed["rolled back"][story.id("a")]
+    (_, version) = model["versions"]
+    assert model["versions"][0] == first < second < version
+    assert model["in_service"]
+    assert done.lines == [
+        f"in service  {story.home}/serving/{version}, the model {story.model('a')}",
+        f"withdrawn   {story.model('b')}",
+    ]
+    served = story.cluster.path(f"{story.home}/serving/{version}")
+    assert checksum(served) == checksum(story.cluster.path(story.model("a")) / "Format-Serving")
+    assert story.listed["rolled back"][story.id("b")]["withdrawn_at"]
+
+
+def test_run_after_a_rollback_compares_with_the_model_in_service_and_pushes_nothing(story: Story) -> None:
+    assert (story.baseline("b"), story.baseline("b again")) == (story.model("a"), story.model("a"))
+    assert "trainer" in story.runs["b again"].cached
+    assert story.model("b again") == story.model("b")
+    assert story.pushed("b again")["pushed"] == 0
+    assert "headrace_withdrawn" in story.pushed("b again")
+    assert story.listed["b again"] == story.listed["rolled back"]
+
+
+def test_blessed_model_awaits_approval_until_it_is_promoted(story: Story) -> None:
+    assert story.baseline("c") == story.model("a")
+    for run in ("c", "c again"):
+        assert story.pushed(run)["pushed"] == 0
+        assert "headrace_awaiting" in story.pushed(run)
+        waits = {id_: model["awaiting_approval"] for id_, model in story.listed[run].items()}
+        assert waits == {story.id("a"): False, story.id("b"): False, story.id("c"): True}
+        assert story.listed[run][story.id("a")]["in_service"]
+
+
+def test_promotion_pushes_the_files_that_the_run_would_have_pushed(story: Story) -> None:
+    assert story.commands["promoted"].code == 0, story.commands["promoted"].err
+    printed = json.loads(story.commands["promoted"].out)
+    assert (printed["run"], printed["path"], printed["withdrawn"]) == (story.id("c"), story.model("c"), [])
+    assert printed["folder"] == f"{story.home}/serving/{printed['version']}"
+    model = story.listed["promoted"][story.id("c")]
+    assert (model["versions"], model["in_service"]) == ([printed["version"]], True)
+    assert not model["awaiting_approval"]
+    served = story.cluster.path(printed["folder"])
+    assert checksum(served) == checksum(story.cluster.path(story.model("c")) / "Format-Serving")
+
+
+def test_unchanged_run_after_a_promotion_neither_asks_nor_pushes(story: Story) -> None:
+    assert story.baseline("c in service") == story.model("a")
+    assert story.pushed("c in service")["pushed"] == 0
+    assert "headrace_awaiting" not in story.pushed("c in service")
+    assert story.listed["c in service"] == story.listed["promoted"]
+
+
+def test_promotions_that_are_refused_change_nothing(story: Story) -> None:
+    assert story.commands["older"].code == story.commands["nothing"].code == 1
+    assert "was rolled back" in story.commands["older"].err
+    assert "headrace rollback --to" in story.commands["older"].err
+    assert "no model awaits approval" in story.commands["nothing"].err
+    assert story.listed["older"] == story.listed["c again"]
+    assert story.listed["nothing"] == story.listed["c in service"]

@@ -1,0 +1,202 @@
+"""`headrace rollback --kubeflow` in object stores and on a volume: what it leaves there, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+from command import headrace
+from compiled_trips import trips
+from model_registry import model_registry
+from s3_servers import S3Server
+from staged_nights import ObjectStore, object_store
+from test_notifier import BLESSED
+from test_stored_models import HOME, ROOT, blessed_and_pushed, trained
+
+from headrace.common.errors import RunError
+from headrace.components.deploy.blessing import record_blessing
+from headrace.components.deploy.choices import choose_baseline
+from headrace.components.deploy.push_record import PushRecord
+from headrace.components.deploy.registry import Registry
+from headrace.pipeline.kubeflow.model_changes import roll_back
+from headrace.pipeline.kubeflow.pod.paths import PodPaths
+from headrace.pipeline.kubeflow.pod.state import GRAPH, present
+from headrace.pipeline.kubeflow.results_store import volume_store
+from headrace.pipeline.kubeflow.store import Store, open_store
+from headrace.pipeline.kubeflow.stored_models import stored_models
+
+CONFIG = trips(f"kubeflow.pipeline_root={ROOT}")
+SECRET = "Bearer x9Yz8Wv7Ut6Sr5Qp4x9Yz8Wv7Ut6Sr5Qp4"
+
+
+def nights(store: Store, tmp: Path) -> None:
+    """Three blessed models, each pushed."""
+    for number, run in enumerate(("run-a", "run-b", "run-c")):
+        trained(store, tmp, run, BLESSED)
+        model = f"{HOME}/{run}/trainer/5/model/Format-Serving"
+        store.write(f"{model}/saved_model.pb", run)
+        store.write(f"{model}/variables/data", f"weights of {run}")
+        blessed_and_pushed(store, tmp / "pod", run, f"2026-03-0{number + 1}T12:00:00", f"179000000{number}")
+
+
+def served(store: Store) -> dict[str, dict[str, str]]:
+    """The files of each version that has the file that servers wait for."""
+    found = {name: store.files(f"{HOME}/serving/trips/{name}") for name in store.children(f"{HOME}/serving/trips")}
+    return {
+        version: {name: store.text(f"{HOME}/serving/trips/{version}/{name}") for name in files}
+        for version, files in found.items()
+        if GRAPH in files
+    }
+
+
+def in_service(store: Store) -> str | None:
+    return next(model.run for model in stored_models(CONFIG, store, 20) if model.in_service)
+
+
+def listed(store: Store, pod: Path) -> Registry:
+    """As the next pod finds them."""
+    paths = PodPaths(str(pod))
+    path = paths.local(f"{HOME}/blessed.json")
+    with present({"registry": str(path)}, paths, store):
+        return Registry.read(path)
+
+
+def runs_of(registry: Registry, *, withdrawn: bool) -> list[str]:
+    return [Path(one.uri).parts[-4] for one in registry.models if bool(one.withdrawn_at) == withdrawn]
+
+
+def test_rolled_back_version_is_complete_recorded_and_registered(
+    store: Store, tmp_path: Path, s3_server: S3Server
+) -> None:
+    nights(store, tmp_path)
+    config = yaml.safe_load((Path(__file__).with_name("golden") / "trips.yaml").read_text(encoding="utf-8"))
+    config["data"].pop("schema")
+    config["features"].pop("kind")
+    config["kubeflow"]["pipeline_root"] = ROOT
+    with model_registry(token=SECRET) as registry:
+        config["deploy"] = {**config.get("deploy", {}), "registry": {"kubeflow": {"url": registry.url}}}
+        config["deploy"]["registry"]["kubeflow"]["authorization_env"] = "REGISTRY_TOKEN"
+        (tmp_path / "trips.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+        environment = {**s3_server.environment, "REGISTRY_TOKEN": SECRET}
+        done = headrace(tmp_path, "rollback", "trips.yaml", "--kubeflow", **environment)
+        assert done.code == 0, done.err
+        states = registry.texts("trips", "headrace.state")
+    new = max(served(store), key=int)
+    model = f"{HOME}/run-b/trainer/5/model"
+    assert done.lines == [
+        f"in service  {HOME}/serving/trips/{new}, the model {model}",
+        f"withdrawn   {HOME}/run-c/trainer/5/model",
+    ]
+    assert served(store)[new] == {"saved_model.pb": "run-b", "variables/data": "weights of run-b"}
+    assert (states["1790000002"], states[new]) == ("withdrawn", "in_service")
+    store.get(f"{HOME}/pushed.json", tmp_path / "pushed.json")
+    last = PushRecord.read(tmp_path / "pushed.json").last
+    pod = "/s3/root/runs/trips/serving/trips"  # as the pods name it, of which none is at this machine's temporary path
+    assert (last[pod].version, last[pod].uri) == (new, "run-b/trainer/5/model")
+    after = listed(store, tmp_path / "next")
+    candidate = str(tmp_path / "next/s3/root/runs/trips/run-d/trainer/5/model")
+    baseline = choose_baseline(after, candidate).uri
+    assert baseline is not None
+    assert Path(baseline).parts[-4] == "run-b"
+
+    again = headrace(tmp_path, "rollback", "trips.yaml", "--kubeflow", "--to", "1790000002", **s3_server.environment)
+    assert again.code == 0, again.err
+    assert in_service(store) == "run-c"
+    assert runs_of(listed(store, tmp_path / "undone"), withdrawn=True) == []
+    refused = headrace(tmp_path, "rollback", "trips.yaml", "--kubeflow", "--to", "17", **s3_server.environment)
+    assert refused.code == 1
+    assert f"pushed a version 17 to {HOME}/serving/trips" in refused.err
+    assert "1790000001" in refused.err
+
+
+def test_run_that_read_the_list_before_a_rollback_does_not_undo_it(store: Store, tmp_path: Path) -> None:
+    nights(store, tmp_path)
+    before = store.text(f"{HOME}/blessed.json")
+    roll_back(CONFIG, store, None, datetime(2026, 3, 4, tzinfo=UTC))
+    store.write(f"{HOME}/blessed.json", before)
+    paths = PodPaths(str(tmp_path / "pod"))
+    path = paths.local(f"{HOME}/blessed.json")
+    with present({"registry": str(path)}, paths, store):
+        model = path.parent / "run-d" / "trainer" / "5" / "model"
+        record_blessing(path, str(model), datetime(2026, 3, 5, tzinfo=UTC))
+    after = listed(store, tmp_path / "next")
+    assert runs_of(after, withdrawn=True) == ["run-c"]
+    assert runs_of(after, withdrawn=False) == ["run-a", "run-b", "run-d"]
+
+
+def down_after(writes: int) -> Callable[[str, str], str | None]:
+    """What the server answers in place of its own answer: 503 to each request that writes, after so many."""
+    count = itertools.count()
+
+    def before(method: str, _path: str) -> str | None:
+        return "503 Service Unavailable" if method in {"PUT", "POST"} and next(count) >= writes else None
+
+    return before
+
+
+@pytest.mark.slow  # the store is asked again and again, with pauses
+@pytest.mark.parametrize("writes", [4, 10, 16], ids=["in the list", "in the version", "before the record"])
+def test_rollback_that_an_outage_broke_off_is_completed_by_the_same_command(
+    s3_server: S3Server, tmp_path: Path, writes: int
+) -> None:
+    server: ObjectStore
+    with s3_server.bucket("root"), object_store(s3_server) as server:
+        store = open_store({})
+        nights(store, tmp_path)
+        server.proxy.before = down_after(writes)
+        with pytest.raises(OSError, match=r"503|SERVICE"):
+            roll_back(CONFIG, store, None, datetime.now(UTC))
+        server.proxy.before = lambda _method, _path: None
+        for files in served(store).values():
+            assert files.keys() == {"saved_model.pb"} or files["variables/data"] == "weights of run-b"
+        with contextlib.suppress(RunError):  # of the last, which lacks the record alone
+            roll_back(CONFIG, store, None, datetime.now(UTC))
+        newest = max(served(store), key=int)
+        assert served(store)[newest] == {"saved_model.pb": "run-b", "variables/data": "weights of run-b"}
+        assert in_service(store) == "run-b"
+        assert runs_of(listed(store, tmp_path / "next"), withdrawn=True) == ["run-c"]
+
+
+def test_rollback_on_a_mounted_volume_leaves_what_its_pods_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HEADRACE_STORE", raising=False)
+    volume = tmp_path / "volume"
+    config = trips(
+        f"kubeflow.pipeline_root={ROOT}",
+        "kubeflow.storage=reference",
+        f"kubeflow.volume={{claim: artifacts, path: '{volume}'}}",
+    )
+    store = volume_store(str(volume), HOME)
+    for number, run in enumerate(("run-a", "run-b")):
+        trained(store, tmp_path, run, BLESSED)
+        store.write(f"{HOME}/{run}/trainer/5/model/Format-Serving/saved_model.pb", run)
+        pushed_on_volume(volume, run, number)
+    done = roll_back(config, store, None, datetime.now(UTC))
+    assert (done.run, done.withdrawn) == ("run-a", (f"{HOME}/run-b/trainer/5/model",))
+    home = PodPaths(mount=str(volume)).local(HOME)
+    version = home / "serving" / "trips" / done.version.rpartition("/")[2]
+    assert (version / "saved_model.pb").read_text() == "run-a"
+    record, newest = PushRecord.read(home / "pushed.json"), Registry.read(home / "blessed.json").newest
+    assert newest is not None
+    last = record.of(home / "pushed.json", newest, version.parent)
+    assert last is not None
+    assert last.version == version.name
+
+
+def pushed_on_volume(volume: Path, run: str, number: int) -> None:
+    """What RecordBlessing and Pusher leave on a volume."""
+    home = PodPaths(mount=str(volume)).local(HOME)
+    record_blessing(
+        home / "blessed.json", str(home / run / "trainer" / "5" / "model"), datetime(2026, 3, number + 1, tzinfo=UTC)
+    )
+    folder = home / "serving" / "trips" / f"179000000{number}"
+    folder.mkdir(parents=True)
+    (folder / "saved_model.pb").write_text(run)
+    newest = Registry.read(home / "blessed.json").models[-1]
+    PushRecord.read(home / "pushed.json").write(home / "pushed.json", newest, folder)
