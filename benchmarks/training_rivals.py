@@ -9,6 +9,7 @@ grain and Hugging Face's datasets take part where they are installed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -97,16 +98,14 @@ class Rivals:
 
     def grain(self) -> Fetch:
         """grain.MapDataset over rows, shuffled and batched by it."""
-        import grain
-
+        grain = import_module("grain")
         rows = [dict(zip(self.columns, row, strict=True)) for row in zip(*self.columns.values(), strict=True)]
         batches = iter(grain.MapDataset.source(rows).shuffle(seed=0).repeat().batch(self.batch_size).to_iter_dataset())
         return lambda count: sum(len(next(batches)[self.pipelines.label_key]) for _ in range(count))
 
     def datasets(self) -> Fetch:
         """An Arrow table in memory, read at random places as NumPy arrays."""
-        import datasets
-
+        datasets = import_module("datasets")
         table = datasets.Dataset.from_dict({name: column.reshape(self.size) for name, column in self.columns.items()})
         table = table.with_format("numpy")
         return self._by_rows(lambda rows: list(table[rows].values()))
