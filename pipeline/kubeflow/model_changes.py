@@ -76,7 +76,7 @@ def promote(
     def promoted(there: Destination, stored: StoredHome) -> Registry:
         models = [replace(model, path=home.path / model.path) for model in stored.models(manual=True)]
         trained: dict[str, Path | None] = {model.run: model.path for model in models if model.run}
-        return Choice(there, models, trained).promoted(wanted, now, allow_older=allow_older)
+        return Choice(there, models, trained, "--kubeflow").promoted(wanted, now, allow_older=allow_older)
 
     with _home(config, store) as home:
         return home.changed(promoted)

@@ -82,11 +82,13 @@ class Choice:
         there: Where they are pushed to.
         models: All models of the pipeline.
         trained: By the id of each run, the folder of its model; None if it did not get that far.
+        option: The option of commands that messages name, such as `--kubeflow`; "" for none.
     """
 
     there: Destination
     models: Sequence[Model]
     trained: Mapping[str, Path | None]
+    option: str = ""
 
     def promoted(self, wanted: str | None, now: datetime, *, allow_older: bool) -> Registry:
         """The list of blessed models after a promotion, with the promoted model as the last. Raises RunError as above;
@@ -175,5 +177,6 @@ class Choice:
 
     def _undo(self, entry: Entry) -> str:
         versions = self.there.versions_of(entry)
-        way = f"`headrace rollback --to {versions[-1]}` undoes that" if versions else "Train another one"
+        rollback = f"headrace rollback {self.option}".rstrip()
+        way = f"`{rollback} --to {versions[-1]}` undoes that" if versions else "Train another one"
         return f".\n  {way}."

@@ -170,7 +170,7 @@ def test_unchanged_run_after_a_promotion_neither_asks_nor_pushes(story: Story) -
 def test_promotions_that_are_refused_change_nothing(story: Story) -> None:
     assert story.commands["older"].code == story.commands["nothing"].code == 1
     assert "was rolled back" in story.commands["older"].err
-    assert "headrace rollback --to" in story.commands["older"].err
+    assert "headrace rollback --kubeflow --to" in story.commands["older"].err
     assert "no model awaits approval" in story.commands["nothing"].err
     assert story.listed["older"] == story.listed["c again"]
     assert story.listed["nothing"] == story.listed["c in service"]

@@ -20,13 +20,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headrace.common.checksums import without_checksum
+from headrace.common.errors import RunError
 from headrace.components.canary.verdict import FILE_NAME as VERDICT
 from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.deploy.push_record import PushRecord
+from headrace.components.deploy.registry import AWAITING, MANUAL, inside
 from headrace.components.evaluation.result import FILE_NAME as EVALUATION
 from headrace.components.trigger.decision import WHY
 from headrace.pipeline.kubeflow.document import component_of
 from headrace.pipeline.kubeflow.pod.paths import RECORD
+from headrace.pipeline.kubeflow.pod.records import fetch_blessings
 from headrace.pipeline.kubeflow.pod.state import GRAPH
 from headrace.pipeline.kubeflow.results_store import pushed_models
 from headrace.pipeline.kubeflow.server.session import Session
@@ -115,11 +118,15 @@ class _Results:
         node.outputs[output.key] = ArtifactRecord(output.type, str(uri_of_artifact), properties)
 
     def add_push(self, record: RunRecord) -> None:
-        """Add what the Pusher of this run pushed, which it copies to its output."""
+        """Add what the Pusher of this run pushed, which it copies to its output, or that its model awaits approval."""
         node, uri = self._node(record, PUSHED), self._find(record, PUSHED)
-        if node is not None and node.status is Status.DONE and uri is not None:
+        if node is None:
+            return
+        if node.status is Status.DONE and uri is not None:
             where = self._version() or uri.rpartition("/")[0]
             node.outputs[PUSHED.key] = ArtifactRecord(PUSHED.type, uri, {"pushed": 1, "pushed_destination": where})
+        elif self._awaits_approval():
+            node.outputs[PUSHED.key] = ArtifactRecord(PUSHED.type, self._home, {AWAITING: self._home})
 
     def _node(self, record: RunRecord, output: Output) -> NodeRecord | None:
         found = (node for node in record.nodes if node.id == output.component)
@@ -145,6 +152,21 @@ class _Results:
             groups = [group for one in given for group in one.get("inputs", {}).get("artifacts", {}).values()]
             self._uris = frozenset(str(one.get("uri", "")) for group in groups for one in group["artifacts"])
         return self._uris
+
+    def _awaits_approval(self) -> bool:
+        """Whether a model that this run trained, or took from the cache, waits for `headrace promote`."""
+        deploy = self._session.config.deploy
+        if deploy.push is None or deploy.approval != MANUAL:
+            return False
+        with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+            file = Path(folder, "blessed.json")
+            try:
+                listed = fetch_blessings(f"{self._home}/{file.name}", file, self._store)
+            except RunError:  # damaged, which the next run reports
+                return False
+            waiting = [inside(file.parent, entry.uri) for entry in listed.waiting]
+        own = f"{self._run.run_id}/"
+        return any(uri.startswith(own) or f"{self._home}/{uri}" in self._inputs() for uri in waiting)
 
     def _version(self) -> str | None:
         """The folder of the version that was pushed: that of this run's model, or else the newest."""

@@ -126,10 +126,10 @@ def fetch_pushes(uri: str, path: Path, store: Store) -> PushRecord:
     return local
 
 
-def publish_pushes(uri: str, path: Path, store: Store, known: PushRecord) -> None:
-    """Replace `pushed.json` in the store by the record at `path`, if it is not `known`."""
+def publish_pushes(uri: str, path: Path, store: Store, known: PushRecord | None) -> None:
+    """Replace `pushed.json` in the store by the record at `path`, if there is one that is not `known`."""
     record = PushRecord.read(path)
-    if record == known:
+    if record == known or not path.exists():
         return
     outer = f"{_in_pod(uri)}/"
     file, local = path.with_name(f".{path.name}.store"), f"{path.parent}/"

@@ -142,7 +142,8 @@ def _trained(path: Path, uri: str, context: _Context) -> Iterator[None]:
 @contextlib.contextmanager
 def _push_record(path: Path, uri: str, context: _Context) -> Iterator[None]:
     """`pushed.json`, read here so that an error names the object."""
-    known = records.fetch_pushes(uri, path, context.store)
+    fetched = records.fetch_pushes(uri, path, context.store)
+    known = fetched if path.exists() else None
     yield
     records.publish_pushes(uri, path, context.store, known)
 

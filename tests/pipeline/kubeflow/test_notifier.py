@@ -24,6 +24,7 @@ from s3_servers import S3Server
 from headrace.common.checksums import with_checksum
 from headrace.common.errors import RunError
 from headrace.components.canary.verdict import CanaryVerdict
+from headrace.components.deploy.registry import Entry, Registry
 from headrace.components.evaluation.result import Evaluation, ThresholdCheck, write_evaluation
 from headrace.pipeline.kubeflow.compiler import compile as compile_module
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
@@ -312,6 +313,28 @@ def test_results_from_the_cache_are_found_by_what_later_tasks_were_given(
     kubeflow.sweep()
     (event,) = (one.json["data"] for one in hook.requests)
     assert (event["events"], event["metrics"], event["pushed"]) == (["blessed"], {"auc": 0.71}, None)
+
+
+def test_model_that_awaits_approval_is_told_until_it_is_promoted(
+    server: ApiServer, store: Store, tmp_path: Path, hook: HttpReceiver
+) -> None:
+    receiver = {"kind": "webhook", "url": f"{hook.url}/all", "on": ["awaiting_approval"]}
+    kubeflow = kubeflow_of(server, store, tmp_path, "deploy.approval=manual", ops=receiver)
+
+    def ended(*, waits: bool) -> str:
+        run_id = kubeflow.ended("SUCCEEDED", {})
+        kubeflow.evaluated(run_id, BLESSED)
+        entry = Entry(uri=f"{run_id}/trainer/5/model", blessed_at="2026-03-01T12:00:00", awaiting_approval=waits)
+        store.write(f"{HOME}/blessed.json", with_checksum(Registry(models=(entry,)).model_dump_json()))
+        kubeflow.sweep()
+        return run_id
+
+    ended(waits=False)
+    waiting = ended(waits=True)
+    (told,) = (one.json for one in hook.requests)
+    event = told["data"]
+    assert (told["id"].split("/")[1], event["pushed"]) == (waiting, None)
+    assert set(event["events"]) == {"awaiting_approval", "blessed"}
 
 
 def test_drift_is_told_without_the_columns_values(
