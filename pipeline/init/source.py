@@ -47,6 +47,7 @@ ENDINGS = {
     ".tfrecord": "tfrecord",
 }
 """The kind of source for a file's ending, after which there may be `.gz`."""
+DATABASES = (".db", ".sqlite", ".sqlite3")
 READ = 1 << 20
 """Bytes of a file by which its encoding is told, and whether it starts with comments."""
 COMMENTS = ("#", "%")
@@ -120,6 +121,8 @@ def _file(given: str) -> dict[str, Any]:
         return {"kind": kind_of_json(_one_of(given)) if ending == JSON else ENDINGS[ending], "path": given}
     if is_remote(given) and not Path(name).suffix:
         return {"kind": "parquet", "path": given}
+    if name.endswith(DATABASES):
+        raise RunError(f"{given} looks like a database; write it as sqlite:///{given}, with --table")
     raise RunError(f"{given}: the ending names no kind of data; known are {', '.join(ENDINGS)}, and .gz after them")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import gzip
 import re
 import sqlite3
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -95,6 +97,45 @@ def test_a_column_of_customers_is_suggested_as_the_split_key(name: str, values: 
     if suggested:
         edited = text.replace("  # split_key:", "  split_key:")
         assert load(yaml.safe_load(edited)).data.split_keys == (name,)
+
+
+def written(tmp_path: Path, table: pa.Table, label: str) -> str:
+    """The config that is written for a Parquet file."""
+    pq.write_table(table, tmp_path / "rows.parquet")
+    source = given_source(str(tmp_path / "rows.parquet"))
+    write(tmp_path / "rows.yaml", "rows", source, label, lambda label: f"headrace init --label {label}")
+    text = (tmp_path / "rows.yaml").read_text(encoding="utf-8")
+    load(yaml.safe_load(text))
+    return text
+
+
+@pytest.mark.parametrize(("rare", "stratified"), [(30, True), (1000, False)])
+def test_of_a_rare_class_each_split_gets_its_share(tmp_path: Path, rare: int, stratified: bool) -> None:
+    table = pa.table({"fault": ["yes"] * rare + ["no"] * (3000 - rare), "x": [row % 37 / 2 for row in range(3000)]})
+    assert (yaml.safe_load(written(tmp_path, table, "fault"))["data"].get("stratify", False)) is stratified
+
+
+@pytest.mark.parametrize(("sorted_", "step"), [(True, 1), (False, 7)])
+def test_rows_in_the_order_of_time_are_noticed(tmp_path: Path, sorted_: bool, step: int) -> None:
+    start = dt.datetime(2026, 1, 1)
+    times = [(start + dt.timedelta(hours=row * step % 300)).isoformat() for row in range(300)]
+    table = pa.table({"sold": [row % 37 / 2 for row in range(300)], "at": times, "x": [row % 5 for row in range(300)]})
+    text = written(tmp_path, table, "sold")
+    assert ("\n  # split_by: at\n" in text) is sorted_
+    edited = yaml.safe_load(text.replace("  # split_by:", "  split_by:"))
+    assert load(edited).data.split_by == ("at" if sorted_ else None)
+
+
+def test_columns_that_no_feature_can_hold_are_left_out_with_the_reason(tmp_path: Path) -> None:
+    rows = 200
+    place, names = [{"lat": row / 7, "city": "Ulm"} for row in range(rows)], [[["a"], ["b"]]] * rows
+    table = pa.table({"y": [row % 2 for row in range(rows)], "place": place, "x": [row / 3 for row in range(rows)]})
+    text = written(tmp_path, table.append_column("names", pa.array(names)), "y")
+    assert yaml.safe_load(text)["data"]["columns"] == "used"
+    assert [*yaml.safe_load(text)["features"]] == ["x"]
+    assert "all 200 rows of 4 columns" in text
+    assert re.search(r"# place: .*struct", text)
+    assert re.search(r"# names: .*list", text)
 
 
 def test_lines_are_broken_and_comments_stay_comments() -> None:
@@ -350,8 +391,10 @@ def test_databases_need_a_table_and_files_have_none() -> None:
         given_source("sqlite:///x.db")
     with pytest.raises(RunError, match="--table is for databases"):
         given_source("x.csv", "t")
+    with pytest.raises(RunError, match=re.escape("sqlite:///data/x.db, with --table")):
+        given_source("data/x.db")
     with pytest.raises(RunError, match="names no kind of data"):
-        given_source("x.xlsx")
+        given_source("x.docx")
 
 
 @given(st.text(string.printable, min_size=1))

@@ -17,12 +17,11 @@ from headrace.components.example_gen.sources.avro.blocks import AvroBlock, read_
 from headrace.components.example_gen.sources.avro.schema import arrow_schema, flat_types, has_uuid, pruned
 from headrace.components.example_gen.sources.base import Head, ParallelMap, ReadOptions, ScanResult
 from headrace.components.example_gen.sources.conversion import (
-    ConversionError,
     convert_columns,
     holds_lists,
+    kind_in_file,
     row_errors,
     slice_batch,
-    stored_kind,
 )
 from headrace.components.example_gen.sources.jsonl.fast import batch_of
 from headrace.components.example_gen.sources.jsonl.nested import flat_columns
@@ -148,11 +147,7 @@ class AvroFiles:
         return {name: types[name] for name in self.options.select([*types])}
 
     def _kind(self, path: str, name: str, arrow: pa.DataType) -> Kind:
-        try:
-            return stored_kind(arrow)
-        except ConversionError as error:
-            hint = "List the columns to read in `data.columns`, without this one"
-            raise DataError(str(error), file=path, column=name, hint=hint) from None
+        return kind_in_file(path, name, arrow)
 
     def _read(self, piece: LineRange, kinds: Mapping[str, Kind], skips: Skips) -> Iterator[pa.RecordBatch]:
         names = [name for name in self._types(piece.path) if name in kinds]

@@ -17,14 +17,13 @@ from headrace.components.example_gen.skips import Skips
 from headrace.components.example_gen.sources.base import Head, ParallelMap, ReadOptions, ScanResult
 from headrace.components.example_gen.sources.conversion import (
     BadRows,
-    ConversionError,
     beyond_int64,
     convert_columns,
     holds_lists,
     is_uint64,
+    kind_in_file,
     row_errors,
     slice_batch,
-    stored_kind,
 )
 from headrace.components.example_gen.sources.datasets.streams import (
     batches_of,
@@ -213,11 +212,7 @@ def _kind(path: str, schema: pa.Schema, name: str, *, wide: bool) -> Kind:
         return "string list" if holds_lists(arrow) else "string"
     if is_image(feature, arrow):
         return "bytes"
-    try:
-        return stored_kind(arrow, wide=wide)
-    except ConversionError as error:
-        hint = "List the columns to read in `data.columns`, without this one"
-        raise DataError(str(error), file=path, column=name, hint=hint) from None
+    return kind_in_file(path, name, arrow, wide=wide)
 
 
 def _as_names(column: pa.Array, names: Sequence[str], path: str, name: str) -> pa.Array:
