@@ -17,6 +17,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from headrace.common.errors import RunError
 from headrace.components.example_gen.types import ARROW, Kind
@@ -27,7 +28,7 @@ from headrace.components.inference.table import infer
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import VocabularyFeature
-from headrace.configs.schema.sources import CsvSource
+from headrace.configs.schema.sources import CsvSource, ImagesSource
 from headrace.pipeline.init.dated import dated_path
 from headrace.pipeline.init.document import WIDTH, Draft, document
 from headrace.pipeline.init.source import given_source, pipeline_name
@@ -294,11 +295,18 @@ def test_files_that_name_no_splits_are_refused(tmp_path: Path, names: tuple[str,
         given_source(first, others=[other])
 
 
-def test_a_folder_of_images_names_the_example(tmp_path: Path) -> None:
-    (tmp_path / "cats").mkdir()
-    (tmp_path / "cats" / "1.JPG").write_bytes(b"\xff\xd8")
-    with pytest.raises(RunError, match="digits"):
-        given_source(str(tmp_path))
+def test_a_folder_of_images_is_answered_with_a_config(tmp_path: Path) -> None:
+    folders = [tmp_path / "my: pets" / name for name in ("cats", "dogs")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        Image.new("RGB", (9, 7)).save(folder / "1.JPG")
+    with pytest.raises(RunError) as caught:
+        given_source(str(folders[0].parent))
+    file = tmp_path / "pets.yaml"
+    file.write_text(str(caught.value).partition("\n\n")[2], encoding="utf-8")
+    config = load(file)
+    assert config.data.source == ImagesSource(kind="images", path=str(folders[0].parent))
+    assert config.label.kind == "binary"
 
 
 def test_of_a_large_table_only_the_first_rows_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
