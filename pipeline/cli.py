@@ -90,6 +90,20 @@ class _Verbs(click.Group):
         with _credentials_removed(), _installed_verb_named(ctx):
             return super().invoke(ctx)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb. Raises UsageError for an unknown one, with the closest that exists."""
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
+            from headrace.common.names import did_you_mean
+
+            is_config = name.endswith((".yaml", ".yml"))
+            ctx.fail(
+                f'no such command "{name}"' + ("; did you mean `run`?" if is_config else did_you_mean(name, known))
+            )
+        return super().resolve_command(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return [*LOCATIONS, *(name for name in entry_points.additions(entry_points.VERBS) if name not in LOCATIONS)]
 
