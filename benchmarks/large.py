@@ -15,6 +15,7 @@ needs about five times the largest size.
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import tempfile
@@ -96,16 +97,16 @@ def _run(kind: str, file: Path, cache: str) -> Row:
         }
         for node in record.nodes
     }
-    print(f"{kind}, {file.stat().st_size / 1e6:,.0f} MB, cache {cache}: {used.figures()}", file=sys.stderr, flush=True)
-    total = used.figures()
-    return {
+    row = {
         "kind": kind,
         "cache": cache,
         "megabytes": file.stat().st_size / 1e6,
         "components": components,
-        "total": total,
+        "total": used.figures(),
         "input": chosen[0] if chosen else "",
     }
+    print(json.dumps(row), file=sys.stderr, flush=True)  # an hour's work is not lost if a later run fails
+    return row
 
 
 def section(found: Sequence[Row]) -> Section:
@@ -117,11 +118,17 @@ def section(found: Sequence[Row]) -> Section:
             parts.append((f"{title}: MB of memory that each component grew, by the size of the data", _grown(runs)))
             parts.append((f"{title}: CPU seconds of each component", _seconds(runs)))
     notes = (
-        "What a component grew: the peak of its largest process, less its peak on the taxi data as it ships (2 MB),"
-        " which is the column of 0 GB. The exponent is that of the growth from the smallest of the other sizes to the"
-        f" largest: 1 is in proportion to the data. Where less than {SOME_MB:.0f} MB grew there is none.",
+        "The first column is the peak of a component's largest process on the taxi data as it ships, most of which is"
+        " what TensorFlow and TFX take; the others are what the peak grew beyond that. The exponent is that of the"
+        " growth from the second size to the largest: 1 is in proportion to the data. Where less than"
+        f" {SOME_MB:.0f} MB grew there is none.",
         "Sizes are GB of CSV; the Parquet files hold the same rows.",
-        *(f"The Trainer on {row['gigabytes']:g} GB, cache {row['cache']}: {row['input']}" for row in found[-2:]),
+        *(
+            f"The Trainer on {row['gigabytes']:g} GB of {KINDS[row['kind']]}, `cache: {row['cache']}`:"
+            f" {row['input'].removeprefix('input: ')}."
+            for row in found
+            if row["gigabytes"] == max(one["gigabytes"] for one in found)
+        ),
     )
     return Section("Gigabytes", parts, notes)
 
@@ -163,7 +170,8 @@ def _peak(row: Row, name: str) -> float:
 
 
 def _title(row: Row) -> str:
-    return f"{row['gigabytes']:g} GB" + (", cache on disk" if row["cache"] == "disk" else "")
+    size = f"{row['gigabytes']:g} GB" if row["gigabytes"] else "2 MB"
+    return size + (", cache on disk" if row["cache"] == "disk" else "")
 
 
 def main() -> None:
