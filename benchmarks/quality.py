@@ -84,6 +84,7 @@ def predict_ours(data: DataSet, split: Split, settings: Mapping[str, Any], folde
         "pipeline": {"name": "quality", "root": str(folder / "runs")},
         "data": {"source": {"kind": "csv", "path": str(folder / "train.csv")}, "splits": {"train": 9, "eval": 1}},
         "label": label,
+        "model": {"kind": "tabm"},  # as `headrace init` writes it for so few rows
         "features": {
             name: {"column": "numeric" if name in numbers(split.train) else "vocabulary"}
             for name in split.train.columns

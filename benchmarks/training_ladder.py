@@ -119,7 +119,7 @@ class Pipelines:
 
     def numpy(self) -> Fetch:
         """The columns in memory, fetched at random places."""
-        columns = {name: np.concatenate(parts) for name, parts in self._columns().items()}
+        columns = self.columns()
         random, size = np.random.default_rng(0), len(columns[self.label_key])
 
         def places() -> Iterator[np.ndarray]:
@@ -133,12 +133,13 @@ class Pipelines:
             for _, which in zip(range(count), batches, strict=False)
         )
 
-    def _columns(self) -> dict[str, list[np.ndarray]]:
-        columns: dict[str, list[np.ndarray]] = {}
+    def columns(self) -> dict[str, np.ndarray]:
+        """All examples as columns, the label among them: [examples, ...] each."""
+        parts: dict[str, list[np.ndarray]] = {}
         for features, label in self.ours("memory").peek.as_numpy_iterator():
             for name, column in {**features, self.label_key: label}.items():
-                columns.setdefault(name, []).append(column)
-        return columns
+                parts.setdefault(name, []).append(column)
+        return {name: np.concatenate(columns) for name, columns in parts.items()}
 
     def _parse(self, records: tf.Tensor) -> Any:
         return self._features(tf.io.parse_example(records, self.spec))

@@ -1,4 +1,7 @@
-"""What `auto` and patterns under `features:`, and `label: {kind: auto}`, stand for in the present data."""
+"""What `auto` and patterns under `features:`, and `label: {kind: auto}`, stand for in the present data.
+
+A config that leaves that to the data, and says nothing about the model, gets the kind of model that suits the data too.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from headrace.common.errors import DataError
 from headrace.common.names import did_you_mean_or_list
 from headrace.components.inference.facts import facts_of
 from headrace.components.inference.labels import choose_label
+from headrace.components.inference.models import choose_model
 from headrace.components.inference.sample import Sample, read_sample
 from headrace.components.inference.table import choose_columns, features_of, free_name
 from headrace.configs.config import PipelineConfig
@@ -19,8 +23,8 @@ Features = dict[str, dict[str, Any]]
 
 def resolve(
     config: PipelineConfig, selections: Sequence[Selection], label_is_auto: bool
-) -> tuple[dict[str, Features], dict[str, Any] | None]:
-    """The features of each entry by its name, and the settings of the label if they are asked for.
+) -> tuple[dict[str, Features], dict[str, Any] | None, dict[str, Any]]:
+    """The features of each entry by its name, the settings of the label if they are asked for, and those of a model.
 
     config: with one feature in place of each entry. Raises DataError for data that cannot be read, and for a label that
     does not exist or cannot be predicted.
@@ -34,7 +38,7 @@ def resolve(
         facts = facts_of(label, sample.kinds[label], sample.column(label))
         chosen = choose_label(facts)
         settings = {**chosen.settings, **({"missing": "none" if chosen.several else "drop"} if facts.missing else {})}
-    return _features(config, selections, sample), settings
+    return _features(config, selections, sample), settings, choose_model(sample).settings
 
 
 def _features(config: PipelineConfig, selections: Sequence[Selection], sample: Sample) -> dict[str, Features]:

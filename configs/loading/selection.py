@@ -41,7 +41,7 @@ _PLACEHOLDER = Tree({"column": Tree("numeric", _NOWHERE, _NOWHERE)}, _NOWHERE, _
 
 class Selected(BaseModel):
     """What the entries stand for. features: by entry, the settings by name of feature; label: the settings of
-    `label: {kind: auto}`; for_config: identifies what was written.
+    `label: {kind: auto}`; model: those of `model:` if it is not written; for_config: identifies what was written.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -49,6 +49,7 @@ class Selected(BaseModel):
     for_config: str
     features: dict[str, dict[str, dict[str, Any]]]
     label: dict[str, Any] | None = None
+    model: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,9 @@ def named(tree: Tree, source: object) -> Tree:
     return replace(tree, value={**tree.value, "pipeline": section}) if name else tree
 
 
-Resolver = Callable[[PipelineConfig, list[Selection], bool], tuple[dict[str, dict[str, Any]], dict[str, Any] | None]]
+Resolver = Callable[
+    [PipelineConfig, list[Selection], bool], tuple[dict[str, dict[str, Any]], dict[str, Any] | None, dict[str, Any]]
+]
 
 
 def select(tree: Tree) -> tuple[Tree, PinnedSelection | None, list[LocatedProblem]]:
@@ -111,11 +114,14 @@ def _found(config: PipelineConfig, written: _Written, selections: list[Selection
     file = Path(config.pipeline.root) / config.pipeline.name / FILE_NAME
     for_config = written.digest
     if (stored := _stored(file)) is not None and stored.for_config == for_config:
-        return PinnedSelection(file, stored, pinned=True)
+        model = stored.model if written.leaves_the_model(config) else None
+        return PinnedSelection(file, stored.model_copy(update={"model": model}), pinned=True)
     module, name = RESOLVER
     resolver: Resolver = getattr(import_module(module), name)
-    features, label = resolver(config, selections, written.label_is_auto)
-    return PinnedSelection(file, Selected(for_config=for_config, features=features, label=label), pinned=False)
+    features, label, suitable = resolver(config, selections, written.label_is_auto)
+    model = suitable if written.leaves_the_model(config) else None
+    selected = Selected(for_config=for_config, features=features, label=label, model=model)
+    return PinnedSelection(file, selected, pinned=False)
 
 
 def _stored(file: Path) -> Selected | None:
@@ -152,6 +158,12 @@ class _Written:
     def label_is_auto(self) -> bool:
         kind = self._section("label").get("kind")
         return kind is not None and kind.value == AUTO
+
+    def leaves_the_model(self, config: PipelineConfig) -> bool:
+        """Whether the kind of model follows from the data: nothing is written about it, and any kind would do."""
+        said = [name for name in ("model", "tune") if plain(self._section_tree(name)) is not None]
+        only_wide = any(not getattr(feature, "deep", True) for feature in config.declared_features.values())
+        return not said and not only_wide
 
     @property
     def digest(self) -> str:
@@ -193,7 +205,11 @@ class _Written:
             name: {feature: _tree(settings, self.features[name]) for feature, settings in features.items()}
             for name, features in selected.features.items()
         }
-        return self.replaced(entries, selected.label or {})
+        filled = self.replaced(entries, selected.label or {})
+        if selected.model is None:
+            return filled
+        model = _tree(selected.model, self._section_tree("features"))
+        return replace(filled, value={**self._section_of(filled), "model": model})
 
     def replaced(self, entries: Mapping[str, Mapping[str, Tree]], label: Mapping[str, Any]) -> Tree:
         """The config with other features in place of entries, and other settings in place of the label's `auto`."""

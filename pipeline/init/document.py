@@ -15,6 +15,7 @@ from typing import Any
 from headrace.components.inference import columns
 from headrace.components.inference.columns import Choice
 from headrace.components.inference.facts import facts_of
+from headrace.components.inference.models import choose_model
 from headrace.components.inference.sample import Sample
 from headrace.components.inference.table import InferredTable, features_of
 from headrace.configs.loading.editing import to_flow
@@ -62,7 +63,7 @@ class Draft:
 
 def document(draft: Draft) -> str:
     """The text of the config."""
-    sections = (_head(draft), _data(draft), _label(draft), _features(draft), _training(), _evaluation(draft))
+    sections = (_head(draft), _data(draft), _label(draft), _features(draft), _training(draft), _evaluation(draft))
     return "\n".join("\n".join(section) + "\n" for section in sections)
 
 
@@ -154,7 +155,9 @@ def _features(draft: Draft) -> Iterator[str]:
         yield from _comment(f"{choice.column}: {choice.comment}", "  ", "  ")
 
 
-def _training() -> Iterator[str]:
+def _training(draft: Draft) -> Iterator[str]:
+    model = choose_model(draft.sample)
+    yield from _entry("model", model.settings, model.comment, "")
     yield from _comment("auto: by the number of rows. Training stops when the loss of the eval split no longer falls.")
     yield from _entry("train", {"epochs": "auto", "batch_size": "auto"}, indent="")
 

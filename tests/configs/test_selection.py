@@ -172,3 +172,23 @@ def test_editors_accept_what_the_loader_accepts(features: Any, valid: bool) -> N
     config = {"data": {"source": {"kind": "csv", "path": "x.csv"}}, "label": {"key": "y", "kind": "auto"}}
     errors = [*jsonschema.Draft202012Validator(editor_schema()).iter_errors({**config, "features": features})]
     assert (not errors) == valid, json.dumps([error.message for error in errors])
+
+
+def test_the_kind_of_model_suits_the_number_of_rows_unless_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert loaded(THREE).config.model.kind == "tabm"
+    assert loaded(THREE + "model: {hidden: [8]}\n").config.model.kind == "wide_and_deep"
+    assert loaded(
+        THREE + "tune: {max_trials: 2, parameters: {train.learning_rate: {choices: [0.1, 0.2]}}}\n"
+    ).config.model.kind == ("wide_and_deep")
+    crossed = THREE.replace('"*": auto', '"*": auto, both: {column: crossed, keys: [kind, zip], hash_buckets: 9}')
+    assert loaded(crossed).config.model.kind == "wide_and_deep"
+    monkeypatch.setattr("headrace.components.inference.models.FEW_ROWS", ROWS - 1)
+    assert loaded(THREE).config.model.kind == "wide_and_deep"
+
+
+def test_the_kind_of_model_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded(THREE).pin_selection()
+    monkeypatch.setattr("headrace.components.inference.models.FEW_ROWS", ROWS - 1)
+    assert loaded(THREE).config.model.kind == "tabm"
+    assert loaded(THREE + "model: {kind: dnn}\n").config.model.kind == "dnn"
+    assert loaded(THREE).config.model.kind == "tabm"
