@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from headrace.common import entry_points
+from headrace.common.environment import collect_rarely
 from headrace.common.utf8 import use_utf8
 
 VERBS = {
@@ -214,4 +215,5 @@ def _credentials_removed() -> Iterator[None]:
 def main() -> None:
     """Entry point of `headrace`."""
     use_utf8()
+    collect_rarely()
     cli(prog_name="headrace")

@@ -40,6 +40,7 @@ class CsvSource(FileSource):
     """Comma-separated (or otherwise delimited) text files, plain or gzip (with the extension `.gz`)."""
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.csv.source.CsvFiles"
+    found_by_paths: ClassVar[bool] = True
 
     kind: Literal["csv"]
     """`csv`."""
@@ -139,6 +140,7 @@ class JsonlSource(FileSource):
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.jsonl.source.JsonlFiles"
+    found_by_paths: ClassVar[bool] = True
 
     kind: Literal["jsonl"]
     """`jsonl`."""
@@ -154,6 +156,7 @@ class JsonSource(FileSource):
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.jsonl.array.JsonArrays"
+    found_by_paths: ClassVar[bool] = True
 
     kind: Literal["json"]
     """`json`."""
@@ -210,6 +213,7 @@ class AvroSource(FileSource):
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.avro.source.AvroFiles"
+    found_by_paths: ClassVar[bool] = True
 
     kind: Literal["avro"]
     """`avro`."""
@@ -248,6 +252,7 @@ class TfrecordSource(FileSource):
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.tfrecord.source.TfrecordFiles"
+    found_by_paths: ClassVar[bool] = True
 
     kind: Literal["tfrecord"]
     """`tfrecord`."""
@@ -267,6 +272,7 @@ class TextSource(FileSource):
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.text.source.TextFiles"
+    found_by_paths: ClassVar[bool] = True
 
     kind: Literal["text"]
     """`text`."""
