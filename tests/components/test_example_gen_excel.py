@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ ROWS: list[list[Any]] = [
     [],
     [2**40, 1e300, None, None, None, 2.5, None, dt.timedelta(seconds=1.5), "#DIV/0!", None],
 ]
-READ = {
+READ: dict[str, tuple[str, list[Any]]] = {
     "id": ("int", [1, 2, 2**40]),
     "price": ("float", [1.5, None, 1e300]),
     "day": ("string", ["2026-01-31", "2026-01-31", None]),
@@ -42,9 +42,9 @@ READ = {
 }
 
 
-def write(path: Path, sheets: dict[str, Sequence[Sequence[Any]]], left: int = 0) -> Path:
+def write(path: Path, sheets: Mapping[str, Any], left: int = 0) -> Path:
     book = openpyxl.Workbook()
-    book.remove(book.active)  # type: ignore[arg-type]
+    book.remove(book.active)
     for name, rows in sheets.items():
         sheet = book.create_sheet(name)
         for number, row in enumerate(rows, 1):

@@ -232,6 +232,7 @@ class ExcelSource(FileSource):
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.excel.source.ExcelFiles"
+    found_by_paths: ClassVar[bool] = True
 
     kind: Literal["excel"]
     """`excel`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.skips import Skips
-from headrace.components.example_gen.sources.base import Head, ParallelMap, ReadOptions, ScanResult
+from headrace.components.example_gen.sources.base import Head, ParallelMap, ScanResult
 from headrace.components.example_gen.sources.conversion import convert_columns, row_errors, slice_batch, stored_kind
 from headrace.components.example_gen.sources.excel.sheet import Sheet, read_sheet
-from headrace.components.example_gen.storage import resolve
+from headrace.components.example_gen.sources.files import SourceFiles
 from headrace.components.example_gen.types import Kind
 from headrace.configs.schema.sources import ExcelSource
 
@@ -30,20 +30,15 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class ExcelFiles:
+class ExcelFiles(SourceFiles[ExcelSource]):
     """The files of one config, in the order of their paths."""
-
-    source: ExcelSource
-    files: tuple[str, ...]
-    options: ReadOptions = field(default_factory=ReadOptions)
 
     fork_safe: ClassVar[bool] = True
 
     @classmethod
-    def open(cls, source: ExcelSource, files: Sequence[str] | None, options: ReadOptions) -> ExcelFiles:
-        """Find the files, unless they are given. Those that an open Excel locks its files with are left out."""
-        found = resolve(source.patterns) if files is None else files
-        return cls(source, tuple(sorted(path for path in found if not _locks(path))), options)
+    def ordered(cls, files: Sequence[str]) -> Sequence[str]:
+        """By their paths, without the files by which an open Excel locks others."""
+        return sorted(path for path in files if not path.rpartition("/")[2].startswith("~$"))
 
     def columns(self) -> list[str]:
         """The columns of the first file."""
@@ -110,7 +105,3 @@ class ExcelFiles:
                 raise make_error()
             skips.add(make_error)
         return batch
-
-
-def _locks(path: str) -> bool:
-    return path.rpartition("/")[2].startswith("~$")
