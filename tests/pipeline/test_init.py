@@ -160,6 +160,7 @@ def test_lines_are_broken_and_comments_stay_comments() -> None:
         ("trips.tsv", {"kind": "csv", "path": "trips.tsv"}),
         ("trips.parquet", {"kind": "parquet", "path": "trips.parquet"}),
         ("trips.avro", {"kind": "avro", "path": "trips.avro"}),
+        ("trips.xlsx", {"kind": "excel", "path": "trips.xlsx"}),
         ("trips.jsonl", {"kind": "jsonl", "path": "trips.jsonl"}),
         ("trips.ndjson", {"kind": "jsonl", "path": "trips.ndjson"}),
     ],
