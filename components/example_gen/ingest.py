@@ -23,6 +23,7 @@ from headrace.components.example_gen.shards.group_split import GroupRows, group_
 from headrace.components.example_gen.shards.shard_names import with_span
 from headrace.components.example_gen.skips import Skipped
 from headrace.components.example_gen.sources import ParallelMap
+from headrace.components.example_gen.sources.jsonl.nested import check_objects
 from headrace.components.example_gen.span_ingest import ScannedSpan, SpanIngester
 from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.spans.store import COLUMNS, SCAN, SHARDS, SpanShards, SpanStore, link
@@ -157,6 +158,7 @@ def _scan(spans: SpanIngester, manifest: SpanManifest) -> tuple[list[ScannedSpan
     kinds: dict[str, Kind] = {}
     for one in scanned:
         kinds |= {name: widest([kind, kinds.get(name, kind)]) for name, kind in one.kinds.items()}
+    check_objects(kinds, {path: file for one in reversed(scanned) for path, file in one.result.objects.items()})
     if not spans.may_lack:
         check_columns(spans.data, kinds)
     return scanned, kinds

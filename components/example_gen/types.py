@@ -121,3 +121,8 @@ def first_duplicate(names: Iterable[str]) -> str | None:
             return name
         seen.add(name)
     return None
+
+
+def with_article(kind: str) -> str:
+    """The kind in a sentence: an int, a float list."""
+    return f"an {kind}" if kind.startswith("int") else f"a {kind}" if kind != "missing" else "missing"

@@ -22,6 +22,7 @@ from headrace.components.example_gen.skips import Skipped
 from headrace.components.example_gen.sources import ParallelMap, ReadOptions, ScanResult, Source, open_source
 from headrace.components.example_gen.sources.arrays.source import Arrays
 from headrace.components.example_gen.sources.base import suggest_columns
+from headrace.components.example_gen.sources.jsonl.nested import check_objects
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import Span
 from headrace.components.example_gen.types import LIST, Kind, listed
@@ -213,7 +214,9 @@ def _parts(
             cache = ColumnCache.scan(source, own, declared, parallel_map, folder)
             results.append(cache.result)
         parts += [Part(source, part, number, cache) for number, part in enumerate(own)]
-    return parts, reduce(ScanResult.__add__, results, ScanResult())
+    result = reduce(ScanResult.__add__, results, ScanResult())
+    check_objects(result.kinds, result.objects)
+    return parts, result
 
 
 def _declared(given: Input, model: ModelDescription, name: str) -> Kind | None:

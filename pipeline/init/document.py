@@ -49,7 +49,8 @@ class Draft:
     """What a config is written from.
 
     source: the settings of `data.source`; command: how to write it again; unlabelled: the paths of splits that are left
-    out because they lack the label; unreadable: the columns that cannot be read, with the reason.
+    out because they lack the label; unreadable: the columns that cannot be read, with the reason; unnamed: the folders
+    of a DatasetDict that are left out because their names are those of no split.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Draft:
     command: str
     unlabelled: Mapping[str, Any] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    unnamed: Sequence[str] = ()
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -111,6 +113,8 @@ def _data(draft: Draft) -> Iterator[str]:
         yield from _entry("columns", "used", "only those that are named below")
     for split, path in draft.unlabelled.items():
         yield from _comment(f"Left out, without the label, {split}: {to_flow(path)}", "  ")
+    for path in draft.unnamed:
+        yield from _comment(f"Left out, as its name is that of no split: {to_flow(path)}", "  ")
     few = draft.sample.whole and draft.sample.rows < FEW_ROWS
     splits = {"train": 6, "eval": 2, "test": 2} if few else {"train": 8, "eval": 1, "test": 1}
     paths, why = draft.source.get("path"), "parts of the rows, by a hash of their values"

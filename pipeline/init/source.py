@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
 from headrace.common.errors import DataError, RunError
+from headrace.common.names import join_names
 from headrace.components.example_gen.paths import is_remote
 from headrace.components.example_gen.sources import open_source
 from headrace.components.example_gen.sources.csv.thousands import MARKS
@@ -126,7 +127,7 @@ def _file(given: str) -> dict[str, Any]:
     """The settings for a path, or for the folder of a dataset of Hugging Face."""
     if _is_dataset(given):
         splits = splits_of_folder(folder := given.rstrip("/"))
-        return {"kind": "datasets", "path": splits_of([f"{folder}/{split}" for split in splits]) if splits else given}
+        return {"kind": "datasets", "path": _named_splits(folder, splits) if splits else given}
     name = given.removesuffix(".gz").rstrip("/")
     ending = next((ending for ending in ENDINGS if name.endswith(ending)), None)
     if ending is not None:
@@ -136,6 +137,15 @@ def _file(given: str) -> dict[str, Any]:
     if name.endswith(DATABASES):
         raise RunError(f"{given} looks like a database; write it as sqlite:///{given}, with --table")
     raise RunError(f"{given}: the ending names no kind of data; known are {', '.join(ENDINGS)}, and .gz after them")
+
+
+def _named_splits(folder: str, splits: Sequence[str]) -> dict[str, Any]:
+    """The folders of a DatasetDict that are named as splits are. Raises RunError if none is for training."""
+    named = [split for split in splits if split_named_by(split) is not None]
+    if "train" not in map(split_named_by, named):
+        what = f"is a DatasetDict with {join_names(splits)}, and none of them is named `train`"
+        raise RunError(f"{folder} {what}; name the folder to learn from, such as {folder}/{splits[0]}")
+    return splits_of([f"{folder}/{split}" for split in named])
 
 
 def _folder(given: str) -> dict[str, Any]:

@@ -12,7 +12,9 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from headrace.common.errors import RunError
+from headrace.components.example_gen.paths import is_remote
 from headrace.components.example_gen.sources import open_source
+from headrace.components.example_gen.sources.datasets.streams import splits_of_folder
 from headrace.configs.schema.sources import SourceConfig
 
 WORDS = {
@@ -51,6 +53,17 @@ def splits_of(paths: Sequence[str]) -> dict[str, Any]:
         raise RunError(f"none of {', '.join(paths)} is named `train`, from which the model learns")
     ordered = {split: found[split] for split in ("train", "eval", "test") if split in found}
     return {split: own[0] if len(own) == 1 else own for split, own in ordered.items()}
+
+
+def unnamed_splits(settings: Mapping[str, Any]) -> list[str]:
+    """The folders of a DatasetDict beside those that are read, whose names are those of no split."""
+    paths = settings.get("path")
+    if settings["kind"] != "datasets" or not isinstance(paths, Mapping):
+        return []
+    read = [one for own in paths.values() for one in ([own] if isinstance(own, str) else own)]
+    folders = dict.fromkeys(one.rstrip("/").rpartition("/")[0] for one in read if not is_remote(one))
+    found = [f"{folder}/{split}" for folder in folders for split in splits_of_folder(folder)]
+    return [split for split in found if split_named_by(split) is None and split not in read]
 
 
 def without_unlabelled(settings: Mapping[str, Any], label: str) -> tuple[dict[str, Any], dict[str, Any]]:

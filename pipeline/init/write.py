@@ -18,7 +18,7 @@ from headrace.components.inference.table import infer, labels_of
 from headrace.configs.schema.data import DataConfig, placeholders
 from headrace.pipeline.init.document import WINDOW, Draft, document
 from headrace.pipeline.init.source import number_marks
-from headrace.pipeline.init.splits import without_unlabelled
+from headrace.pipeline.init.splits import unnamed_splits, without_unlabelled
 
 MOST_NAMED = 20
 """Columns that a message lists."""
@@ -49,8 +49,10 @@ def write(file: Path, name: str, source: dict[str, Any], label: str | None, comm
     source, sample, unreadable = _read(source)
     if label is None or label not in sample.kinds:
         raise RunError(_no_label(sample, label))
+    unnamed = unnamed_splits(source)
     source, unlabelled = without_unlabelled(source, label)
-    draft = Draft(name, str(file), source, label, sample, infer(sample, label), command(label), unlabelled, unreadable)
+    table = infer(sample, label)
+    draft = Draft(name, str(file), source, label, sample, table, command(label), unlabelled, unreadable, unnamed)
     if not draft.used:
         reasons = "".join(f"\n  {choice.column}: {choice.comment}" for choice in draft.table.choices[:MOST_NAMED])
         raise RunError(f"no column is left as a feature:{reasons}" if reasons else f"{label} is the only column")

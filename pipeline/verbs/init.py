@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.common.names import join_names
 from headrace.pipeline.verbs.options import reports_errors, short
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ def _show(draft: Draft, file: Path) -> None:
         what = f"note: {path} has no {draft.label}, so it cannot be the {split} split"
         predicted = f"headrace predict {shlex.quote(str(file))} --input {path} --output predictions.csv"
         click.echo(f"{what}; for predictions: {predicted}", err=True)
+    for path in draft.unnamed:
+        taken = join_names(list(draft.source["path"])) if isinstance(draft.source["path"], dict) else "train"
+        click.echo(f"note: {path} is named like no split and is left out; those that are read: {taken}", err=True)
     for choice in draft.table.choices:
         if choice.suspicion:
             click.echo(f"note: {choice.column} {choice.suspicion}", err=True)

@@ -9,13 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import tensorflow as tf
+import yaml
+from click.testing import CliRunner
 from decoded_examples import decoded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from source_rows import read_source, values_of
 from stores import Bucket
 
-from headrace.common.errors import DataError
+from headrace.common.errors import DataError, RunError
 from headrace.components.example_gen import parts as parts_module
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.sources import ScanResult, open_source, serial_map
@@ -24,6 +26,7 @@ from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.types import Kind
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import DatasetsSource
+from headrace.pipeline.cli import cli
 from headrace.pipeline.init.source import given_source
 from headrace.pipeline.predict.scoring import source_of
 
@@ -277,6 +280,21 @@ def test_init_and_predict_know_the_folders(tmp_path: Path) -> None:
     }
     assert source_of(f"{folder}/test", None).kind == "datasets"
     assert source_of("a/b.arrow", None).kind == "datasets"
+
+
+def test_init_takes_the_splits_of_a_dataset_and_says_which_folders_it_leaves_out(tmp_path: Path) -> None:
+    folder = both(tmp_path / "reviews")
+    save(folder / "unsupervised", [[numbers(900, 40)]])
+    (folder / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "unsupervised", "test"]}))
+    done = CliRunner().invoke(cli, ["init", str(folder), "--label", "n", "-o", str(tmp_path / "r.yaml")])
+    assert (done.exit_code, f"{folder}/unsupervised" in done.stderr) == (0, True), done.output
+    assert done.stderr.rstrip().endswith("train, test")
+    text = (tmp_path / "r.yaml").read_text(encoding="utf-8")
+    assert yaml.safe_load(text)["data"]["source"]["path"] == {s: f"{folder}/{s}" for s in ("train", "test")}
+    assert "no split" in text
+    (folder / "dataset_dict.json").write_text(json.dumps({"splits": ["unsupervised", "test"]}))
+    with pytest.raises(RunError, match=r"unsupervised, test.*`train`"):
+        given_source(str(folder))
 
 
 def test_splits_of_their_own_become_examples(tmp_path: Path) -> None:

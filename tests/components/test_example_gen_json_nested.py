@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 from source_rows import read_source, values_of
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source
+from headrace.components.example_gen.ingest import ingest
+from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
 from headrace.components.example_gen.sources.jsonl import blocks as blocks_module
 from headrace.components.example_gen.sources.jsonl import fast
+from headrace.components.example_gen.sources.jsonl.nested import check_objects
+from headrace.components.example_gen.sources.streams import LineRange
+from headrace.components.example_gen.spans.find import find_spans
+from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import JsonlSource
 
 SCALAR = {"n": st.integers(-9, 9), "x": st.floats(-9, 9), "s": st.text(max_size=3), "t": st.just("2024-01-31")}
@@ -138,6 +143,40 @@ def test_an_object_in_the_place_of_a_value_is_a_bad_record(tmp_path: Path) -> No
     scan, rows = read_text(tmp_path, text, skip_bad=True)
     assert (scan.skipped.count, rows) == (1, [{"u": 1}, {"u": 3}])
     assert values_of(read_text(tmp_path, text, columns=("u.n",))[1][1]) == {"u.n": 2}
+
+
+@pytest.mark.parametrize("objects_first", [True, False])
+def test_objects_and_values_of_a_key_in_different_parts_stop_the_run(tmp_path: Path, *, objects_first: bool) -> None:
+    lines = ['{"a":1,"u":{"n":1}}\n', '{"a":1,"u":2}\n']
+    for name, line in zip("pq", lines if objects_first else lines[::-1], strict=True):
+        (tmp_path / f"{name}.jsonl").write_text('{"a":1}\n' * 300 + line, encoding="utf-8")
+    source = JsonlSource(kind="jsonl", path=f"{tmp_path}/*.jsonl")
+    opened = open_source(source)
+    scans = [opened.scan((LineRange(f"{tmp_path}/{name}.jsonl"),), {}) for name in "pq"]
+    assert [scan.kinds.get("u.n") for scan in scans] == (["int", None] if objects_first else [None, "int"])
+    with_object = f"{tmp_path}/{'p' if objects_first else 'q'}.jsonl"
+    assert sum(scans, ScanResult()).objects == {"u": with_object}
+    with pytest.raises(DataError, match=r"'u\.n'") as caught:
+        check_objects(sum(scans, ScanResult()).kinds, sum(scans, ScanResult()).objects)
+    assert (caught.value.file, caught.value.column) == (with_object, "u")
+
+
+@pytest.mark.parametrize("value", ["2", "null"])
+def test_examples_are_not_written_of_a_key_with_objects_in_one_split_and_values_in_another(
+    tmp_path: Path, value: str
+) -> None:
+    paths = {split: f"{tmp_path}/{split}.jsonl" for split in ("train", "eval")}
+    for split, own in zip(paths, ('{"n":1}', value), strict=True):
+        Path(paths[split]).write_text('{"a":1,"u":null}\n' * 300 + f'{{"a":1,"u":{own}}}\n' * 9, encoding="utf-8")
+    data = DataConfig.model_validate({"source": {"kind": "jsonl", "path": paths}, "splits": {"train": 1, "eval": 1}})
+    if value == "null":
+        result = ingest(data, find_spans(data), tmp_path / "out", lambda _work: serial_map)
+        assert (dict(result.rows), result.kinds["u.n"]) == ({"train": 309, "eval": 309}, "int")
+        return
+    with pytest.raises(DataError, match="object in others") as caught:
+        ingest(data, find_spans(data), tmp_path / "out", lambda _work: serial_map)
+    assert (caught.value.file, caught.value.column) == (paths["train"], "u")
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_objects_and_values_of_a_key_after_the_first_lines_stop_the_run(tmp_path: Path) -> None:

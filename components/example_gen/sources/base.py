@@ -62,7 +62,8 @@ class ScanResult:
     """The result of scanning some data.
 
     rows: the number of readable rows by file; size: the bytes of the values; kinds: the kind of each column; skipped:
-    the records that were skipped, which `rows` does not count; splits: the rows of each split that has its own data.
+    the records that were skipped, which `rows` does not count; splits: the rows of each split that has its own data;
+    objects: the paths of nested objects, each with a file that has one.
     """
 
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -70,12 +71,14 @@ class ScanResult:
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     skipped: Skipped = field(default_factory=Skipped)
     splits: Mapping[str, int] = field(default_factory=dict)
+    objects: Mapping[str, str] = field(default_factory=dict)
 
     def __add__(self, other: ScanResult) -> ScanResult:
         names = {**self.kinds, **other.kinds}
         kinds = {name: widest([scan.kinds[name] for scan in (self, other) if name in scan.kinds]) for name in names}
         rows, splits = _added(self.rows, other.rows), _added(self.splits, other.splits)
-        return ScanResult(rows, self.size + other.size, kinds, self.skipped + other.skipped, splits)
+        objects = {**other.objects, **self.objects}
+        return ScanResult(rows, self.size + other.size, kinds, self.skipped + other.skipped, splits, objects)
 
 
 class Source(Protocol):

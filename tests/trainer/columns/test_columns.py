@@ -89,6 +89,23 @@ def test_numeric_keeps_the_digits_of_large_integers(transformed: Any) -> None:
     np.testing.assert_allclose(transformed.all("seconds"), expected, rtol=1e-6, atol=1e-7)
 
 
+def test_ranges_buckets_and_ages_keep_the_digits_of_large_integers(transformed: Any) -> None:
+    given, train = transformed.column("seconds"), present(transformed, "seconds")
+    assert len(np.unique(train.astype(np.float32))) == 1  # what a cast before the subtraction would leave
+    x = numbers(given, train.mean())
+    expected = (x - train.min()) / (train.max() - train.min())
+    np.testing.assert_allclose(transformed.all("seconds_range"), expected, rtol=1e-6)
+    ages = (1_767_225_600 - train) / 86_400
+    expected = np.where(np.isnan(numbers(given, np.nan)), 0, ((1_767_225_600 - x) / 86_400 - ages.mean()) / ages.std())
+    np.testing.assert_allclose(transformed.all("seconds_age"), expected, rtol=1e-6, atol=1e-7)
+    whole = [value for value in given if value is not None]
+    fixed = [1_400_000_007.0, 1_400_000_012.0]
+    for name, limits in (("seconds_fixed", fixed), ("seconds_quarters", quantiles(train, 4))):
+        found = [one for one, value in zip(transformed.all(name), given, strict=True) if value is not None]
+        assert found == np.searchsorted(np.array(limits, np.float64), np.array(whole, np.float64), "right").tolist()
+        assert len(set(found)) == len(limits) + 1
+
+
 def test_numeric_min_max_maps_train_to_zero_to_one(transformed: Any) -> None:
     values = present(transformed, "amount")
     expected = (numbers(transformed.column("amount"), values.mean()) - values.min()) / (values.max() - values.min())

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from headrace.components.example_gen.sources.jsonl.nested import JsonObject, KnownPaths, flat_members, objects_in
-from headrace.components.example_gen.types import LIST, Kind, listed, widest
+from headrace.components.example_gen.types import LIST, Kind, listed, widest, with_article
 
 _INT64 = range(-(2**63), 2**63)
 
@@ -284,11 +284,6 @@ def _type_name(value: Any) -> str:
         (_Number, "a number"),
     )
     return next((words for kind, words in kinds if isinstance(value, kind)), "null" if value is None else "a string")
-
-
-def with_article(kind: str) -> str:
-    """The kind in a sentence: an int, a float list."""
-    return f"an {kind}" if kind.startswith("int") else f"a {kind}" if kind != "missing" else "missing"
 
 
 def _shortened(text: str) -> str:

@@ -17,6 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.errors import DataError
+from headrace.components.example_gen.types import Kind, with_article
+
 DOT = "."
 
 
@@ -45,6 +48,23 @@ def parents_of(names: Iterable[str]) -> frozenset[str]:
                 break
             found.add(name)
     return frozenset(found)
+
+
+def check_objects(kinds: Mapping[str, Kind], objects: Mapping[str, str]) -> None:
+    """Raise DataError for a key with an object in some records and a value in others.
+
+    objects: the paths of objects, each with a file that has one.
+    """
+    for path in sorted(objects):
+        if kinds.get(path, "missing") != "missing":
+            below = next((name for name in kinds if name.startswith(f"{path}{DOT}")), None)
+            raise DataError(
+                f"is {with_article(kinds[path])} in some records, but an object in others"
+                f"{f', which have {below!r}' if below else ''}",
+                file=objects[path],
+                column=path,
+                hint="Correct the data, or list the columns to read in `data.columns`, with only one of the two",
+            )
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -22,7 +22,6 @@ from headrace.components.example_gen.sources.jsonl.exact import (
     ConflictError,
     LineParser,
     parse_line,
-    with_article,
 )
 from headrace.components.example_gen.sources.jsonl.fast import (
     NOTHING_KNOWN,
@@ -31,7 +30,7 @@ from headrace.components.example_gen.sources.jsonl.fast import (
     cast_column,
     kind_of,
 )
-from headrace.components.example_gen.sources.jsonl.nested import DOT, KnownPaths, parents_of
+from headrace.components.example_gen.sources.jsonl.nested import KnownPaths, check_objects, parents_of
 from headrace.components.example_gen.sources.streams import (
     LineRange,
     line_at,
@@ -104,8 +103,9 @@ class JsonlFiles(SourceFiles[FileSource]):
                 on_batch(batch)
             known |= {name: widest([kind, known.get(name, kind)]) for name, kind in kinds.items()}
             result += ScanResult({block.path: batch.num_rows}, len(block.text), kinds)
-        _check_objects({**self._head, **result.kinds}, objects | reader.objects, part[0].path)
-        return replace(result, skipped=skips.skipped)
+        found = dict.fromkeys(sorted(objects | reader.objects), part[0].path)
+        check_objects({**self._head, **result.kinds}, found)
+        return replace(result, skipped=skips.skipped, objects=found)
 
     def batches(self, part: Part, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
         """One batch per block."""
@@ -228,20 +228,6 @@ def _note_kinds(head: Sequence[bytes], parser: LineParser) -> None:
 
 def _with_values(kinds: Mapping[str, Kind]) -> frozenset[str]:
     return frozenset(name for name, kind in kinds.items() if kind != "missing")
-
-
-def _check_objects(kinds: Mapping[str, Kind], objects: Collection[str], file: str) -> None:
-    """Raise DataError for a key with an object on some lines and a value on others."""
-    for path in sorted(objects):
-        if kinds.get(path, "missing") != "missing":
-            below = next((name for name in kinds if name.startswith(f"{path}{DOT}")), None)
-            raise DataError(
-                f"is {with_article(kinds[path])} in some records, but an object in others"
-                f"{f', which have {below!r}' if below else ''}",
-                file=file,
-                column=path,
-                hint="Correct the data, or list the columns to read in `data.columns`, with only one of the two",
-            )
 
 
 def _kinds_of(batch: pa.RecordBatch) -> dict[str, Kind]:
