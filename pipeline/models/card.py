@@ -157,6 +157,9 @@ def _limits(origin: Origin, made: PublicFolder, section: EvaluationSection | Non
             if one.skipped
         ]
         found += skipped
+        replayed = verdict.canary.replay
+        if replayed and (replayed.skipped or replayed.differing):
+            found.append(f"The replay of raw examples through its preprocessing: {replayed.words}.")
     thin = [one for one in (result.slices if result else ()) if one.example_count < FEW_EXAMPLES]
     if thin:
         names = "; ".join(f"{one.name} ({one.example_count:,})" for one in thin[:_MOST_THIN])
