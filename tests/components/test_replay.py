@@ -133,7 +133,7 @@ def test_what_cannot_be_compared_is_skipped_with_the_reason(tmp_path: Path) -> N
     other.split_names = '["train"]'
     for transformed, split, why in ((None, "test", "no transformed"), (other, "test", "the split test"),
                                     (examples, "test", "order")):  # fmt: skip
-        found = read_pairs(examples, transformed, graph, split, 5)  # type: ignore[arg-type]
+        found = read_pairs(examples, transformed, graph, split, 5)
         assert why in found.why_not
         assert replay(found, lambda _: {}).skipped == found.why_not
 

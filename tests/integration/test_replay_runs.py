@@ -75,7 +75,8 @@ def story(new_folder: Callable[[str], Path]) -> Story:
         runs.append(headrace(folder, "run", "parcels.yaml", *settings))
         pushed.append(versions(folder))
         rate.write_text("3.0")
-    return Story(folder, *runs, pushed=pushed)
+    first, changed, warned, noisy = runs
+    return Story(folder, first, changed, warned, noisy, pushed)
 
 
 def evaluated(done: Finished) -> list[float]:
