@@ -87,6 +87,10 @@ class NoDataError(DataError):
     """There is nothing at all where data is looked for: no file of a pattern, or no span up to a date."""
 
 
+class UnreadableColumnError(DataError):
+    """A column of the data is of a type that no feature can hold, such as a struct."""
+
+
 def _data_error(what: str, file: str | None, line: int | None, column: str | None, hint: str) -> DataError:
     return DataError(what, file=file, line=line, column=column, hint=hint)
 

@@ -63,9 +63,12 @@ class KeyParts:
             return None
 
 
-def cache_key(node: str, digest: str, inputs: Mapping[str, list[str]]) -> str:
-    """The cache key of a component in a local run. digest: `Node.digest`; inputs: input key to identities."""
-    return digest_text(node, digest, json.dumps(inputs, sort_keys=True))
+def cache_key(node: str, digest: str, inputs: Mapping[str, list[str]], outside: str | None = None) -> str:
+    """The cache key of a component in a local run.
+
+    digest: `Node.digest`; inputs: input key to identities; outside: a digest of what it reads besides them.
+    """
+    return digest_text(node, digest, json.dumps(inputs, sort_keys=True), *(() if outside is None else (outside,)))
 
 
 def flatten(properties: Mapping[str, Any]) -> dict[str, Any]:

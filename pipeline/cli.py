@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from headrace.common import entry_points
+from headrace.common.environment import collect_rarely
 from headrace.common.utf8 import use_utf8
 
 VERBS = {
@@ -89,6 +90,20 @@ class _Verbs(click.Group):
         """Parse the verb's own arguments, and run it."""
         with _credentials_removed(), _installed_verb_named(ctx):
             return super().invoke(ctx)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb. Raises UsageError for an unknown one, with the closest that exists."""
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
+            from headrace.common.names import did_you_mean
+
+            is_config = name.endswith((".yaml", ".yml"))
+            ctx.fail(
+                f'no such command "{name}"' + ("; did you mean `run`?" if is_config else did_you_mean(name, known))
+            )
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return [*LOCATIONS, *(name for name in entry_points.additions(entry_points.VERBS) if name not in LOCATIONS)]
@@ -200,4 +215,5 @@ def _credentials_removed() -> Iterator[None]:
 def main() -> None:
     """Entry point of `headrace`."""
     use_utf8()
+    collect_rarely()
     cli(prog_name="headrace")

@@ -65,6 +65,11 @@ class Folders:
         return self.home / "plan.json"
 
     @property
+    def checked(self) -> Path:
+        """Names the data that the last check found nothing in."""
+        return self.home / "checked.json"
+
+    @property
     def scratch(self) -> Path:
         return self.home / "tmp"
 

@@ -43,6 +43,8 @@ MAX_ADDITIONAL_CALLS = 64
 example, on busy cores, a call took 0.3 to 0.6 ms with all callbacks, and the two iterators 146 ms."""
 FALLING = 1e-3
 """Relative decrease of the eval loss in the last epoch that is worth a remark."""
+NOTICEABLE = 1e-5
+"""The same, relative to the eval loss of the first epoch."""
 WEIGHTS = "best.weights.h5"
 """The best epoch's weights, in the model's run directory."""
 
@@ -280,13 +282,14 @@ def _early_stopping(train: TrainConfig) -> list[keras.callbacks.Callback]:
 def still_falling(epochs: Sequence[Epoch], planned: int) -> tuple[str, ...]:
     """Return a remark if training ended with its last planned epoch while the eval loss was falling.
 
-    It counts as falling if the last epoch lowered the lowest loss by at least a thousandth.
+    It counts as falling if the last epoch lowered the lowest loss by at least a thousandth, and by at least a
+    100,000th of the first epoch's loss: a loss that is nearly 0 can fall for ever.
     """
     found = [epoch.metrics.get("val_loss", math.nan) for epoch in epochs]
     if len(found) < max(planned, 2):
         return ()
     before, last = min(found[:-1]), found[-1]
-    if not last < before - abs(before) * FALLING:
+    if not last < before - max(abs(before) * FALLING, abs(found[0]) * NOTICEABLE):
         return ()
     what = f"the eval loss was still falling in the last of {planned:,} epochs, from {before:.4g} to {last:.4g}"
     return (f"{what}; raise `train.epochs`",)

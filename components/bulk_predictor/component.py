@@ -21,7 +21,8 @@ from headrace.components.bulk_predictor.artifact import Predictions
 from headrace.components.bulk_predictor.record import FILE, NO_MODEL, ROWS, SKIPPED
 from headrace.components.deploy.registry import EXISTS
 from headrace.components.example_gen.beam_map import BeamMap
-from headrace.components.example_gen.sources import reads_files, serial_map
+from headrace.components.example_gen.finding import reads_files
+from headrace.components.example_gen.sources import serial_map
 from headrace.components.example_gen.spans.manifest import SpanManifest, check_unchanged
 from headrace.components.predict.model import Predictor
 from headrace.components.predict.predict import Predicted, Request, predict_file

@@ -21,6 +21,8 @@ from headrace.configs.schema.evaluate import LOSSES, OF_DECISIONS, SliceThreshol
 
 MAY_BE_UNDEFINED = frozenset({"calibration"}) | OF_DECISIONS["binary"] - {"binary_accuracy"}
 """Metrics that divide by a count that may rightly be zero. Without a threshold of their own they do not block."""
+FEW_OF_CLASS = 10
+"""Examples of the rarer class below which its metrics say little."""
 
 
 class Requirements(NamedTuple):
@@ -101,10 +103,17 @@ def compare_with_constant(label_metrics: LabelMetrics, totals: Totals, loss: str
 
 def few_examples(margin: Margin | None, split: str, examples: int) -> tuple[str, ...]:
     """A remark if the examples are too few to measure the main metric."""
-    if margin is None or margin.width < margin.too_wide:
+    if margin is None or (margin.width < margin.too_wide and margin.rarer >= FEW_OF_CLASS):
         return ()
+    if margin.rarer < FEW_OF_CLASS:
+        what, helps = (
+            f"{margin.rarer:.0f} of {examples:,} examples in the rarer class",
+            ", or `data.stratify: true`, helps",
+        )
+    else:
+        what, helps = f"{examples:,} examples", " helps"
     interval = f"{margin.metric} is {margin.value:.2g} ± {margin.width:.1g} (95 % confidence interval)"
-    return (f"the {split} split has only {examples:,} examples: {interval}; a larger share in `data.splits` helps",)
+    return (f"the {split} split has only {what}: {interval}; a larger share in `data.splits`{helps}",)
 
 
 class Confidence(NamedTuple):

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headrace.components.example_gen.checks import check_key, check_rows, check_written
 from headrace.components.example_gen.column_cache import MAX_BYTES, ColumnCache
+from headrace.components.example_gen.finding import reads_files
 from headrace.components.example_gen.required import RequiredColumn
 from headrace.components.example_gen.row_division import RowsToDivide, shares_of_splits
 from headrace.components.example_gen.shards.compression import Compression
@@ -34,7 +35,6 @@ from headrace.components.example_gen.sources import (
     ScanResult,
     Source,
     open_source,
-    reads_files,
 )
 from headrace.components.example_gen.spans.manifest import Span, check_unchanged
 from headrace.components.example_gen.spans.store import SpanShards, SpanStore, digest_of

@@ -11,17 +11,16 @@ from typing import NamedTuple
 
 import tensorflow_data_validation as tfdv
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
-from tfx.components.statistics_gen.executor import DEFAULT_FILE_NAME
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
 from tfx.dsl.io import fileio
 from tfx.types import Artifact, artifact_utils, standard_artifacts
 from tfx.utils import io_utils
 
-from headrace.components.deploy.registry import Registry
 from headrace.components.example_gen.shards import shard_names
 from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.gates.arrival import judge_freshness, judge_rows
+from headrace.components.gates.blessed_statistics import FILE_NAME, SPLIT, blessed_statistics, statistics_file
 from headrace.components.gates.distance import judge_distance
 from headrace.components.gates.newest_time import newest_time
 from headrace.components.gates.serving import served_statistics
@@ -33,7 +32,6 @@ from headrace.configs.schema.gates import DistanceGate, FreshnessGate, GatesConf
 
 logger = logging.getLogger(__name__)
 
-SPLIT = "train"
 NOT_ON_RECORD = "no model is blessed whose data is on record"
 
 
@@ -126,7 +124,7 @@ class ArrivedData(NamedTuple):
 
 def judge(gates: GatesConfig, data: ArrivedData, columns: Sequence[str], registry: str) -> DataVerdicts:
     """The verdict of every gate. Arguments as of DataVerdict."""
-    blessed = _blessed_statistics(registry) if registry else None
+    blessed = blessed_statistics(registry)
     found: list[GateVerdict] = []
     if gates.rows is not None:
         rows = None if blessed is None else _rows(blessed)
@@ -170,20 +168,8 @@ def _drift(
         yield compare("gates.drift.earlier_spans", gates.drift.earlier_spans, before, why)
 
 
-def _blessed_statistics(registry: str) -> Path | None:
-    """The folder of the statistics of the data of the model that is blessed now; None if there is none."""
-    newest = Registry.read(Path(registry)).newest
-    folder = Path(newest.statistics) if newest is not None and newest.statistics else None
-    return folder if folder is not None and statistics_file(str(folder)).exists() else None
-
-
 def _rows(statistics: Path) -> int:
     """The rows of all splits."""
-    files = sorted(statistics.glob(f"Split-*/{DEFAULT_FILE_NAME}"))
+    files = sorted(statistics.glob(f"Split-*/{FILE_NAME}"))
     loaded = (DatasetFeatureStatisticsList.FromString(file.read_bytes()) for file in files)
     return sum(dataset.num_examples for each in loaded for dataset in each.datasets)
-
-
-def statistics_file(uri: str) -> Path:
-    """The file of the train split in an ExampleStatistics artifact."""
-    return Path(uri, f"Split-{SPLIT}", DEFAULT_FILE_NAME)

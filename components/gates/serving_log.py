@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.common.errors import NoDataError
-from headrace.components.example_gen.sources import reads_files, source_patterns
+from headrace.components.example_gen.finding import reads_files, source_patterns
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.spans.patterns import glob_of

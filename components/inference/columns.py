@@ -180,6 +180,11 @@ def _sorts(date_format: str | None) -> bool:
     return date_format is None or date_format in EPOCHS or date_format.startswith("%Y%m%d")
 
 
+def sorts(dates: Choice) -> bool:
+    """Whether the order of the values of a column of dates is that of the times, and `data.split_by` can use it."""
+    return all(settings.get("format") in {None, *EPOCHS} for settings in dates.features.values())
+
+
 def names_groups(facts: ColumnFacts) -> bool:
     """Whether rows with the same value seem to belong together, as those of a customer."""
     least, most = GROUP_ROWS

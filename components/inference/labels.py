@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow.compute as pc
+
 from headrace.common.errors import DataError
 from headrace.components.inference.columns import boolean_pair, find_separator, percent, show
 from headrace.components.inference.facts import ColumnFacts
@@ -28,7 +30,7 @@ class LabelChoice:
 
     settings: `label:` without `key`; comment: what was found; threshold: a metric with its bound, which guessing does
     not reach; baseline: says what guessing would; type: of the column, if it must be declared; several: whether a row
-    may have several classes, and so none.
+    may have several classes, and so none; rarest: rows of the class that has the fewest, if each row has one.
     """
 
     settings: Mapping[str, Any]
@@ -38,6 +40,7 @@ class LabelChoice:
     baseline: str
     type: str | None = None
     several: bool = False
+    rarest: float = math.inf
 
 
 def choose_label(facts: ColumnFacts) -> LabelChoice:
@@ -109,7 +112,7 @@ def _counts_classes(facts: ColumnFacts) -> bool:
 
 
 def _binary(facts: ColumnFacts) -> LabelChoice:
-    pair = boolean_pair(facts) or tuple(facts.values.to_pylist())
+    pair = boolean_pair(facts) or _rarer_last(facts)
     classes, declared = _class_values(facts, [*pair])
     share = dict(facts.by_count())[pair[1]] / facts.present
     settings: dict[str, Any] = {"kind": "binary"} if classes == [0, 1] else {"kind": "binary", "classes": classes}
@@ -121,7 +124,14 @@ def _binary(facts: ColumnFacts) -> LabelChoice:
         ("auc", {"min": 0.55}),
         f"Guessing gives an AUC of 0.5, and the more frequent class an accuracy of {max(share, 1 - share):.3f}",
         declared,
+        rarest=pc.min(facts.counts).as_py(),
     )
+
+
+def _rarer_last(facts: ColumnFacts) -> tuple[Any, ...]:
+    """The two values: first the more frequent one. What is to be predicted is mostly rare: a fault, a cancellation."""
+    counts = dict(facts.by_count())
+    return tuple(sorted(facts.values.to_pylist(), key=lambda value: -counts[value]))
 
 
 def _class_values(facts: ColumnFacts, values: list[Any]) -> tuple[list[Any], str | None]:
@@ -144,6 +154,7 @@ def _multiclass(facts: ColumnFacts) -> LabelChoice:
         ("accuracy", "crossentropy"),
         ("accuracy", {"min": _ceiling(share + 0.1 * (1 - share))}),
         f"Always predicting {show(most)} gives {share:.3f}",
+        rarest=pc.min(facts.counts).as_py(),
     )
 
 

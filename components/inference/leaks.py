@@ -1,7 +1,7 @@
 """Columns that give the label away: what they hold is often known only when the label is.
 
 determines(column, label, facts, label_facts)      # True: each value stands for one of the label
-suspicion(column, label, facts, label_facts)       # "alone reaches an AUC of 0.970"
+suspicion(column, label, facts, label_facts)       # "alone reaches an AUC of 0.970", "by whether it has a value ..."
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ SUSPICIOUS_AUC, SUSPICIOUS_CORRELATION = 0.95, 0.99
 ENOUGH_ROWS = 100
 FEW_VALUES = 20
 """Distinct values up to which a label of numbers is no amount, whose order alone would say much."""
+FEW_CATEGORIES = 31
+"""Distinct texts up to which each may stand for a class; of others, it counts only whether there is one."""
 NUMBERS = frozenset({"int", "float"})
 
 
@@ -39,22 +41,65 @@ def determines(column: pa.ChunkedArray, label: pa.ChunkedArray, facts: ColumnFac
 
 
 def suspicion(column: pa.ChunkedArray, label: pa.ChunkedArray, facts: ColumnFacts, label_facts: ColumnFacts) -> str:
-    """How well a column of numbers alone tells a label of two values, or a number; empty if that is not suspicious."""
-    if facts.is_list or facts.scalar not in NUMBERS or label_facts.is_list:
+    """How well a column alone tells a label of two values, or a number; empty if that is not suspicious.
+
+    A label of two values may be told by the order of numbers, by a few texts, or by whether there is a value.
+    """
+    if label_facts.is_list:
         return ""
-    pairs = pa.table({"column": column, "label": label}).filter(pc.is_in(label, label_facts.values)).drop_null()
-    values = pairs["column"].cast(pa.float64()).to_numpy()
-    known = ~np.isnan(values)
-    if known.sum() < ENOUGH_ROWS:
-        return ""
+    pairs = pa.table({"column": column, "label": label}).filter(pc.is_in(label, label_facts.values))
     if label_facts.distinct == 2:
-        positive = pc.equal(pairs["label"], label_facts.values[1]).to_numpy()
-        auc = separation(values[known], positive[known])
-        return f"alone reaches an AUC of {auc:.3f}" if auc >= SUSPICIOUS_AUC else ""
-    if label_facts.scalar not in NUMBERS or label_facts.distinct <= FEW_VALUES:
+        return _of_two(pairs, facts, label_facts)
+    if facts.is_list or {facts.scalar, label_facts.scalar} - NUMBERS or label_facts.distinct <= FEW_VALUES:
         return ""
-    rho = rank_correlation(values[known], pairs["label"].cast(pa.float64()).to_numpy()[known])
+    known = _known(pairs)
+    if known.num_rows < ENOUGH_ROWS:
+        return ""
+    rho = rank_correlation(*(known[name].cast(pa.float64()).to_numpy() for name in ("column", "label")))
     return f"has a rank correlation of {rho:.3f} with it" if abs(rho) >= SUSPICIOUS_CORRELATION else ""
+
+
+def _of_two(pairs: pa.Table, facts: ColumnFacts, label_facts: ColumnFacts) -> str:
+    """How well a column tells a label of two values."""
+    positive = pc.equal(pairs["label"], label_facts.values[1]).to_numpy()
+    if len(positive) < ENOUGH_ROWS:
+        return ""
+    present = _is_present(pairs["column"])
+    if facts.missing and (auc := separation(present.to_numpy(), positive)) >= SUSPICIOUS_AUC:
+        return f"reaches an AUC of {auc:.3f} by whether it has a value"
+    if facts.is_list:
+        return ""
+    if facts.scalar in NUMBERS:
+        known = present.to_numpy()
+        values, positive = pairs["column"].filter(present).cast(pa.float64()).to_numpy(), positive[known]
+    elif facts.scalar == "string" and facts.distinct <= FEW_CATEGORIES:
+        values = _shares(pairs["column"], positive)
+    else:
+        return ""
+    auc = separation(values, positive) if len(values) >= ENOUGH_ROWS else 0.5
+    return f"alone reaches an AUC of {auc:.3f}" if auc >= SUSPICIOUS_AUC else ""
+
+
+def _shares(texts: pa.ChunkedArray, positive: np.ndarray) -> np.ndarray:
+    """For each row the share of positive ones among all with its text, where none is a text of its own."""
+    _, codes = np.unique(pc.fill_null(texts, "").to_numpy(), return_inverse=True)
+    shares: np.ndarray = (np.bincount(codes, positive) / np.bincount(codes))[codes]
+    return shares
+
+
+def _known(pairs: pa.Table) -> pa.Table:
+    return pairs.filter(pc.and_(_is_present(pairs["column"]), _is_present(pairs["label"])))
+
+
+def _is_present(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Whether each row has a value; NaN, an empty text and an empty list are none."""
+    if pa.types.is_floating(column.type):
+        return pc.invert(pc.is_null(column, nan_is_null=True))
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        return pc.greater(pc.fill_null(pc.list_value_length(column), 0), 0)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return pc.not_equal(pc.fill_null(column, ""), "")
+    return pc.is_valid(column)
 
 
 def separation(values: np.ndarray, positive: np.ndarray) -> float:

@@ -8,7 +8,7 @@ sample.kinds["fare"], sample.whole      # "float", True
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -53,11 +53,15 @@ class Sample:
         return self.table.column(name)
 
 
-def read_sample(data: DataConfig) -> Sample:
+def read_sample(data: DataConfig, without: Collection[str] = ()) -> Sample:
     """Read the rows from which types are inferred: of the window's newest spans, as many as are read as a whole, or
     the first rows of the newest one; those of `train`, if it has its own files.
 
     Raises DataError, as a run would.
+
+    Args:
+        data: The section `data:`.
+        without: Columns that are not read.
     """
     spans, given = find_spans(data.model_copy(update={"fingerprint": "times"})).spans, data.source
     if any("train" in span.splits for span in spans):
@@ -65,6 +69,9 @@ def read_sample(data: DataConfig) -> Sample:
         given = given.of_split("train")
     read = _newest(spans)
     names = data.columns if isinstance(data.columns, tuple) else None
+    if without:
+        first = open_source(given, read[-1].paths, ReadOptions(names), read[-1].splits)
+        names = tuple(name for name in first.columns() if name not in without)
     options = ReadOptions(names, skip_bad=data.on_bad_record == "skip")
     sources = [open_source(given, span.paths, options, span.splits) for span in read]
     if _size(read) <= WHOLE_BYTES:

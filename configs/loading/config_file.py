@@ -11,6 +11,8 @@ from headrace.configs.loading.problems import describe_value
 from headrace.configs.loading.tree import LocatedProblem, Location, Tree
 from headrace.configs.loading.yaml_reader import read
 
+DATA = (".csv", ".tsv", ".txt")
+"""Endings of files that may be given in place of a config."""
 OTHER_ENCODINGS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _EXPECTED = "is a mapping of sections such as `pipeline: {name: chicago-taxi}`; the sections are: " + join_names(
     PipelineConfig.model_fields
@@ -29,6 +31,9 @@ def read_file(path: Path, layer: int) -> tuple[Tree | None, list[LocatedProblem]
         empty = LocatedProblem(Location(layer, 1, 0, str(path)), f"the file is empty; a config {_EXPECTED}")
         return None, problems + ([empty] if layer == 0 else [])
     if not isinstance(tree.value, dict):
+        if path.suffix in DATA:
+            what = f"looks like data, not a config; `headrace init {path}` writes a config for it"
+            return None, [LocatedProblem(Location(layer, 0, 0, str(path)), what)]
         colon = isinstance(tree.value, str) and ":" in tree.value
         hint = "; is the space after a colon missing?" if colon else ""
         what = f"found {describe_value(tree)}; a config {_EXPECTED}{hint}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -54,20 +55,24 @@ def load_checked(  # noqa: PLR0913 - what to load, and one for each kind of chec
     data: bool = False,
     functions: bool = False,
     components: bool = False,
+    remembered: bool = False,
     rules: Sequence[Rule] = (),
 ) -> LoadedConfig:
     """Load a config and check it and what it names, as far as its own mistakes leave certain what that is.
 
     data: check the data, files and functions; functions: check the functions only; components: if the rest is valid,
-    check the components of `pipeline.extend` by building the pipeline; rules: further rules for the config. Raises
-    ConfigError with every mistake.
+    check the components of `pipeline.extend` by building the pipeline; remembered: do not check data again that the
+    last run checked by the same config; rules: further rules for the config. Raises ConfigError with every mistake.
     """
+    from headrace.pipeline.checked_data import data_key, is_checked
     from headrace.pipeline.validate import data_violations, file_violations, function_violations
 
     reading = read_config(config, profile, overrides, rules)
     loaded = reading.loaded
     if loaded is None:
         return reading.checked()
+    key = data_key(loaded.config) if remembered and not reading.problems else None
+    as_before = key is not None and is_checked(loaded.config, key)
     violations: list[Violation] = []
     notes: list[Violation] = []
     if data or functions:
@@ -75,7 +80,7 @@ def load_checked(  # noqa: PLR0913 - what to load, and one for each kind of chec
     if data:
         violations += file_violations(loaded.config)
     extension = loaded.config.pipeline.extend is not None and not reading.problems and not violations
-    if data and reading.data_is_certain:
+    if data and reading.data_is_certain and not as_before:
         found, notes = data_violations(loaded.config)
         violations += found
     if components and extension:
@@ -83,7 +88,7 @@ def load_checked(  # noqa: PLR0913 - what to load, and one for each kind of chec
     reading.checked(loaded.located(violations))
     for note in loaded.problems(notes):
         logger.warning("note: %s", note)
-    return loaded
+    return replace(loaded, data_key=None if notes else key, as_before=as_before)
 
 
 def component_violations(config: PipelineConfig) -> list[Violation]:

@@ -53,7 +53,7 @@ def run(  # noqa: PLR0913 - one for each option of the command
             done = run_loaded(loaded, name_of(config), display, fresh=fresh, obey_retrain=obey_retrain)
         with uninterrupted(), notifying(loaded.config, done):
             if done.status is not Status.INTERRUPTED:
-                write_pages(loaded.config, done)
+                write_pages(loaded, done)
         if done.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         register_after_run(loaded.config)  # last, as it may take long, and may be interrupted
@@ -88,8 +88,8 @@ def run_loaded(loaded: LoadedConfig, name: str, display: Display, *, fresh: bool
     name: names the config in the record; obey_retrain: train only if `schedule.retrain` sees a reason to. Raises
     ConfigError if this machine lacks what the config needs.
     """
+    from headrace.pipeline.checked_data import remember_checked
     from headrace.pipeline.local.runner import run as run_pipeline
-    from headrace.pipeline.notify.notify import notify_of_killed
     from headrace.pipeline.results.run_folder import RunFolder
     from headrace.pipeline.run import Run
     from headrace.pipeline.validate import check_machine
@@ -100,13 +100,15 @@ def run_loaded(loaded: LoadedConfig, name: str, display: Display, *, fresh: bool
             raise ConfigError(*problems)
         loaded.pin_selection()
         record, run_dir = run_pipeline(
-            config, name, display, reuse=not fresh, obey_retrain=obey_retrain, cleared=lambda: notify_of_killed(config)
+            config, name, display, reuse=not fresh, obey_retrain=obey_retrain, cleared=lambda: _notify_of_killed(config)
         )
     except InProgressError:  # nothing failed, and the other command notifies of what becomes of it
         raise
     except HeadraceError as error:
         _notify_of_no_start(config, started, error)
         raise
+    if loaded.data_key is not None and not loaded.as_before:
+        remember_checked(config, loaded.data_key)
     return Run(RunFolder(run_dir, record))
 
 
@@ -117,7 +119,7 @@ def load_to_run(config: ConfigSource, profile: str | None, overrides: Sequence[O
     """
     started = time.time()
     try:
-        return load_checked(config, profile, overrides, data=True)
+        return load_checked(config, profile, overrides, data=True, remembered=True)
     except ConfigError as error:
         with contextlib.suppress(HeadraceError, OSError):
             _notify_of_no_start(load_checked(config, profile, overrides).config, started, error)
@@ -127,13 +129,21 @@ def load_to_run(config: ConfigSource, profile: str | None, overrides: Sequence[O
 @contextlib.contextmanager
 def notifying(config: PipelineConfig, done: Run) -> Iterator[None]:
     """Tell the receivers of `notify:` what became of a run when the block ends, even if it raises."""
-    from headrace.pipeline.notify.notify import notify
-    from headrace.pipeline.results.run_folder import RunFolder
-
     try:
         yield
     finally:
-        notify(config, RunFolder(done.path, done.record))
+        if config.notify:
+            from headrace.pipeline.notify.notify import notify
+            from headrace.pipeline.results.run_folder import RunFolder
+
+            notify(config, RunFolder(done.path, done.record))
+
+
+def _notify_of_killed(config: PipelineConfig) -> None:
+    if config.notify:
+        from headrace.pipeline.notify.notify import notify_of_killed
+
+        notify_of_killed(config)
 
 
 def _notify_of_no_start(config: PipelineConfig, started: float, error: HeadraceError) -> None:
@@ -143,14 +153,34 @@ def _notify_of_no_start(config: PipelineConfig, started: float, error: HeadraceE
         notify_of_no_start(config, started, error)
 
 
-def write_pages(config: PipelineConfig, done: Run) -> Path:
-    """Write the report of a run and, if the run pushed a model, the model's card; returns the path of the report."""
+def write_pages(loaded: LoadedConfig, done: Run) -> Path:
+    """Write the report of a run and, if a model that it pushed or reused is in service, the model's card; returns the
+    path of the report.
+    """
     from headrace.pipeline.report import write_report
 
     report = write_report(done.path)
-    if done.pushed is not None:
-        write_card_of(config, runs(config), done.pushed)
+    if done.pushed is not None and not (loaded.as_before and _has_card(loaded.config, done)):
+        write_card_of(loaded.config, runs(loaded.config), done.pushed)
     return report
+
+
+def _has_card(config: PipelineConfig, done: Run) -> bool:
+    """Whether a run that is as the last one, and computed nothing, finds a card that is newer than all it shows.
+
+    To write it again, all runs of the pipeline would have to be read.
+    """
+    from headrace.pipeline.folders import Folders
+    from headrace.pipeline.models import CARD
+
+    folders, model = Folders.of(config), done.record.node("Trainer").outputs.get("model")
+    if model is None or (done.path / "logs" / "start.log").exists():
+        return False
+    try:
+        written = (folders.runs / Path(model.uri).name / CARD).stat().st_mtime_ns
+        return written > max(file.stat().st_mtime_ns for file in (folders.registry, folders.push_record))
+    except OSError:
+        return False
 
 
 def write_card_of(config: PipelineConfig, there: Sequence[Run], version: Path) -> None:

@@ -33,6 +33,7 @@ from headrace.pipeline.cache_key import KeyInput, KeyParts, cache_key
 from headrace.pipeline.execute import execute
 from headrace.pipeline.folders import Folders, locked
 from headrace.pipeline.local.metadata import Metadata
+from headrace.pipeline.local.outside import state_outside
 from headrace.pipeline.local.wire import StoredArtifact
 from headrace.pipeline.plan import Node, plan
 
@@ -83,16 +84,19 @@ class _Prediction:
             self._stopped[node.id] = stopped
             return ComponentExplanation(node.id, "not run", reasons=[stopped])
         unknown = sorted({producer for ((producer, _),) in node.inputs.values() if producer not in self._outputs})
-        if not node.cacheable:
+        outside = state_outside(node.kind, node.exec_properties)
+        if not node.cacheable and (unknown or outside is None):
             return ComponentExplanation(node.id, "always runs", reasons=[ALWAYS_RUNS]) if unknown else self._run(node)
         if unknown:
             return self._with_new_inputs(node, unknown)
-        parts = self._parts(node)
+        parts = self._parts(node, outside)
         found = self._metadata.find(parts.key)
         if found is not None:
             self._outputs[node.id] = found
             made_in = {run_of(Path(stored.uri), self._folders) for stored in found.values()}
             return ComponentExplanation(node.id, "would be reused", ", ".join(sorted(made_in)), [UNCHANGED])
+        if not node.cacheable:
+            return self._run(node)
         similar = most_similar(self._earlier, node.id, parts)
         run = similar.run.record.run_id if similar else ""
         return ComponentExplanation(node.id, "would run", run, explain_miss(parts, similar, self._folders))
@@ -138,20 +142,22 @@ class _Prediction:
         recorded = newest is not None and (newest.uri, newest.lite) == (inputs["model"].uri, lite)
         return refused or recorded or not is_model_blessed(inputs["blessing"])
 
-    def _parts(self, node: Node) -> KeyParts:
+    def _parts(self, node: Node, outside: str | None) -> KeyParts:
         inputs = {
             key: KeyInput(producer, output, self._identity(producer, output), self._outputs[producer][output].uri)
             for key, ((producer, output),) in node.inputs.items()
         }
         identities = {key: [one.identity] for key, one in inputs.items()}
         fields: dict[str, Any] = node.parts
-        key = cache_key(node.id, node.digest, identities)
+        key = cache_key(node.id, node.digest, identities, outside)
         return KeyParts(key=key, **fields, inputs=inputs, cacheable=node.cacheable)
 
     def _identity(self, producer: str, output: str) -> str:
         """The identity that the scheduler would use."""
         uri = self._outputs[producer][output].uri
-        if self._nodes[producer].cacheable or not Path(uri).is_relative_to(self._scratch / producer):
+        folders = (self._scratch, self._folders.artifacts)
+        made_here = any(Path(uri).is_relative_to(folder / producer) for folder in folders)
+        if self._nodes[producer].cacheable or not made_here:
             return uri
         return digest_path(Path(uri))
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow.compute as pc
+
 from headrace.components.inference import columns
 from headrace.components.inference.columns import Choice
 from headrace.components.inference.facts import facts_of
@@ -36,14 +38,18 @@ FEW_ROWS = 1000
 """Rows below which the eval and test splits get a larger part."""
 WINDOW = 30
 """How many of the newest spans a model learns from."""
+ENOUGH_OF_CLASS = 10
+"""Rows of the rarest class, on average in the smallest split, below which chance would decide how many there are."""
 SLICED = (2, 10)
 """How many values a column has by which the evaluation is sliced."""
 
 
 @dataclass(frozen=True)
 class Draft:
-    """What a config is written from. source: the settings of `data.source`; command: how to write it again; unlabelled:
-    the paths of splits that are left out because they lack the label.
+    """What a config is written from.
+
+    source: the settings of `data.source`; command: how to write it again; unlabelled: the paths of splits that are left
+    out because they lack the label; unreadable: the columns that cannot be read, with the reason.
     """
 
     name: str
@@ -54,6 +60,13 @@ class Draft:
     table: InferredTable
     command: str
     unlabelled: Mapping[str, Any] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The other columns, with the reason."""
+        chosen = (choice for choice in self.table.choices if choice.group == columns.LEFT_OUT)
+        return {**{choice.column: choice.comment for choice in chosen}, **self.unreadable}
 
     @property
     def used(self) -> int:
@@ -68,7 +81,7 @@ def document(draft: Draft) -> str:
 
 
 def _head(draft: Draft) -> Iterator[str]:
-    rows, count = draft.sample.rows, len(draft.sample.names)
+    rows, count = draft.sample.rows, len(draft.sample.names) + len(draft.unreadable)
     seen = f"all {rows:,} rows" if draft.sample.whole else f"the first {rows:,} rows"
     if spans := draft.sample.spans:
         seen += f" of {'span' if len(spans) == 1 else f'{len(spans)} spans,'} {_range(spans)}, in {count:,} columns"
@@ -94,8 +107,7 @@ def _data(draft: Draft) -> Iterator[str]:
         yield from _entry("window", WINDOW, "train on the newest spans, at most so many; each is read once")
     if (declared := draft.table.label.type) is not None:
         yield from _entry("types", {draft.label: declared}, "the label's classes are not fractions")
-    left_out = [choice for choice in draft.table.choices if choice.group == columns.LEFT_OUT]
-    if left_out:
+    if draft.left_out:
         yield from _entry("columns", "used", "only those that are named below")
     for split, path in draft.unlabelled.items():
         yield from _comment(f"Left out, without the label, {split}: {to_flow(path)}", "  ")
@@ -107,10 +119,31 @@ def _data(draft: Draft) -> Iterator[str]:
         why = "eval is cut from train, by a hash of the rows"
     if not isinstance(paths, dict) or "eval" not in paths:
         yield from _entry("splits", splits, why + "; few rows, so eval and test get more" * few)
-        yield from _groups(draft)
+        rare = draft.table.label.rarest * min(splits.values()) / sum(splits.values()) < ENOUGH_OF_CLASS
+        yield from _groups(draft) or _order(draft) or (_stratified() if rare and not draft.sample.spans else ())
 
 
-def _groups(draft: Draft) -> Iterator[str]:
+def _stratified() -> Iterator[str]:
+    yield from _entry("stratify", True, "of a rare class, each split gets its share")
+
+
+def _order(draft: Draft) -> list[str]:
+    """The first column of times in whose order the rows are."""
+    sample = draft.sample
+    for choice in draft.table.choices:
+        if sample.spans or choice.group != columns.DATES or not columns.sorts(choice):
+            continue
+        times = sample.column(choice.column)
+        if not times.null_count and pc.all(pc.less_equal(times[:-1], times[1:])).as_py():
+            what = f"The rows are in the order of `{choice.column}`. To judge the model on the newest ones"
+            return [
+                *_comment(f"{what}, as it will be used:", "  "),
+                f"  # {to_flow({'split_by': choice.column})[1:-1]}",
+            ]
+    return []
+
+
+def _groups(draft: Draft) -> list[str]:
     """The first column whose values repeat as those of a customer do."""
     sample = draft.sample
     for name in filter(columns.GROUP.search, sample.names):
@@ -118,9 +151,9 @@ def _groups(draft: Draft) -> Iterator[str]:
             what = (
                 f"To judge the model on values of `{name}` that it did not learn from, keep the rows of each together"
             )
-            yield from _comment(f"{what}, and leave it out of the features:", "  ")
-            yield f"  # {to_flow({'split_key': name})[1:-1]}"
-            return
+            comment = _comment(f"{what}, and leave it out of the features:", "  ")
+            return [*comment, f"  # {to_flow({'split_key': name})[1:-1]}"]
+    return []
 
 
 def _label(draft: Draft) -> Iterator[str]:
@@ -148,11 +181,10 @@ def _features(draft: Draft) -> Iterator[str]:
                 taken.add(name)
                 comment = "; ".join(filter(None, (choice.comment, choice.suspicion)))
                 yield from _entry(name, settings, "" if number else comment)
-    left_out = [choice for choice in draft.table.choices if choice.group == columns.LEFT_OUT]
-    if left_out:
+    if draft.left_out:
         yield from ("", "  # Left out:")
-    for choice in left_out:
-        yield from _comment(f"{choice.column}: {choice.comment}", "  ", "  ")
+    for name, reason in draft.left_out.items():
+        yield from _comment(f"{name}: {reason}", "  ", "  ")
 
 
 def _training(draft: Draft) -> Iterator[str]:

@@ -28,6 +28,7 @@ from headrace.components.example_gen.sources.jsonl.array import kind_of_json
 from headrace.components.example_gen.sources.streams import open_truncated, read_fully
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.storage import resolve
+from headrace.configs.loading.editing import to_flow
 from headrace.configs.schema.data import DataConfig, placeholder_error, placeholders
 from headrace.configs.schema.sources import SourceConfig
 from headrace.pipeline.init.splits import split_named_by, splits_of, without_split
@@ -41,16 +42,28 @@ ENDINGS = {
     ".parquet": "parquet",
     ".avro": "avro",
     ".arrow": "datasets",
+    ".xlsx": "excel",
+    ".xlsm": "excel",
+    ".xlsb": "excel",
+    ".xls": "excel",
+    ".ods": "excel",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     JSON: "json",
     ".tfrecord": "tfrecord",
 }
 """The kind of source for a file's ending, after which there may be `.gz`."""
+DATABASES = (".db", ".sqlite", ".sqlite3")
 READ = 1 << 20
 """Bytes of a file by which its encoding is told, and whether it starts with comments."""
 COMMENTS = ("#", "%")
 IMAGES = (".jpg", ".jpeg", ".png")
+_OF_IMAGES = """\
+data: {{source: {{kind: images, path: {path}}}}}
+label: {{key: label, kind: auto}}
+features: {{image: {{column: image, height: 128, width: 128}}}}
+model: {{kind: image}}
+"""
 FILES = ("pkg",)
 """Schemes of paths, besides those of object stores."""
 _SOURCE: TypeAdapter[SourceConfig] = TypeAdapter(SourceConfig)
@@ -120,6 +133,8 @@ def _file(given: str) -> dict[str, Any]:
         return {"kind": kind_of_json(_one_of(given)) if ending == JSON else ENDINGS[ending], "path": given}
     if is_remote(given) and not Path(name).suffix:
         return {"kind": "parquet", "path": given}
+    if name.endswith(DATABASES):
+        raise RunError(f"{given} looks like a database; write it as sqlite:///{given}, with --table")
     raise RunError(f"{given}: the ending names no kind of data; known are {', '.join(ENDINGS)}, and .gz after them")
 
 
@@ -133,8 +148,8 @@ def _folder(given: str) -> dict[str, Any]:
         if ending is not None and ending != ".parquet" and file.is_file():
             found[ending + ".gz" * file.name.endswith(".gz")] += 1
     if not found and any(file.suffix.lower() in IMAGES for file in Path(given).rglob("*")):
-        hint = "`headrace init` is for tables; configs/digits.yaml is an example with images"
-        raise RunError(f"{given} contains images; {hint}, and docs/config.md describes the source `images`")
+        hint = "`headrace init` is for tables; with a folder for each class, this is a config (see docs/images.md)"
+        raise RunError(f"{given} contains images; {hint}:\n\n{_OF_IMAGES.format(path=to_flow(given))}")
     if len(found) != 1:
         what = f"files of several kinds ({', '.join(sorted(found))})" if found else "no file of a known kind"
         raise RunError(f"{given} contains {what}; name the files, such as '{given.rstrip('/')}/*.csv'")

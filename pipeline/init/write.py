@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace.common.durable import write_text
-from headrace.common.errors import RunError
+from headrace.common.errors import RunError, UnreadableColumnError
 from headrace.common.names import did_you_mean, join_names
-from headrace.components.example_gen.sources import source_patterns
+from headrace.components.example_gen.finding import source_patterns
 from headrace.components.inference.sample import Sample, read_sample
 from headrace.components.inference.table import infer, labels_of
 from headrace.configs.schema.data import DataConfig, placeholders
@@ -46,11 +46,11 @@ def write(file: Path, name: str, source: dict[str, Any], label: str | None, comm
         label: the column to predict.
         command: the command that writes the config, given the label.
     """
-    source, sample = _read(source)
+    source, sample, unreadable = _read(source)
     if label is None or label not in sample.kinds:
         raise RunError(_no_label(sample, label))
     source, unlabelled = without_unlabelled(source, label)
-    draft = Draft(name, str(file), source, label, sample, infer(sample, label), command(label), unlabelled)
+    draft = Draft(name, str(file), source, label, sample, infer(sample, label), command(label), unlabelled, unreadable)
     if not draft.used:
         reasons = "".join(f"\n  {choice.column}: {choice.comment}" for choice in draft.table.choices[:MOST_NAMED])
         raise RunError(f"no column is left as a feature:{reasons}" if reasons else f"{label} is the only column")
@@ -58,15 +58,23 @@ def write(file: Path, name: str, source: dict[str, Any], label: str | None, comm
     return draft
 
 
-def _read(source: dict[str, Any]) -> tuple[dict[str, Any], Sample]:
-    """The sample; and the source, with the marks that its numbers have."""
-    sample = read_sample(_window(source))
+def _read(source: dict[str, Any]) -> tuple[dict[str, Any], Sample, dict[str, str]]:
+    """The source, with the marks that its numbers have; the sample; and the columns that it lacks, with the reason."""
+    unreadable: dict[str, str] = {}
+    while True:
+        try:
+            sample = read_sample(_window(source), unreadable)
+            break
+        except UnreadableColumnError as error:
+            if error.column is None or error.column in unreadable:
+                raise
+            unreadable[error.column] = error.what
     texts = [sample.column(name).drop_null() for name, kind in sample.kinds.items() if kind == "string"]
     marks = number_marks(source, texts)
     if not marks:
-        return source, sample
+        return source, sample, unreadable
     source = {**source, **marks}
-    return source, read_sample(_window(source))
+    return source, read_sample(_window(source)), unreadable
 
 
 def _window(source: dict[str, Any]) -> DataConfig:

@@ -27,6 +27,7 @@ from headrace.pipeline.folders import Folders
 from headrace.pipeline.interrupts import uninterrupted
 from headrace.pipeline.local.lazy_server import LazyServer
 from headrace.pipeline.local.metadata import Metadata
+from headrace.pipeline.local.outside import state_outside
 from headrace.pipeline.local.wire import FULL_DISK, StoredArtifact, total_rows
 from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from headrace.pipeline.terminal import Display
@@ -132,14 +133,16 @@ class Scheduler:
             key: [self._outputs[producer][output] for producer, output in channels]
             for key, channels in spec["inputs"].items()
         }
-        key, identities = self._cache_key(spec)
+        outside = state_outside(spec["kind"], spec["parameters"])
+        key, identities = self._cache_key(spec, outside)
         self._write_key_parts(spec, key, identities)
         node.started = time.time()
         node.rows_in = total_rows(
             (stored for key, group in inputs.items() if key != "transformed_examples" for stored in group),
             spec["splits"],
         )  # of the Canary, those are the rows of its `examples` once more
-        found = self._metadata.find(key) if self._reuse and spec["cacheable"] else None
+        reusable = self._reuse and (spec["cacheable"] or outside is not None)
+        found = self._metadata.find(key) if reusable else None
         node.damaged = self._metadata.take_damages()
         if found is not None:
             execution_id = self._metadata.begin(node.id, spec["kind"], spec["parameters"])
@@ -241,13 +244,13 @@ class Scheduler:
             if node.status is Status.RUNNING:
                 node.status, node.finished = Status.INTERRUPTED, time.time()
 
-    def _cache_key(self, spec: Mapping[str, Any]) -> tuple[str, dict[str, list[str]]]:
+    def _cache_key(self, spec: Mapping[str, Any], outside: str | None) -> tuple[str, dict[str, list[str]]]:
         """The cache key, and the identities of the inputs that went into it."""
         identities = {
             key: [self._identity(producer, output) for producer, output in channels]
             for key, channels in spec["inputs"].items()
         }
-        return cache_key(spec["id"], spec["digest"], identities), identities
+        return cache_key(spec["id"], spec["digest"], identities, outside), identities
 
     def _write_key_parts(self, spec: Mapping[str, Any], key: str, identities: Mapping[str, list[str]]) -> None:
         """Store the parts of the key with the run, for `headrace explain-cache`."""

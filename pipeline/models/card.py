@@ -24,7 +24,8 @@ from headrace.components.deploy.push_record import PushRecord
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.pipeline.folders import Folders
-from headrace.pipeline.models.origin import CARD, Origin, origins
+from headrace.pipeline.models import CARD
+from headrace.pipeline.models.origin import Origin, origins
 from headrace.pipeline.report.compiled import CompiledTemplates
 from headrace.pipeline.report.evaluation import FEW_EXAMPLES, EvaluationSection, evaluation_section
 from headrace.pipeline.report.formatting import FILTERS, figure, value_in_words, visible

@@ -17,6 +17,7 @@ from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.storage import FileState
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.cache_key import KeyParts
+from headrace.pipeline.models import CARD
 from headrace.pipeline.models.listing import Model, list_models, model_path
 from headrace.pipeline.results.record import Status
 from headrace.pipeline.results.run_folder import CONFIG_FILE, RunFolder
@@ -31,8 +32,6 @@ _MADE_FROM = {
     "model": "Trainer",
 }
 """Outputs to the components that write them."""
-CARD = "model_card.html"
-"""The model card in the folder of the run that trained the model."""
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,11 @@ from headrace.common import yaml_text
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.model_registry import filled
 from headrace.pipeline.folders import Folders
+from headrace.pipeline.models import CARD
 from headrace.pipeline.models.card import MARKDOWN
 from headrace.pipeline.models.destination import Destination
 from headrace.pipeline.models.listing import Model
-from headrace.pipeline.models.origin import CARD, Origin, origins
+from headrace.pipeline.models.origin import Origin, origins
 from headrace.pipeline.report.training import TrainingHistory, read_training
 from headrace.pipeline.run import Run
 from headrace.pipeline.share.runs import PublicFolder

@@ -12,13 +12,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.sources.tfrecord.frames import frames
 from headrace.pipeline.report.training import TrainingHistory
+
+if TYPE_CHECKING:
+    import numpy as np
 
 EVENTS = "events.out.tfevents"
 MOST_STEPS = 40
@@ -126,6 +126,8 @@ def read_logs(directory: Path) -> TrainingLogs:
 def _events(file: Path) -> Iterator[Any]:
     from tensorboard.compat.proto.event_pb2 import Event
 
+    from headrace.components.example_gen.sources.tfrecord.frames import frames
+
     try:
         for part in frames(str(file)):
             yield from map(Event.FromString, part.records())
@@ -148,6 +150,8 @@ def _scalar(value: Any) -> float:
 
 def _array(tensor: Any) -> np.ndarray:
     """The values of a TensorProto: raw bytes, as TensorFlow writes arrays, or one repeated field per type."""
+    import numpy as np
+
     shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
     dtype = np.dtype(_DTYPES.get(tensor.dtype, "<f4"))
     if tensor.tensor_content:
@@ -172,4 +176,6 @@ def _thinned(steps: list[Any]) -> list[Any]:
     ordered = sorted(steps, key=lambda step: step[0])
     if len(ordered) <= MOST_STEPS:
         return ordered
+    import numpy as np
+
     return [ordered[round(at)] for at in np.linspace(0, len(ordered) - 1, MOST_STEPS)]

@@ -60,8 +60,7 @@ def init(  # noqa: PLR0913, PLR0917 - one for each option
 def _show(draft: Draft, file: Path) -> None:
     label, used = draft.table.label, draft.used
     click.echo(f"{short(file.absolute())}: {draft.label} is {label.settings['kind']}; {label.comment}")
-    left_out = len(draft.table.choices) - used
-    click.echo(f"  {used} column{'' if used == 1 else 's'} as features, {left_out} left out")
+    click.echo(f"  {used} column{'' if used == 1 else 's'} as features, {len(draft.left_out)} left out")
     click.echo(f"  next: headrace run {shlex.quote(str(file))}")
     for split, path in draft.unlabelled.items():
         what = f"note: {path} has no {draft.label}, so it cannot be the {split} split"

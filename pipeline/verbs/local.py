@@ -119,7 +119,7 @@ def run(
     with open_display(console) as display:
         done = run_loaded(loaded, str(config), display, fresh=fresh, obey_retrain=obey_retrain)
     with uninterrupted(), notifying(loaded.config, done):
-        _report_and_summary(console, loaded.config, done, _options(profile, overrides))
+        _report_and_summary(console, loaded, done, _options(profile, overrides))
     if done.status is not Status.INTERRUPTED:
         for outcome in register_after_run(loaded.config):
             if outcome.added:
@@ -139,7 +139,7 @@ def _options(profile: str | None, overrides: tuple[str, ...]) -> str:
     return "".join(f" {shlex.quote(word)}" for word in found)
 
 
-def _report_and_summary(console: Console, config: PipelineConfig, done: Run, options: str) -> None:
+def _report_and_summary(console: Console, loaded: LoadedConfig, done: Run, options: str) -> None:
     """Write the report and the model card, and print the summary. options: for the command that promotes the model."""
     from dataclasses import replace
 
@@ -151,7 +151,7 @@ def _report_and_summary(console: Console, config: PipelineConfig, done: Run, opt
     from headrace.pipeline.terminal import print_summary
     from headrace.pipeline.terminal.summary import PREDICTED
 
-    report_file = short(write_pages(config, done))
+    report_file = short(write_pages(loaded, done))
     folder = RunFolder(done.path, done.record)
     verdict, training = read_verdict(folder), read_training(folder.directory("Trainer", "model_run"))
     if verdict.pushed is not None:

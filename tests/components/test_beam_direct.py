@@ -10,6 +10,7 @@ from typing import Any
 
 import fastavro
 import numpy as np
+import openpyxl
 import postgres
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -56,6 +57,16 @@ def avro(folder: Path) -> dict[str, Any]:
     with (folder / "a.avro").open("wb") as stream:
         fastavro.writer(stream, schema, rows(), sync_interval=1 << 12)
     return {"kind": "avro", "path": str(folder / "a.avro")}
+
+
+def excel(folder: Path) -> dict[str, Any]:
+    for number in range(2):
+        book = openpyxl.Workbook()
+        table = [list(rows()[0]), *(list(row.values()) for row in rows()[number::2])]
+        for row in table:
+            book.worksheets[0].append(row)
+        book.save(folder / f"{number}.xlsx")
+    return {"kind": "excel", "path": str(folder / "*.xlsx")}
 
 
 def datasets(folder: Path) -> dict[str, Any]:
@@ -123,6 +134,7 @@ SOURCES = {
     "jsonl": (jsonl, 3),
     "json": (json_array, 3),
     "avro": (avro, 3),
+    "excel": (excel, 3),
     "datasets": (datasets, 4),
     "python": (python, 3),
     "parquet": (parquet_files, 4),

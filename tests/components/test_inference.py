@@ -160,6 +160,7 @@ def test_seconds_since_1970_are_dates_if_the_name_says_so() -> None:
         ([1.0, 2.0], "float", {"kind": "binary", "classes": [1, 2]}, None),
         ([0.5, 1.5], "float", {"kind": "binary", "classes": ["0.5", "1.5"]}, "string"),
         (["stayed", "left"], "string", {"kind": "binary", "classes": ["left", "stayed"]}, None),
+        (["ja", "nein", "nein"], "string", {"kind": "binary", "classes": ["nein", "ja"]}, None),
         (["Yes", "No"], "string", {"kind": "binary", "classes": ["No", "Yes"]}, None),
         (["a", "b", "c"], "string", {"kind": "multiclass", "classes": ["a", "b", "c"]}, None),
         ([0, 1, 2], "int", {"kind": "multiclass", "classes": 3}, None),
@@ -268,6 +269,11 @@ def test_names_of_features_are_identifiers_that_are_free(wanted: str, taken: set
     assert name not in taken
 
 
+@pytest.mark.parametrize(("column", "name"), [("Größe (m²)", "Grosse_m2"), ("Ubåt é", "Ubat_e"), ("東京", "feature")])
+def test_letters_with_marks_stay_in_the_name_of_a_feature(column: str, name: str) -> None:
+    assert free_name(column, set()) == name
+
+
 def test_a_feature_of_another_name_has_the_column_as_its_key() -> None:
     choice = Choice("signup date", "dates", "", {"_year": {"column": "datetime", "part": "year"}})
     assert dict(features_of(choice, {"signup_date_year"})) == {
@@ -288,3 +294,28 @@ def test_numbers_that_nearly_give_the_label_away_are_kept_with_a_suspicion() -> 
     assert "rank correlation of -1.000" in of_price["log_price"].suspicion
     assert of_price["log_price"].group == "numbers"
     assert not any(of_price[name].suspicion for name in ("label", "tip", "fare"))
+
+
+def test_values_and_gaps_that_give_the_label_away_are_kept_with_a_suspicion() -> None:
+    rng = np.random.default_rng(6)
+    gone = rng.random(600) < 0.3
+    some = rng.random(600) < 0.5
+    columns: dict[str, Any] = {
+        "gone": gone.astype(int),
+        "days": [int(day) if leaves else None for day, leaves in zip(rng.integers(1, 99, 600), gone, strict=True)],
+        "share": np.where(gone, rng.random(600), np.nan),
+        "why": np.where(gone, np.where(some, "price", "quality"), ""),
+        "state": np.where(gone, np.where(some, "ended", "lapsed"), np.where(some, "open", "new")),
+        "offers": [["a"] if leaves else [] for leaves in gone],
+        "gaps": [int(day) if has else None for day, has in zip(rng.integers(1, 99, 600), some, strict=True)],
+        "plan": np.where(some, "basic", "team"),
+    }
+    kinds: dict[str, Kind] = {"gone": "int", "days": "int", "share": "float", "why": "string", "state": "string"}
+    kinds |= {"offers": "string list", "gaps": "int", "plan": "string"}
+    found = {one.column: one for one in infer(Sample(pa.table(columns), kinds, whole=True), "gone").choices}
+    for name in ("days", "share", "why", "offers"):
+        assert "AUC of 1.000 by whether it has a value" in found[name].suspicion
+        assert found[name].features
+    assert "alone reaches an AUC of 1.000" in found["state"].suspicion
+    assert not found["gaps"].suspicion
+    assert not found["plan"].suspicion

@@ -26,8 +26,10 @@ from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
 from headrace.common.locks import hold
+from headrace.components.gates.verdict import DataVerdicts
 from headrace.pipeline.local.light import LIGHT
 from headrace.pipeline.local.metadata import SIGNATURE
+from headrace.pipeline.results.run_folder import RunFolder
 
 pytestmark = pytest.mark.slow
 
@@ -40,6 +42,7 @@ features:
   kind: {column: vocabulary, file: kinds.txt}
   double: {column: custom, function: mine.double, keys: [fare]}
 model: {hidden: [4]}
+gates: {rows: {min: 10}, drift: {blessed: {}}}
 train: {epochs: 1, batch_size: 64, warm_start: true}
 evaluate: {thresholds: {auc: {min: 0.0}}, better_than_constant: false}
 deploy: {push: "serving/{name}"}
@@ -139,10 +142,13 @@ def properties(item: Any, hide: Callable[[str], str]) -> dict[str, str]:
 
 @dataclass
 class Story:
-    """A run; the same again, started as a shell starts it; and once more when the stored plan was removed."""
+    """A run; one that compares the data with that of the blessed model; the same again, started as a shell starts it;
+    and once more when the stored plan was removed.
+    """
 
     folder: Path
     first: Finished
+    compared: Finished
     quick: Finished
     after_quick: Left
     slow: Finished
@@ -152,12 +158,12 @@ class Story:
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     folder = write(tmp_path_factory.mktemp("unchanged"))
-    first = headrace(folder, "run", "trips.yaml")
+    first, compared = (headrace(folder, "run", "trips.yaml") for _ in range(2))
     quick = Going(folder, "run", "trips.yaml").finish()
     after_quick = left_by(quick)
     (folder / "runs" / "trips" / "plan.json").unlink()
     slow = headrace(folder, "run", "trips.yaml")
-    return Story(folder, first, quick, after_quick, slow, left_by(slow))
+    return Story(folder, first, compared, quick, after_quick, slow, left_by(slow))
 
 
 def test_an_unchanged_run_ends_without_tensorflow(story: Story) -> None:
@@ -165,8 +171,24 @@ def test_an_unchanged_run_ends_without_tensorflow(story: Story) -> None:
     assert [with_tensorflow(done) for done in (story.first, story.quick, story.slow)] == [True, False, True]
     statuses = {id_: "done" if id_ in EVERY_TIME else "cached" for id_ in story.first.statuses()}
     assert story.quick.statuses() == story.slow.statuses() == statuses
-    # ModelInService is in a pipeline of its own, and ServingLog beside DataVerdict, which needs TensorFlow every time
+    # ModelInService is in a pipeline of its own, and ServingLog needs `gates.skew`
     assert len(EVERY_TIME) + 2 == len(LIGHT)
+
+
+def test_the_data_is_judged_again_once_another_model_is_blessed(story: Story) -> None:
+    assert with_tensorflow(story.compared)
+    assert story.compared.ran() - EVERY_TIME == {"DataVerdict", "DataGate"}
+    judged = [{one.gate: one.note for one in gates.gates} for gates in map(verdicts, (story.first, story.compared))]
+    assert judged[0].keys() == judged[1].keys() == {"gates.rows", "gates.drift.blessed"}
+    assert "on record" in judged[0]["gates.drift.blessed"]
+    assert judged[1] == {"gates.rows": "", "gates.drift.blessed": ""}
+    assert verdicts(story.quick) == verdicts(story.slow) == verdicts(story.compared)
+
+
+def verdicts(done: Finished) -> DataVerdicts:
+    gates = RunFolder.read(done.folder).gates
+    assert gates is not None
+    return gates
 
 
 def test_it_leaves_what_a_run_with_tensorflow_leaves(story: Story) -> None:
@@ -197,12 +219,12 @@ found, file = [run()], Path("mine.py")
 for old, new in ("* 2.0", "* 2.0  # twice"), ("2.0", "3.0"):
     file.write_text(file.read_text().replace(old, new))
     found.append(run())
-print(json.dumps([*found, "tensorflow" in sys.modules]))
+print(json.dumps([*found, sorted({"tensorflow", "pyarrow", "numpy"} & {*sys.modules})]))
 """
     command = [str(HEADRACE.with_name("python")), "-P", "-c", program]
     said = subprocess.check_output(command, cwd=story.folder, env=without_pythonpath(), text=True)
     (same, started, *verdict), commented, (edited, edited_started, *_), imported = json.loads(said)
-    assert (same, started, imported) == (story.quick.statuses(), False, False)
+    assert (same, started, imported) == (story.quick.statuses(), False, [])
     assert commented == [same, started, *verdict]
     assert verdict[0] is True
     assert f"pushed    {Path(verdict[1]).relative_to(story.folder)}" in story.quick.out
@@ -274,16 +296,29 @@ def test_whatever_has_to_be_computed_again_brings_tensorflow_back(
 
 def test_it_stands_aside_for_a_failure_in_between(quick_again: Path) -> None:
     """What fails in the command fails again where it is reported, and leaves no trace of the attempt."""
+    scored = quick_again / "scored.csv"
+    intact = scored.read_bytes()
+    scored.unlink()
+    scored.mkdir()
+    failed = headrace(quick_again, "run", "trips.yaml")
+    scored.rmdir()
+    scored.write_bytes(intact)
+    assert failed.code == 1
+    assert with_tensorflow(failed)
+    assert "scored.csv" in failed.err + failed.out
+    assert failed.statuses()["PublishPredictions"] == "failed"
+    assert not [*quick_again.glob(f"runs/trips/artifacts/PublishPredictions/*/{failed.run.run_id}")]
+
+
+def test_a_damaged_list_of_models_is_reported_by_whatever_reads_it_first(quick_again: Path) -> None:
     registry = quick_again / "runs" / "trips" / "blessed.json"
     intact = registry.read_text(encoding="utf-8")
     registry.write_text(intact.replace('"uri"', '"URI"', 1), encoding="utf-8")
     failed = headrace(quick_again, "run", "trips.yaml")
     registry.write_text(intact, encoding="utf-8")
     assert failed.code == 1
-    assert with_tensorflow(failed)
     assert "the list of blessed models is damaged" in failed.err + failed.out
-    assert failed.statuses()["WarmStart"] == "failed"
-    assert not [*quick_again.glob(f"runs/trips/artifacts/WarmStart/*/{failed.run.run_id}")]
+    assert failed.statuses()["DataVerdict"] == "failed"
 
 
 def test_a_run_in_progress_is_not_overtaken(quick_again: Path) -> None:
@@ -294,6 +329,34 @@ def test_a_run_in_progress_is_not_overtaken(quick_again: Path) -> None:
     assert refused.code == 1
     assert "in progress" in refused.err
     assert sorted((home / "runs").iterdir()) == before
+
+
+def test_data_that_no_longer_fits_is_refused_before_the_run_starts(quick_again: Path) -> None:
+    file, home = quick_again / "trips.csv", quick_again / "runs" / "trips"
+    intact, times = file.read_bytes(), file.stat()
+    before = sorted((home / "runs").iterdir())
+    file.write_bytes(intact.replace(b"fare", b"fair", 1))
+    refused = headrace(quick_again, "run", "trips.yaml")
+    file.write_bytes(intact)
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert refused.code == 1
+    assert '"fare" is not a column' in refused.err
+    assert sorted((home / "runs").iterdir()) == before
+
+
+def test_the_card_of_the_model_in_service_is_written_again_only_if_it_is_missing_or_old(quick_again: Path) -> None:
+    home = quick_again / "runs" / "trips"
+    card = max(home.glob("runs/*/model_card.html"))
+    text, written = card.read_text(encoding="utf-8"), card.stat().st_mtime_ns
+    assert not with_tensorflow(headrace(quick_again, "run", "trips.yaml"))
+    assert card.stat().st_mtime_ns == written
+    card.unlink()
+    assert not with_tensorflow(headrace(quick_again, "run", "trips.yaml"))
+    assert TIMES.sub("", card.read_text(encoding="utf-8")) == TIMES.sub("", text)
+    card.write_text("of before", encoding="utf-8")
+    os.utime(card, ns=(written, (home / "pushed.json").stat().st_mtime_ns - 1))
+    headrace(quick_again, "run", "trips.yaml")
+    assert card.read_text(encoding="utf-8") != "of before"
 
 
 @pytest.mark.parametrize("option", [("--profile", "more"), ("--set", "train.epochs=3"), ("--fresh",)])

@@ -205,6 +205,13 @@ def test_config_that_is_not_there_is_reported(tmp_path: Path, verb: str) -> None
     assert "Traceback" not in done.stderr
 
 
+def test_data_in_place_of_a_config_names_the_command_that_writes_one(tmp_path: Path) -> None:
+    (tmp_path / "trips.csv").write_text("miles,tipped\n1.5,0\n", encoding="utf-8")
+    done = headrace(tmp_path, "run", "trips.csv")
+    assert done.returncode == 1
+    assert "headrace init trips.csv" in done.stderr
+
+
 def test_profile_and_set_are_laid_over_the_config(here: Path) -> None:
     (here / "trips.wide.yaml").write_text("features: {hour: {column: identity, num_buckets: 24}}\n")
     done = headrace(here, "validate", "trips.yaml", "--profile", "wide")
@@ -229,8 +236,16 @@ def test_validate_without_a_config_asks_for_one(tmp_path: Path) -> None:
     assert "name a config" in done.stderr
 
 
-def test_unknown_verb_and_option_exit_with_two(here: Path) -> None:
-    assert headrace(here, "rum", "trips.yaml").returncode == 2
+@pytest.mark.parametrize(
+    ("given", "meant"), [("rum", '"run"'), ("explain_cache", '"explain-cache"'), ("a.yaml", "`run`")]
+)
+def test_unknown_verb_names_the_one_that_was_meant(here: Path, given: str, meant: str) -> None:
+    done = headrace(here, given, "trips.yaml")
+    assert done.returncode == 2
+    assert f"did you mean {meant}" in done.stderr
+
+
+def test_unknown_option_exits_with_two(here: Path) -> None:
     assert headrace(here, "run", "trips.yaml", "--epochs", "3").returncode == 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import gzip
 import re
 import sqlite3
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from headrace.common.errors import RunError
 from headrace.components.example_gen.types import ARROW, Kind
@@ -25,7 +28,7 @@ from headrace.components.inference.table import infer
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import VocabularyFeature
-from headrace.configs.schema.sources import CsvSource
+from headrace.configs.schema.sources import CsvSource, ImagesSource
 from headrace.pipeline.init.dated import dated_path
 from headrace.pipeline.init.document import WIDTH, Draft, document
 from headrace.pipeline.init.source import given_source, pipeline_name
@@ -97,6 +100,45 @@ def test_a_column_of_customers_is_suggested_as_the_split_key(name: str, values: 
         assert load(yaml.safe_load(edited)).data.split_keys == (name,)
 
 
+def written(tmp_path: Path, table: pa.Table, label: str) -> str:
+    """The config that is written for a Parquet file."""
+    pq.write_table(table, tmp_path / "rows.parquet")
+    source = given_source(str(tmp_path / "rows.parquet"))
+    write(tmp_path / "rows.yaml", "rows", source, label, lambda label: f"headrace init --label {label}")
+    text = (tmp_path / "rows.yaml").read_text(encoding="utf-8")
+    load(yaml.safe_load(text))
+    return text
+
+
+@pytest.mark.parametrize(("rare", "stratified"), [(30, True), (1000, False)])
+def test_of_a_rare_class_each_split_gets_its_share(tmp_path: Path, rare: int, stratified: bool) -> None:
+    table = pa.table({"fault": ["yes"] * rare + ["no"] * (3000 - rare), "x": [row % 37 / 2 for row in range(3000)]})
+    assert (yaml.safe_load(written(tmp_path, table, "fault"))["data"].get("stratify", False)) is stratified
+
+
+@pytest.mark.parametrize(("sorted_", "step"), [(True, 1), (False, 7)])
+def test_rows_in_the_order_of_time_are_noticed(tmp_path: Path, sorted_: bool, step: int) -> None:
+    start = dt.datetime(2026, 1, 1)
+    times = [(start + dt.timedelta(hours=row * step % 300)).isoformat() for row in range(300)]
+    table = pa.table({"sold": [row % 37 / 2 for row in range(300)], "at": times, "x": [row % 5 for row in range(300)]})
+    text = written(tmp_path, table, "sold")
+    assert ("\n  # split_by: at\n" in text) is sorted_
+    edited = yaml.safe_load(text.replace("  # split_by:", "  split_by:"))
+    assert load(edited).data.split_by == ("at" if sorted_ else None)
+
+
+def test_columns_that_no_feature_can_hold_are_left_out_with_the_reason(tmp_path: Path) -> None:
+    rows = 200
+    place, names = [{"lat": row / 7, "city": "Ulm"} for row in range(rows)], [[["a"], ["b"]]] * rows
+    table = pa.table({"y": [row % 2 for row in range(rows)], "place": place, "x": [row / 3 for row in range(rows)]})
+    text = written(tmp_path, table.append_column("names", pa.array(names)), "y")
+    assert yaml.safe_load(text)["data"]["columns"] == "used"
+    assert [*yaml.safe_load(text)["features"]] == ["x"]
+    assert "all 200 rows of 4 columns" in text
+    assert re.search(r"# place: .*struct", text)
+    assert re.search(r"# names: .*list", text)
+
+
 def test_lines_are_broken_and_comments_stay_comments() -> None:
     values = [f"a rather long value of the column, number {number % 30:02}: # no comment" for number in range(300)]
     table = pa.table({"y": [0, 1] * 150, "long\nname": values})
@@ -118,6 +160,7 @@ def test_lines_are_broken_and_comments_stay_comments() -> None:
         ("trips.tsv", {"kind": "csv", "path": "trips.tsv"}),
         ("trips.parquet", {"kind": "parquet", "path": "trips.parquet"}),
         ("trips.avro", {"kind": "avro", "path": "trips.avro"}),
+        ("trips.xlsx", {"kind": "excel", "path": "trips.xlsx"}),
         ("trips.jsonl", {"kind": "jsonl", "path": "trips.jsonl"}),
         ("trips.ndjson", {"kind": "jsonl", "path": "trips.ndjson"}),
     ],
@@ -253,11 +296,18 @@ def test_files_that_name_no_splits_are_refused(tmp_path: Path, names: tuple[str,
         given_source(first, others=[other])
 
 
-def test_a_folder_of_images_names_the_example(tmp_path: Path) -> None:
-    (tmp_path / "cats").mkdir()
-    (tmp_path / "cats" / "1.JPG").write_bytes(b"\xff\xd8")
-    with pytest.raises(RunError, match="digits"):
-        given_source(str(tmp_path))
+def test_a_folder_of_images_is_answered_with_a_config(tmp_path: Path) -> None:
+    folders = [tmp_path / "my: pets" / name for name in ("cats", "dogs")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        Image.new("RGB", (9, 7)).save(folder / "1.JPG")
+    with pytest.raises(RunError) as caught:
+        given_source(str(folders[0].parent))
+    file = tmp_path / "pets.yaml"
+    file.write_text(str(caught.value).partition("\n\n")[2], encoding="utf-8")
+    config = load(file)
+    assert config.data.source == ImagesSource(kind="images", path=str(folders[0].parent))
+    assert config.label.kind == "binary"
 
 
 def test_of_a_large_table_only_the_first_rows_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,8 +400,10 @@ def test_databases_need_a_table_and_files_have_none() -> None:
         given_source("sqlite:///x.db")
     with pytest.raises(RunError, match="--table is for databases"):
         given_source("x.csv", "t")
+    with pytest.raises(RunError, match=re.escape("sqlite:///data/x.db, with --table")):
+        given_source("data/x.db")
     with pytest.raises(RunError, match="names no kind of data"):
-        given_source("x.xlsx")
+        given_source("x.docx")
 
 
 @given(st.text(string.printable, min_size=1))

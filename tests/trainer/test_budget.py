@@ -69,6 +69,7 @@ def epochs_with(*losses: float) -> list[Epoch]:
         ((0.5, 0.4, 0.45), 3, False),
         ((0.5, 0.4, 0.3999), 3, False),  # by less than a thousandth
         ((0.5,), 1, False),
+        ((0.5, 4e-7, 3e-7), 3, False),  # nearly 0
         ((-1.0, -1.5), 2, True),
     ],
 )

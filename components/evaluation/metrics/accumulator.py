@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import functools
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -137,12 +138,16 @@ class RunningTotal:
 
 
 class Margin(NamedTuple):
-    """The 95 % confidence interval of a metric as value ± width, and the width at which it is too wide to rely on."""
+    """The 95 % confidence interval of a metric as value ± width, and the width at which it is too wide to rely on.
+
+    rarer: examples of the rarer of two classes; of a few, an interval says little, since it may be narrow by chance.
+    """
 
     metric: str
     value: float
     width: float
     too_wide: float
+    rarer: float = math.inf
 
 
 class LabelMetrics(abc.ABC):

@@ -103,7 +103,7 @@ class BinaryMetrics(LabelMetrics):
         variance = area * (1 - area)
         variance += (positives - 1) * (two_positives - area**2) + (negatives - 1) * (two_negatives - area**2)
         width = STANDARD_ERRORS * float(np.sqrt(max(variance, 0) / (positives * negatives)))
-        return Margin("auc", area, width, TOO_WIDE)
+        return Margin("auc", area, width, TOO_WIDE, float(min(positives, negatives)))
 
     def curves(self, totals: Totals) -> Curves | None:
         negatives, positives = totals.counts[::-1].T

@@ -14,7 +14,8 @@ A reader is a class with a class method `open(source, files, options)`, which re
 - `fork_safe = True`, if reading local files starts no threads and opens no connections that a forked child would
   inherit.
 
-Slow imports happen when it reads, not when its module is imported.
+The first four are called by `components/example_gen/finding.py`, except for a source whose settings say that it is
+`found_by_paths`. Slow imports happen when it reads, not when its module is imported.
 """
 
 from __future__ import annotations
@@ -33,8 +34,7 @@ from headrace.components.example_gen.sources.base import (
     serial_map,
 )
 from headrace.components.example_gen.sources.by_split import RowScannerBySplit, SourceBySplit
-from headrace.components.example_gen.storage import FileState, resolve
-from headrace.configs.schema.sources import FileSource, SourceConfig
+from headrace.configs.schema.sources import SourceConfig
 
 __all__ = [
     "ParallelMap",
@@ -42,14 +42,9 @@ __all__ = [
     "ScanResult",
     "Skipped",
     "Source",
-    "find_files",
     "is_fork_safe",
-    "may_share_files",
     "open_source",
-    "reads_files",
     "serial_map",
-    "source_patterns",
-    "source_state",
 ]
 
 
@@ -92,38 +87,6 @@ def _open_by_split(
     return kind(opened, unselected, names, options)
 
 
-def source_state(source: SourceConfig) -> list[FileState] | None:
-    """The present state of data that is not found by path; None for data that is."""
-    state = getattr(source.load_implementation(), "state", None)
-    return None if state is None else state(source)
-
-
-def reads_files(source: SourceConfig) -> bool:
-    """Whether the data is in files. Unlike `source_state`, this never runs a query or a function."""
-    return not hasattr(source.load_implementation(), "state") or getattr(source, "path", None) is not None
-
-
-def find_files(source: SourceConfig) -> list[str]:
-    """The paths of the present files, regardless of spans. Raises DataError if there are none."""
-    find = getattr(source.load_implementation(), "find", None)
-    if find is not None:
-        return list(find(source))
-    return resolve(source_patterns(source))
-
-
 def is_fork_safe(source: SourceConfig) -> bool:
     """Whether a process that has read local files of this kind can be forked."""
     return getattr(source.load_implementation(), "fork_safe", False)
-
-
-def may_share_files(source: SourceConfig) -> bool:
-    """Whether two splits may take their rows from the same files."""
-    return hasattr(source.load_implementation(), "check_splits")
-
-
-def source_patterns(source: SourceConfig) -> list[str]:
-    """The paths of the config as glob patterns; empty for data that is not found by path."""
-    patterns = getattr(source.load_implementation(), "patterns", None)
-    if patterns is not None:
-        return list(patterns(source))
-    return list(source.patterns) if isinstance(source, FileSource) else []

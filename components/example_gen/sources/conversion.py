@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.errors import DataError
+from headrace.common.errors import DataError, UnreadableColumnError
 from headrace.components.example_gen.parts import room
 from headrace.components.example_gen.types import ARROW, LIST, Kind, kind_of_decimal, listed
 
@@ -115,6 +115,15 @@ def stored_kind(arrow: pa.DataType, *, wide: bool = True) -> Kind:
     if not (_is_text(arrow) or types.is_decimal(arrow) or types.is_temporal(arrow)):
         raise ConversionError(f"is of type {_type_name(arrow)}, which no feature can hold")
     return kind_of_decimal(arrow.precision, arrow.scale) if types.is_decimal(arrow) else "string"
+
+
+def kind_in_file(path: str, name: str, arrow: pa.DataType, *, wide: bool = True) -> Kind:
+    """The kind of a column of a file, by `stored_kind`. Raises UnreadableColumnError where that raises."""
+    try:
+        return stored_kind(arrow, wide=wide)
+    except ConversionError as error:
+        hint = "List the columns to read in `data.columns`, without this one"
+        raise UnreadableColumnError(str(error), file=path, column=name, hint=hint) from None
 
 
 def is_uint64(arrow: pa.DataType) -> bool:

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from headrace.common.errors import DataError, NoDataError
-from headrace.components.example_gen.sources import find_files, may_share_files, source_patterns, source_state
+from headrace.components.example_gen.finding import find_files, may_share_files, source_patterns, source_state
 from headrace.components.example_gen.spans.manifest import Span, SpanManifest
 from headrace.components.example_gen.spans.patterns import SpanFile, glob_of, match_files, span_name, span_window
 from headrace.components.example_gen.storage import FileState, checksum, each_once, resolve, stats

@@ -14,6 +14,14 @@ class SourceBase(Kind):
 
     by_split: ClassVar[tuple[str, ...]] = ()
     """The settings that may be a mapping from splits to values, for data of which each split is stored by itself."""
+    found_by_paths: ClassVar[bool] = False
+    """Whether `path` alone, as glob patterns, names the files, so that they are found without importing the reader: it
+    then has none of the methods `state`, `find`, `patterns` and `check_splits`. Not inherited with another reader."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: object) -> None:
+        if "implementation" in vars(cls) and "found_by_paths" not in vars(cls):
+            cls.found_by_paths = False
 
     _section: str = PrivateAttr("data.source")
 

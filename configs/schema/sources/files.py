@@ -1,4 +1,4 @@
-"""Sources that are files: delimited and JSON text, Parquet, Avro, TFRecords, running text and images."""
+"""Sources that are files: delimited and JSON text, Parquet, Avro, workbooks, TFRecords, running text and images."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ class CsvSource(FileSource):
     """Comma-separated (or otherwise delimited) text files, plain or gzip (with the extension `.gz`)."""
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.csv.source.CsvFiles"
+    found_by_paths: ClassVar[bool] = True
 
     kind: Literal["csv"]
     """`csv`."""
@@ -139,6 +140,7 @@ class JsonlSource(FileSource):
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.jsonl.source.JsonlFiles"
+    found_by_paths: ClassVar[bool] = True
 
     kind: Literal["jsonl"]
     """`jsonl`."""
@@ -154,6 +156,7 @@ class JsonSource(FileSource):
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.jsonl.array.JsonArrays"
+    found_by_paths: ClassVar[bool] = True
 
     kind: Literal["json"]
     """`json`."""
@@ -210,9 +213,35 @@ class AvroSource(FileSource):
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.avro.source.AvroFiles"
+    found_by_paths: ClassVar[bool] = True
 
     kind: Literal["avro"]
     """`avro`."""
+
+
+class ExcelSource(FileSource):
+    """One sheet of each workbook: `.xlsx`, `.xlsm`, `.xlsb`, `.xls` or `.ods`.
+
+    Cells have types, and a column gets the one that holds all of its cells: int (whole numbers, false and true as 0 and
+    1), float, or string, also if cells are of several types: `TRUE`, `3`, `2.5`. Dates and times are strings such as
+    `2024-01-31`, `2024-01-31 12:30:00` (if a cell of the column has a time) and `12:30:00`; durations are seconds.
+    Numbers that are stored as text are text, unless `data.types` says otherwise. A formula counts with the value that
+    Excel stored, and an error such as `#N/A` is missing. Of merged cells, the first has the value. Empty rows, and
+    columns without name and values, are left out; hidden rows are not. The whole sheet is held in memory, at most
+    1,048,576 rows.
+    """
+
+    implementation: ClassVar[str] = "headrace.components.example_gen.sources.excel.source.ExcelFiles"
+    found_by_paths: ClassVar[bool] = True
+
+    kind: Literal["excel"]
+    """`excel`."""
+    sheet: Name | PositiveInt | None = None
+    """The name of the sheet, or its number, from 1. null: the first sheet."""
+    header_row: PositiveInt | None = None
+    """The number of the row with the names of the columns, as Excel counts; rows above it are ignored. null: the first
+    of the upper 20 rows that has different texts in all columns with values below, so titles are ignored; if there is
+    none, the first row that is not empty."""
 
 
 class TfrecordSource(FileSource):
@@ -224,6 +253,7 @@ class TfrecordSource(FileSource):
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.tfrecord.source.TfrecordFiles"
+    found_by_paths: ClassVar[bool] = True
 
     kind: Literal["tfrecord"]
     """`tfrecord`."""
@@ -245,6 +275,7 @@ class TextSource(FileSource):
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.text.source.TextFiles"
+    found_by_paths: ClassVar[bool] = True
 
     kind: Literal["text"]
     """`text`."""

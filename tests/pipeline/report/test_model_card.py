@@ -13,9 +13,10 @@ from markdown_it import MarkdownIt
 
 from headrace.components.evaluation.result import SliceMetrics, read_evaluation, write_evaluation
 from headrace.components.example_gen.storage import FileState
+from headrace.pipeline.models import CARD
 from headrace.pipeline.models.card import MARKDOWN, render_card
 from headrace.pipeline.models.listing import Model
-from headrace.pipeline.models.origin import CARD, Origin, SpanOrigin
+from headrace.pipeline.models.origin import Origin, SpanOrigin
 from headrace.pipeline.share.runs import PublicFolder
 
 if TYPE_CHECKING:

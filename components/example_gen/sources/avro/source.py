@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 from uuid import UUID
@@ -15,20 +15,20 @@ from headrace.components.example_gen.parts import part_length
 from headrace.components.example_gen.skips import Skips
 from headrace.components.example_gen.sources.avro.blocks import AvroBlock, read_blocks, read_header
 from headrace.components.example_gen.sources.avro.schema import arrow_schema, flat_types, has_uuid, pruned
-from headrace.components.example_gen.sources.base import Head, ParallelMap, ReadOptions, ScanResult
+from headrace.components.example_gen.sources.base import Head, ParallelMap, ScanResult
 from headrace.components.example_gen.sources.conversion import (
-    ConversionError,
     convert_columns,
     holds_lists,
+    kind_in_file,
     row_errors,
     slice_batch,
-    stored_kind,
 )
+from headrace.components.example_gen.sources.files import SourceFiles
 from headrace.components.example_gen.sources.jsonl.fast import batch_of
 from headrace.components.example_gen.sources.jsonl.nested import flat_columns
 from headrace.components.example_gen.sources.parquet.footers import are_compatible
 from headrace.components.example_gen.sources.streams import LineRange, line_ranges, text_size
-from headrace.components.example_gen.storage import at_once, resolve, stats
+from headrace.components.example_gen.storage import at_once, stats
 from headrace.components.example_gen.types import Kind
 from headrace.configs.schema.sources import AvroSource
 
@@ -41,20 +41,11 @@ Part = tuple[LineRange, ...]
 
 
 @dataclass(frozen=True)
-class AvroFiles:
+class AvroFiles(SourceFiles[AvroSource]):
     """The files of one config, in the order of their paths."""
-
-    source: AvroSource
-    files: tuple[str, ...]
-    options: ReadOptions = field(default_factory=ReadOptions)
 
     fork_safe: ClassVar[bool] = True
     open_ended: ClassVar[bool] = True
-
-    @classmethod
-    def open(cls, source: AvroSource, files: Sequence[str] | None, options: ReadOptions) -> AvroFiles:
-        """Find the files, unless they are given."""
-        return cls(source, tuple(sorted(files if files is not None else resolve(source.patterns))), options)
 
     def columns(self) -> list[str]:
         """The columns in the schemas of the first files, then the others that the config names."""
@@ -148,11 +139,7 @@ class AvroFiles:
         return {name: types[name] for name in self.options.select([*types])}
 
     def _kind(self, path: str, name: str, arrow: pa.DataType) -> Kind:
-        try:
-            return stored_kind(arrow)
-        except ConversionError as error:
-            hint = "List the columns to read in `data.columns`, without this one"
-            raise DataError(str(error), file=path, column=name, hint=hint) from None
+        return kind_in_file(path, name, arrow)
 
     def _read(self, piece: LineRange, kinds: Mapping[str, Kind], skips: Skips) -> Iterator[pa.RecordBatch]:
         names = [name for name in self._types(piece.path) if name in kinds]

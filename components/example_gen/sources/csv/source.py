@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice, pairwise
 from typing import ClassVar
@@ -22,7 +22,6 @@ from headrace.components.example_gen.skips import Skips
 from headrace.components.example_gen.sources.base import (
     Head,
     ParallelMap,
-    ReadOptions,
     Result,
     ScanResult,
     choose_map,
@@ -33,8 +32,9 @@ from headrace.components.example_gen.sources.csv.blocks import Block, Segment, b
 from headrace.components.example_gen.sources.csv.header import CsvHeader, read_header, rows_start, same_header
 from headrace.components.example_gen.sources.csv.parse import CsvFormat, infer, parse
 from headrace.components.example_gen.sources.csv.quotes import Dialect, ends_in_quotes, record_ends, without_comments
+from headrace.components.example_gen.sources.files import SourceFiles
 from headrace.components.example_gen.sources.streams import is_gzip, line_start, text_size
-from headrace.components.example_gen.storage import at_once, resolve, stat, stats
+from headrace.components.example_gen.storage import at_once, stat, stats
 from headrace.components.example_gen.types import Kind
 from headrace.configs.schema.sources import CsvSource
 
@@ -44,19 +44,10 @@ Part = tuple[Segment, ...]
 
 
 @dataclass(frozen=True)
-class CsvFiles:
+class CsvFiles(SourceFiles[CsvSource]):
     """The CSV files of one config, in the order of their paths."""
 
-    source: CsvSource
-    files: tuple[str, ...]
-    options: ReadOptions = field(default_factory=ReadOptions)
-
     fork_safe: ClassVar[bool] = True
-
-    @classmethod
-    def open(cls, source: CsvSource, files: Sequence[str] | None, options: ReadOptions) -> CsvFiles:
-        """Find the files, unless they are given."""
-        return cls(source, tuple(sorted(files if files is not None else resolve(source.patterns))), options)
 
     def columns(self) -> list[str]:
         """The columns to read, named by the config or by the header of the first file."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -14,17 +14,16 @@ import pyarrow.compute as pc
 from headrace.common.errors import DataError
 from headrace.components.example_gen.parts import grouped, part_length
 from headrace.components.example_gen.skips import Skips
-from headrace.components.example_gen.sources.base import Head, ParallelMap, ReadOptions, ScanResult
+from headrace.components.example_gen.sources.base import Head, ParallelMap, ScanResult
 from headrace.components.example_gen.sources.conversion import (
     BadRows,
-    ConversionError,
     beyond_int64,
     convert_columns,
     holds_lists,
     is_uint64,
+    kind_in_file,
     row_errors,
     slice_batch,
-    stored_kind,
 )
 from headrace.components.example_gen.sources.datasets.streams import (
     batches_of,
@@ -36,8 +35,9 @@ from headrace.components.example_gen.sources.datasets.streams import (
     listed,
     opened,
 )
+from headrace.components.example_gen.sources.files import SourceFiles
 from headrace.components.example_gen.sources.parquet.footers import are_compatible
-from headrace.components.example_gen.storage import is_remote, resolve, stat
+from headrace.components.example_gen.storage import is_remote, stat
 from headrace.components.example_gen.types import LIST, Kind, first_duplicate
 from headrace.configs.schema.sources import DatasetsSource
 
@@ -62,20 +62,15 @@ Part = tuple[Batches, ...]
 
 
 @dataclass(frozen=True)
-class StoredDatasets:
+class StoredDatasets(SourceFiles[DatasetsSource]):
     """The files of one config, in the order of their paths."""
-
-    source: DatasetsSource
-    files: tuple[str, ...]
-    options: ReadOptions = field(default_factory=ReadOptions)
 
     fork_safe: ClassVar[bool] = True
 
     @classmethod
-    def open(cls, source: DatasetsSource, files: Sequence[str] | None, options: ReadOptions) -> StoredDatasets:
-        """Find the files, unless they are given."""
-        found = listed(resolve(cls.patterns(source)) if files is None else files)
-        return cls(source, tuple(found), options)
+    def ordered(cls, files: Sequence[str]) -> Sequence[str]:
+        """Those that a dataset consists of."""
+        return listed(files)
 
     @classmethod
     def patterns(cls, source: DatasetsSource) -> list[str]:
@@ -213,11 +208,7 @@ def _kind(path: str, schema: pa.Schema, name: str, *, wide: bool) -> Kind:
         return "string list" if holds_lists(arrow) else "string"
     if is_image(feature, arrow):
         return "bytes"
-    try:
-        return stored_kind(arrow, wide=wide)
-    except ConversionError as error:
-        hint = "List the columns to read in `data.columns`, without this one"
-        raise DataError(str(error), file=path, column=name, hint=hint) from None
+    return kind_in_file(path, name, arrow, wide=wide)
 
 
 def _as_names(column: pa.Array, names: Sequence[str], path: str, name: str) -> pa.Array:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import BinaryIO, ClassVar, Self
+from typing import BinaryIO, ClassVar
 
 import pyarrow as pa
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.parts import NAMED, part_length
 from headrace.components.example_gen.skips import Skips
-from headrace.components.example_gen.sources.base import Head, ParallelMap, ReadOptions, ScanResult
+from headrace.components.example_gen.sources.base import Head, ParallelMap, ScanResult
+from headrace.components.example_gen.sources.files import SourceFiles
 from headrace.components.example_gen.sources.jsonl.blocks import LineBlock, blocks, lines_of
 from headrace.components.example_gen.sources.jsonl.exact import (
     BadLineError,
@@ -39,7 +40,7 @@ from headrace.components.example_gen.sources.streams import (
     open_truncated,
     text_size,
 )
-from headrace.components.example_gen.storage import resolve, stats
+from headrace.components.example_gen.storage import stats
 from headrace.components.example_gen.types import ARROW, LIST, Kind, widest
 from headrace.configs.schema.sources import FileSource
 
@@ -52,12 +53,8 @@ Part = tuple[LineRange, ...]
 
 
 @dataclass(frozen=True)
-class JsonlFiles:
+class JsonlFiles(SourceFiles[FileSource]):
     """The files of one config, in the order of their paths."""
-
-    source: FileSource
-    files: tuple[str, ...]
-    options: ReadOptions = field(default_factory=ReadOptions)
 
     fork_safe: ClassVar[bool] = True
     open_ended: ClassVar[bool] = True
@@ -68,11 +65,6 @@ class JsonlFiles:
     def open_text(path: str, skips: Skips | None) -> AbstractContextManager[BinaryIO]:
         """The text of a file, as lines; with `skips`, what a truncated gzip file still has."""
         return open_for(path, skips)
-
-    @classmethod
-    def open(cls, source: FileSource, files: Sequence[str] | None, options: ReadOptions) -> Self:
-        """Find the files, unless they are given."""
-        return cls(source, tuple(sorted(files if files is not None else resolve(source.patterns))), options)
 
     def columns(self) -> list[str]:
         """The keys of the first lines, in order of occurrence, then the others that the config names."""

@@ -14,11 +14,9 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
-import pyarrow as pa
-
 from headrace.common.errors import DataError
 from headrace.components.example_gen.sources.arrow_files import arrow_errors
-from headrace.components.example_gen.sources.conversion import ConversionError, is_uint64, stored_kind
+from headrace.components.example_gen.sources.conversion import is_uint64, kind_in_file
 from headrace.components.example_gen.storage import arrow_file, is_remote, open_file
 from headrace.components.example_gen.types import LIST, Kind, first_duplicate
 
@@ -121,7 +119,7 @@ def read_footer(path: str, select: Callable[[list[str]], list[str]], first_path:
         leaves = [leaf for name in names for leaf in columns.get(name, ())]
         groups = [_group(metadata, number, sorted(leaves)) for number in range(metadata.num_row_groups)]
         wide = {name: _wide(metadata, columns.get(name, ())) for name in names if is_uint64(types[name])}
-        kinds = {name: _kind(path, name, types[name], wide.get(name)) for name in names}
+        kinds = {name: kind_in_file(path, name, types[name], wide=bool(wide.get(name))) for name in names}
     return Footer(
         path, tuple(groups), kinds, frozenset(wide), frozenset(name for name, known in wide.items() if known is None)
     )
@@ -149,15 +147,6 @@ def _group(metadata: Any, number: int, leaves: list[int]) -> RowGroup:
     group = metadata.row_group(number)
     encoded = sum(group.column(leaf).total_uncompressed_size for leaf in leaves)
     return RowGroup(number, group.num_rows, max(encoded, group.num_rows * len(leaves) * VALUE))
-
-
-def _kind(path: str, name: str, arrow: pa.DataType, wide: bool | None) -> Kind:
-    try:
-        return stored_kind(arrow, wide=bool(wide))
-    except ConversionError as error:
-        raise DataError(
-            str(error), file=path, column=name, hint="List the columns to read in `data.columns`, without this one"
-        ) from None
 
 
 def _leaves(file: Any, names: Sequence[str]) -> dict[str, list[int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from headrace.common.errors import DataError
 from headrace.components.example_gen.parts import LARGEST_PART, MOST_PARTS, grouped
 from headrace.components.example_gen.skips import Skipped, Skips
 from headrace.components.example_gen.sources.arrow_files import has_files
-from headrace.components.example_gen.sources.base import Head, ParallelMap, ReadOptions, ScanResult, serial_map
+from headrace.components.example_gen.sources.base import Head, ParallelMap, ScanResult, serial_map
 from headrace.components.example_gen.sources.conversion import (
     BadRows,
     always_fits,
@@ -26,6 +26,7 @@ from headrace.components.example_gen.sources.conversion import (
     slice_batch,
     text_kind,
 )
+from headrace.components.example_gen.sources.files import SourceFiles
 from headrace.components.example_gen.sources.parquet.footers import (
     Footer,
     RowGroup,
@@ -37,7 +38,7 @@ from headrace.components.example_gen.sources.parquet.footers import (
     read_footer,
     same_partitions,
 )
-from headrace.components.example_gen.storage import is_folder, resolve
+from headrace.components.example_gen.storage import is_folder
 from headrace.components.example_gen.types import Kind
 from headrace.configs.schema.sources import ParquetSource
 
@@ -66,20 +67,10 @@ Part = tuple[RowGroups, ...]
 
 
 @dataclass(frozen=True)
-class ParquetFiles:
+class ParquetFiles(SourceFiles[ParquetSource]):
     """The Parquet files of one config, in the order of their paths."""
 
-    source: ParquetSource
-    files: tuple[str, ...]
-    options: ReadOptions = field(default_factory=ReadOptions)
-
     fork_safe: ClassVar[bool] = True
-
-    @classmethod
-    def open(cls, source: ParquetSource, files: Sequence[str] | None, options: ReadOptions) -> ParquetFiles:
-        """Find the files, unless they are given."""
-        found = files if files is not None else resolve(cls.patterns(source))
-        return cls(source, tuple(sorted(found)), options)
 
     @classmethod
     def patterns(cls, source: ParquetSource) -> list[str]:

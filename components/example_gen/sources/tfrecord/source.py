@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from headrace.common.errors import DataError
 from headrace.components.example_gen.parts import grouped, part_length
 from headrace.components.example_gen.skips import Skips
-from headrace.components.example_gen.sources.base import ParallelMap, ReadOptions, ScanResult
+from headrace.components.example_gen.sources.base import ParallelMap, ScanResult
 from headrace.components.example_gen.sources.conversion import BadRows, convert_columns
+from headrace.components.example_gen.sources.files import SourceFiles
 from headrace.components.example_gen.sources.tfrecord.frames import Frames, frames
 from headrace.components.example_gen.sources.tfrecord.kinds import (
     LENGTHS,
@@ -26,7 +27,7 @@ from headrace.components.example_gen.sources.tfrecord.kinds import (
     single_values,
 )
 from headrace.components.example_gen.sources.tfrecord.wire import RecordFeatures, WireError, parse_features
-from headrace.components.example_gen.storage import resolve, stats
+from headrace.components.example_gen.storage import stats
 from headrace.components.example_gen.types import ARROW, LIST, Kind, listed, widest
 from headrace.configs.schema.sources import TfrecordSource
 
@@ -38,19 +39,10 @@ HEAD_FILES, HEAD_RECORDS, HEAD_FEATURES = 8, 100, 50_000
 
 
 @dataclass(frozen=True)
-class TfrecordFiles:
+class TfrecordFiles(SourceFiles[TfrecordSource]):
     """The files of one config, in the order of their paths."""
 
-    source: TfrecordSource
-    files: tuple[str, ...]
-    options: ReadOptions = field(default_factory=ReadOptions)
-
     open_ended: ClassVar[bool] = True
-
-    @classmethod
-    def open(cls, source: TfrecordSource, files: Sequence[str] | None, options: ReadOptions) -> TfrecordFiles:
-        """Find the files, unless they are given."""
-        return cls(source, tuple(sorted(files if files is not None else resolve(source.patterns))), options)
 
     def columns(self) -> list[str]:
         """The features of the first records, sorted by name, then the others that the config names."""

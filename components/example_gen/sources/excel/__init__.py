@@ -1,0 +1,1 @@
+"""Workbooks: `data.source.kind: excel`."""

@@ -1,0 +1,175 @@
+"""The check of the data that a run does not repeat: what it depends on, and when it is repeated all the same."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, get_args
+
+import pytest
+
+from headrace.common.errors import ConfigError
+from headrace.components.example_gen.finding import source_state
+from headrace.components.example_gen.sources.files import SourceFiles
+from headrace.components.example_gen.storage import FileState
+from headrace.configs.loading.loader import LoadedConfig
+from headrace.configs.schema.sources import SOURCES, CsvSource
+from headrace.pipeline import checked_data
+from headrace.pipeline.api import load_to_run
+from headrace.pipeline.checked_data import data_key, is_checked, remember_checked
+from headrace.pipeline.folders import Folders
+
+CONFIG: dict[str, Any] = {
+    "pipeline": {"name": "trips"},
+    "data": {"source": {"kind": "csv", "path": "trips.csv"}, "schema": "schema.pbtxt"},
+    "label": {"key": "tip", "kind": "binary"},
+    "features": {"fare": {"column": "numeric"}, "kind": {"column": "vocabulary", "file": "kinds.txt"}},
+}
+HOOKS = ("state", "find", "patterns", "check_splits")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    rows = [f"{row % 40}.5,{'ab'[row % 2]},{int(row % 40 > 20)}\n" for row in range(400)]
+    (tmp_path / "trips.csv").write_text("".join(["fare,kind,tip\n", *rows]), encoding="utf-8")
+    (tmp_path / "kinds.txt").write_text("a\nb\n", encoding="utf-8")
+    features = ("fare", "FLOAT"), ("kind", "BYTES"), ("tip", "INT")
+    schema = "".join(f'feature {{ name: "{name}" type: {type_} }}\n' for name, type_ in features)
+    (tmp_path / "schema.pbtxt").write_text(schema, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def checked(**overrides: Any) -> LoadedConfig:
+    """A check as a run makes it, and what the run stores afterwards."""
+    loaded = load_to_run(CONFIG, None, [(name.replace("__", "."), value) for name, value in overrides.items()])
+    if loaded.data_key is not None:
+        remember_checked(loaded.config, loaded.data_key)
+    return loaded
+
+
+def edit(name: str, old: str, new: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        text = (folder / name).read_text(encoding="utf-8")
+        assert old in text
+        (folder / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+
+    return change
+
+
+def touch(folder: Path) -> None:
+    os.utime(folder / "trips.csv", ns=(1, 1))
+
+
+def damage(folder: Path) -> None:
+    file = folder / "runs/trips/checked.json"
+    file.write_bytes(file.read_bytes().replace(b"key", b"kex"))
+
+
+def test_the_same_data_is_checked_once(folder: Path) -> None:
+    assert [checked().as_before for _ in range(3)] == [False, True, True]
+    assert Folders.of(checked().config).checked.is_relative_to(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        edit("trips.csv", "0.5,a,0", "1.5,a,0"),
+        edit("kinds.txt", "b", "c"),
+        edit("schema.pbtxt", "FLOAT", "INT"),
+        touch,
+        damage,
+        lambda folder: (folder / "runs/trips/checked.json").unlink(),
+    ],
+)
+def test_whatever_may_change_what_it_finds_repeats_the_check(folder: Path, change: Callable[[Path], None]) -> None:
+    assert [checked().as_before for _ in range(2)] == [False, True]
+    change(folder)
+    loaded = load_to_run_or_none()
+    assert loaded is None or not loaded.as_before
+
+
+def load_to_run_or_none() -> LoadedConfig | None:
+    try:
+        return load_to_run(CONFIG, None, ())
+    except ConfigError:
+        return None
+
+
+@pytest.mark.parametrize("override", [{"train__epochs": 3}, {"data__source__null_values": ["", "-"]}])
+@pytest.mark.usefixtures("folder")
+def test_another_config_is_checked(override: dict[str, Any]) -> None:
+    assert [checked().as_before for _ in range(2)] == [False, True]
+    assert [checked(**override).as_before for _ in range(2)] == [False, True]
+
+
+def test_a_column_that_disappears_is_reported_although_the_data_was_checked_before(folder: Path) -> None:
+    checked()
+    edit("trips.csv", "fare,kind,tip", "fair,kind,tip")(folder)
+    with pytest.raises(ConfigError, match=r'features\.fare.*"fare" is not a column'):
+        checked()
+
+
+def test_another_version_of_headrace_checks_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = data_key(checked().config)
+    assert key is not None
+    copied = folder / "headrace" / "pipeline"
+    copied.mkdir(parents=True)
+    (copied / "validate.py").write_text("", encoding="utf-8")
+    monkeypatch.setattr(checked_data, "__file__", str(copied / "checked_data.py"))
+    other = data_key(checked().config)
+    (copied / "validate.py").write_text("# a stricter check", encoding="utf-8")
+    assert len({key, other, data_key(checked().config)}) == 3
+
+
+def test_what_a_run_would_accept_is_noted_in_every_run(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = "".join(f"{row}.5,{'ab'[row % 2]},{row % 2}\n" for row in range(400))
+    (folder / "trips.csv").write_text(f"fare,kind,tip\n{rows}", encoding="utf-8")
+    for _ in range(2):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            assert not checked(evaluate__slices=["fare"]).as_before
+        assert "different values" in caplog.text
+
+
+@pytest.mark.usefixtures("folder")
+def test_data_whose_times_say_nothing_is_always_checked() -> None:
+    assert not any(checked(data__fingerprint="checksums").as_before for _ in range(2))
+    loaded = checked(data__fingerprint="checksums")
+    assert loaded.data_key is None
+    assert not is_checked(loaded.config, "")
+
+
+def test_only_sources_whose_readers_have_no_say_in_it_are_found_by_their_paths() -> None:
+    kinds = SOURCES.kinds.values()
+    by_paths = [kind for kind in kinds if kind.found_by_paths]  # type: ignore[attr-defined]
+    assert {*map(readers_kind, by_paths)} >= {"csv", "jsonl", "tfrecord"}
+    for kind in by_paths:
+        own = [base for base in kind.load_implementation().__mro__ if base is not SourceFiles]
+        assert not [hook for hook in HOOKS for base in own if hook in vars(base)], kind
+
+
+def test_a_kind_with_a_reader_of_its_own_is_asked_where_its_data_is(tmp_path: Path) -> None:
+    class Archive(CsvSource):
+        implementation: ClassVar[str] = f"{__name__}.ArchiveReader"
+
+    class Renamed(CsvSource):
+        """With the reader of CSV."""
+
+    given = {"kind": "csv", "path": str(tmp_path / "none.csv")}
+    assert source_state(Archive.model_validate(given)) == [FileState("archive", 1, "1")]
+    assert Renamed.found_by_paths
+
+
+class ArchiveReader:
+    """Of a source that is in no file."""
+
+    @classmethod
+    def state(cls, _source: CsvSource) -> list[FileState]:
+        return [FileState("archive", 1, "1")]
+
+
+def readers_kind(kind: Any) -> str:
+    return str(get_args(kind.model_fields["kind"].annotation)[0])
