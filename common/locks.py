@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import TextIO
 
 from headrace.common.errors import InProgressError
+
+logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.005
 _adopted: list[int] = []
@@ -30,10 +33,15 @@ def hold(file: Path, refusal: str) -> Iterator[TextIO]:
 
 
 @contextlib.contextmanager
-def wait_and_hold(file: Path) -> Iterator[None]:
-    """Wait until no other process holds the file, then lock it. No effect on file systems without locks."""
+def wait_and_hold(file: Path, waiting: str = "") -> Iterator[None]:
+    """Wait until no other process holds the file, then lock it. No effect on file systems without locks.
+
+    waiting: a warning that is logged if another process holds it; "" for none.
+    """
     with file.open("a", encoding="utf-8") as opened:
         with contextlib.suppress(OSError):
+            if waiting and not _try_lock(opened):
+                logger.warning(waiting)
             fcntl.flock(opened, fcntl.LOCK_EX)
         yield
 

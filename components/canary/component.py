@@ -17,9 +17,11 @@ from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 from tfx.utils import path_utils
 
-from headrace.components.canary.examination import examine
+from headrace.components.canary.examination import Replaying, examine
+from headrace.components.canary.replay import read_pairs
 from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.transform.shards import records_of_split
+from headrace.configs.schema.deploy import ReplayConfig
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +39,10 @@ def Canary(  # noqa: N802, PLR0913, PLR0917
     count: Parameter[int],
     latency_p99_ms: Parameter[float],
     memory_mb: Parameter[float],
+    replay: Parameter[str] = "",
+    preprocessing: Parameter[str] = "transform_features",
+    transformed_examples: InputArtifact[standard_artifacts.Examples] = None,
+    transform_graph: InputArtifact[standard_artifacts.TransformGraph] = None,
 ) -> None:
     """Examine the exported model.
 
@@ -48,12 +54,22 @@ def Canary(  # noqa: N802, PLR0913, PLR0917
         count: how many examples.
         latency_p99_ms: limit of `deploy.canary`; NO_LIMIT for none.
         memory_mb: limit of `deploy.canary`; NO_LIMIT for none.
+        replay: ReplayConfig as JSON; "" for no replay.
+        preprocessing: the signature that computes the features of serialized examples.
+        transformed_examples: what Transform wrote of the raw ones; None if it wrote none.
+        transform_graph: from the same Transform.
     """
     with contextlib.suppress(RuntimeError):  # set up before, so there is none to keep free
         tf.config.set_visible_devices([], "GPU")
     (split,) = json.loads(example_splits)
     asked = list(itertools.islice(records_of_split(examples, split), count))
-    verdict = examine(Path(path_utils.serving_model_path(model.uri)), asked, latency_p99_ms or None, memory_mb or None)
+    replaying = None
+    if replay:
+        settings = ReplayConfig.model_validate_json(replay)
+        pairs = read_pairs(examples, transformed_examples, transform_graph, split, settings.examples)
+        replaying = Replaying(pairs, preprocessing, settings.on_difference == "refuse")
+    serving = Path(path_utils.serving_model_path(model.uri))
+    verdict = examine(serving, asked, latency_p99_ms or None, memory_mb or None, replaying=replaying)
     verdict = verdict.model_copy(update={"split": split})
     verdict.write(Path(blessing.uri))
     (Path(blessing.uri) / (BLESSED if verdict.passed else NOT_BLESSED)).write_text("", encoding="utf-8")
@@ -71,4 +87,6 @@ def describe(verdict: CanaryVerdict) -> str:
         latency = "" if one.p50_ms is None else f", p50 {one.p50_ms:.2f} ms, p99 {one.p99_ms:.2f} ms"
         odd = json.dumps({answer.what: answer.outcome for answer in one.odd})
         lines.append(f"{one.name}: {one.examples:,} examples{latency}; {odd}")
+    if verdict.replay is not None:
+        lines.append(f"replay {verdict.replay.words}")
     return "\n".join(lines)

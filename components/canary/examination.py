@@ -9,7 +9,7 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -17,8 +17,10 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from headrace.common.errors import RunError
+from headrace.common.names import join_names
 from headrace.components.canary.caller import PATIENCE, Answer, Caller, first_line
 from headrace.components.canary.inputs import odd_inputs, rows_of_many, texts
+from headrace.components.canary.replay import Pairs, replay
 from headrace.components.canary.signatures import (
     Inputs,
     RealInputs,
@@ -28,7 +30,7 @@ from headrace.components.canary.signatures import (
     make_inputs,
     read_signatures,
 )
-from headrace.components.canary.verdict import CanaryVerdict, OddAnswer, SignatureVerdict
+from headrace.components.canary.verdict import CanaryVerdict, OddAnswer, ReplayVerdict, SignatureVerdict
 from headrace.components.canary.warmup import read_warmup
 from headrace.trainer.description import ModelDescription
 
@@ -42,17 +44,26 @@ ATTEMPTS = 3
 MEGABYTE = 1_000_000
 
 
-def examine(
+class Replaying(NamedTuple):
+    """What is replayed, by which signature, and whether a feature that differs refuses the model."""
+
+    pairs: Pairs
+    signature: str = "transform_features"
+    refuses: bool = True
+
+
+def examine(  # noqa: PLR0913, PLR0917
     model: Path,
     examples: Sequence[bytes],
     latency_p99_ms: float | None = None,
     memory_mb: float | None = None,
     patience: float = PATIENCE,
+    replaying: Replaying | None = None,
 ) -> CanaryVerdict:
     """The verdict on a SavedModel, for serialized tf.Examples. patience: seconds for one answer."""
     with Caller(model, patience) as caller, _plain_python():
         caller.start()
-        return _Examination(model, caller, texts(examples), latency_p99_ms).verdict(memory_mb)
+        return _Examination(model, caller, texts(examples), latency_p99_ms).verdict(memory_mb, replaying)
 
 
 @contextlib.contextmanager
@@ -76,7 +87,7 @@ class _Examination:
         self._reasons: list[str] = []
         self._peak = 0
 
-    def verdict(self, memory_mb: float | None) -> CanaryVerdict:
+    def verdict(self, memory_mb: float | None, replaying: Replaying | None) -> CanaryVerdict:
         limits: dict[str, Any] = {"latency_p99_ms": self._limit, "memory_mb": memory_mb}
         python, why_not = _load(self._model)
         if python is None:
@@ -95,6 +106,7 @@ class _Examination:
                 f"its process takes {memory / MEGABYTE:,.0f} MB of memory; deploy.canary.memory_mb allows"
                 f" {memory_mb:,.0f} MB"
             )
+        replayed = None if replaying is None else self._replay(replaying)
         judged = [self._with_odd(one, made[one.name]) for one in asked]
         return CanaryVerdict(
             reasons=tuple(self._reasons),
@@ -102,6 +114,7 @@ class _Examination:
             memory_bytes=memory or None,
             warmup_requests=warmed,
             signatures=tuple(judged),
+            replay=replayed,
             **limits,
         )
 
@@ -181,6 +194,29 @@ class _Examination:
                 by = "" if math.isinf(apart) else f" by {apart:.2g}; {self._tolerance:g} is allowed"
                 differing = f"its output {name} differs from that of TensorFlow's Python{by}"
         return largest, differing
+
+    def _replay(self, replaying: Replaying) -> ReplayVerdict:
+        """Compare what Transform wrote with what the signature computes."""
+        name = replaying.signature
+        signature = self._signatures.get(name)
+        if signature is None:
+            return ReplayVerdict(skipped=f"the model has no signature {name}")
+        if signature.composite:
+            return ReplayVerdict(skipped=f"{join_names(signature.composite)} of {name} are not dense tensors")
+        if [spec.dtype for spec in signature.inputs.values()] != [tf.string]:
+            return ReplayVerdict(skipped=f"the signature {name} does not take serialized examples")
+        (given,) = signature.inputs
+
+        def ask(examples: NDArray[Any]) -> Inputs | str:
+            answer = self._call(signature, {given: examples})
+            if answer.outcome != "answered":
+                return f"{name}: the examples were not answered ({answer.outcome}): {answer.detail}"
+            return dict(zip(signature.fetches, answer.arrays, strict=True))
+
+        verdict = replay(replaying.pairs, ask)
+        if verdict.differing and replaying.refuses:
+            self._refuse(f"replay: {verdict.words}")
+        return verdict
 
     def _latency(self, signature: Signature, inputs: Inputs) -> dict[str, float]:
         """The latency of requests with one example, in milliseconds; empty if one of them was not answered."""

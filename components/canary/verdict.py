@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from headrace.common.durable import write_text
 
 FILE_NAME = "verdict.json"
+MOST_NAMED = 3
+"""Features that the line about the replay names."""
 Outcome = Literal["answered", "refused", "crashed", "hung"]
 """What became of a request: an answer, an error of TensorFlow's, the end of the process, or nothing in time."""
 
@@ -49,12 +51,69 @@ class SignatureVerdict(BaseModel):
     odd: tuple[OddAnswer, ...] = ()
 
 
+class ReplayedRow(BaseModel):
+    """An example whose feature differs.
+
+    row: its number in the split, from 1; place: the number of the first value that differs, from 1, None for a feature
+    with one value; written, served: the first values that differ, as Transform wrote them and as the model computes.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    row: int
+    place: int | None = None
+    written: str
+    served: str
+
+
+class ReplayedFeature(BaseModel):
+    """A feature that differs. rows: in how many examples; random: whether two equal requests have different values."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    rows: int
+    random: bool = False
+    shown: tuple[ReplayedRow, ...] = ()
+
+
+class ReplayVerdict(BaseModel):
+    """The comparison of what Transform wrote with what the exported model computes of the same raw examples.
+
+    skipped: why nothing was compared, "" if it was; examples, features: how many were compared; differing: the worst
+    feature first; only_written, only_served: features that only one side has.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    skipped: str = ""
+    examples: int = 0
+    features: int = 0
+    differing: tuple[ReplayedFeature, ...] = ()
+    only_written: tuple[str, ...] = ()
+    only_served: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """In one line."""
+        if self.skipped:
+            return f"skipped: {self.skipped}"
+        compared = f"{self.features} feature{'s' * (self.features != 1)} of {self.examples:,} examples"
+        if not self.differing:
+            return f"passed: {compared} are as in training"
+        worst = [f"{one.name} in {one.rows:,}{' (random)' * one.random}" for one in self.differing[:MOST_NAMED]]
+        others = len(self.differing) - len(worst)
+        worst += [f"{others} others"] if others else []
+        return f"{len(self.differing)} of {compared} differ from what Transform wrote: {', '.join(worst)}"
+
+
 class CanaryVerdict(BaseModel):
     """The verdict on an exported model.
 
     reasons: why it must not be pushed; empty if it may; split: of the examples; load_seconds: how long the C++ loader
     took; memory_bytes: the most memory of the fresh process, TensorFlow's library included, after real requests;
-    warmup_requests: those in the export; latency_p99_ms, memory_mb: the limits, None for none.
+    warmup_requests: those in the export; latency_p99_ms, memory_mb: the limits, None for none; replay: None if it is
+    turned off.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -67,6 +126,7 @@ class CanaryVerdict(BaseModel):
     signatures: tuple[SignatureVerdict, ...] = ()
     latency_p99_ms: float | None = None
     memory_mb: float | None = None
+    replay: ReplayVerdict | None = None
 
     @property
     def passed(self) -> bool:

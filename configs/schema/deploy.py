@@ -10,6 +10,16 @@ from headrace.configs.schema.model_registry import ModelRegistries
 from headrace.configs.schema.section import Name, PositiveInt, Section
 
 
+class ReplayConfig(Section):
+    """The comparison of the features that the model was trained on with those that the exported model computes."""
+
+    examples: PositiveInt = 1000
+    """Number of examples of the evaluated split that are compared; fewer if they are more than 256 MiB."""
+    on_difference: Literal["refuse", "warn"] = "refuse"
+    """What to do if a feature differs. refuse: the model fails its canary. warn: it passes, and the terminal and the
+    report say which features differ; for features that are meant to be random."""
+
+
 class CanaryConfig(Section):
     """The examination of an exported model by TensorFlow's C++ runtime, before it is pushed."""
 
@@ -22,6 +32,9 @@ class CanaryConfig(Section):
     memory_mb: Annotated[float, Field(gt=0)] | None = None
     """Megabytes (10^6 bytes) that the process may hold after the real requests, with TensorFlow's own library, which
     takes about 450. null: no limit."""
+    replay: ReplayConfig | None = ReplayConfig()
+    """Sends raw examples through the exported model's preprocessing, and compares the features with those that
+    Transform wrote of the same examples, as it did of those that were trained on (see docs/canary.md). null: none."""
 
 
 LitePrecision = Literal["float32", "float16", "int8"]

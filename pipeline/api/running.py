@@ -209,7 +209,8 @@ def register_versions(config: PipelineConfig) -> list[Outcome]:
     from headrace.pipeline.registration.versions import local_shelf
 
     try:
-        with wait_and_hold(Folders.of(config).registration_lock):
+        lock = Folders.of(config).registration_lock
+        with wait_and_hold(lock, f"deploy.registry: waiting for another command that registers versions ({lock})"):
             shelf = local_shelf(config, lambda: runs(config))
             return register(config.deploy.registry, config.pipeline.name, shelf) if shelf else []
     except (HeadraceError, OSError, ValueError) as error:

@@ -49,6 +49,10 @@ def canary(config: PipelineConfig, built: Components, _folders: Folders) -> Base
     """The examination of the exported model, if it may be pushed."""
     if config.canary is None:
         return None
+    replay, own = config.canary.replay, config.own_training
+    written = (
+        {key: built.transform.outputs[key] for key in ("transformed_examples", "transform_graph")} if replay else {}
+    )
     return Canary(
         model=built.trainer.outputs["model"],
         examples=built.example_gen.outputs["examples"],
@@ -56,6 +60,9 @@ def canary(config: PipelineConfig, built: Components, _folders: Folders) -> Base
         count=config.canary.examples,
         latency_p99_ms=config.canary.latency_p99_ms or NO_LIMIT,
         memory_mb=config.canary.memory_mb or NO_LIMIT,
+        replay=replay.model_dump_json() if replay else "",
+        **({"preprocessing": own.preprocessing_function_name} if own else {}),
+        **written,
     )
 
 

@@ -137,7 +137,10 @@ class Scheduler:
         key, identities = self._cache_key(spec, outside)
         self._write_key_parts(spec, key, identities)
         node.started = time.time()
-        node.rows_in = total_rows((stored for group in inputs.values() for stored in group), spec["splits"])
+        node.rows_in = total_rows(
+            (stored for key, group in inputs.items() if key != "transformed_examples" for stored in group),
+            spec["splits"],
+        )  # of the Canary, those are the rows of its `examples` once more
         reusable = self._reuse and (spec["cacheable"] or outside is not None)
         found = self._metadata.find(key) if reusable else None
         node.damaged = self._metadata.take_damages()

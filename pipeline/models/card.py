@@ -158,6 +158,11 @@ def _limits(origin: Origin, made: PublicFolder, section: EvaluationSection | Non
             if one.skipped
         ]
         found += skipped
+        replayed = verdict.canary.replay
+        if replayed and replayed.skipped:  # the reason may quote an example
+            found.append("The features that it computes were not compared with those that it was trained on.")
+        elif replayed and replayed.differing:
+            found.append(f"Features that it computes of raw examples: {replayed.words}.")
     thin = [one for one in (result.slices if result else ()) if one.example_count < FEW_EXAMPLES]
     if thin:
         names = "; ".join(f"{one.name} ({one.example_count:,})" for one in thin[:_MOST_THIN])

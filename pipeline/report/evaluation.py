@@ -29,7 +29,7 @@ from headrace.pipeline.report.explanation import (
     explanation_section,
     worst_table,
 )
-from headrace.pipeline.report.formatting import value_in_words
+from headrace.pipeline.report.formatting import figure, value_in_words
 from headrace.pipeline.results.verdict import Bound, ModelVerdict
 
 _BEST_AT_ONE = "calibration"
@@ -38,6 +38,8 @@ _MOST_SLICES = 40
 _MOST_CLASSES = 50
 _DECISIONS = 9
 """Thresholds in the table of decisions."""
+_MOST_DIGITS = 9
+"""Digits of a float32, in which predictions are computed."""
 FEW_EXAMPLES = 30
 """The metrics of a slice with fewer examples are mostly noise."""
 
@@ -157,6 +159,14 @@ class EvaluationSection:
     def has_intervals(self) -> bool:
         """Whether any metric has a confidence interval."""
         return any(metric.interval for metric in self.metrics)
+
+    @property
+    def decision_digits(self) -> int:
+        """The digits, at least 3, by which the thresholds of decisions differ from each other and from 1."""
+        values = [point.threshold for point in self.decisions]
+        shown = ({figure(value, digits) for value in [*values, 1.0]} for digits in range(3, _MOST_DIGITS))
+        different = len({*values, 1.0})
+        return next((digits for digits, texts in enumerate(shown, 3) if len(texts) == different), _MOST_DIGITS)
 
     @property
     def names(self) -> list[str]:

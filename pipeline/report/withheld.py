@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace.components.canary.verdict import CanaryVerdict
+from headrace.components.canary.verdict import CanaryVerdict, ReplayVerdict
 from headrace.components.gates.verdict import DataVerdicts
 from headrace.pipeline.report.data import Anomaly, ColumnRow, DataSection
 from headrace.pipeline.results.record import NodeRecord, RunRecord
@@ -68,7 +68,14 @@ def _canary(canary: CanaryVerdict) -> CanaryVerdict:
         for one in canary.signatures
     ]
     reasons = (f"the reasons are {WITHHELD}",) if canary.reasons else ()
-    return canary.model_copy(update={"reasons": reasons, "signatures": tuple(signatures)})
+    replayed = canary.replay and _replay(canary.replay)
+    return canary.model_copy(update={"reasons": reasons, "signatures": tuple(signatures), "replay": replayed})
+
+
+def _replay(replay: ReplayVerdict) -> ReplayVerdict:
+    """Counts of the features that differ, without the rows; an error may quote an example."""
+    differing = tuple(one.model_copy(update={"shown": ()}) for one in replay.differing)
+    return replay.model_copy(update={"skipped": replay.skipped and WITHHELD, "differing": differing})
 
 
 def record_without_values(record: RunRecord) -> RunRecord:

@@ -124,6 +124,8 @@ def _blessing(verdict: ModelVerdict) -> list[str]:
         lines.insert(0, f"warning   {verdict.unguarded}")
     if verdict.canary is not None and verdict.canary.passed:
         lines.append(f"canary    passed: {verdict.canary.words}")
+    if verdict.canary is not None and verdict.canary.replay is not None:
+        lines.append(f"replay    {verdict.canary.replay.words}")
     if verdict.lite is not None and verdict.lite.passed:
         lines.append(f"lite      passed: {verdict.lite.words}")
     if verdict.withdrawn is not None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace.common.errors import RunError
-from headrace.common.locks import hold, wait_until_free
+from headrace.common.locks import hold, wait_and_hold, wait_until_free
 from headrace.pipeline import folders
 from headrace.pipeline.folders import locked, processes_file
 
@@ -137,3 +137,21 @@ def test_program_that_was_not_handed_the_hold_does_not_keep_it(tmp_path: Path) -
     with locked(tmp_path), hold(processes_file(tmp_path), "still at work"):
         pass
     left.communicate("\n")
+
+
+def test_who_waits_for_a_lock_says_so_and_who_does_not_wait_says_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, got = tmp_path / "lock", threading.Event()
+
+    def wait() -> None:
+        with wait_and_hold(file, "WAITING"):
+            got.set()
+
+    with wait_and_hold(file, "FREE"):
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        assert not got.wait(0.2)
+    waiter.join(30)
+    assert got.is_set()
+    assert [record.getMessage() for record in caplog.records] == ["WAITING"]

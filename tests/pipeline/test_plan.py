@@ -86,7 +86,7 @@ def test_artifacts_flow_as_the_design_says() -> None:
         "entry": (("RecordBlessing", "entry"),),
         "canary": (("Canary", "blessing"),),
     }
-    assert found["Canary"].upstream == ("ExampleGen", "Trainer")
+    assert found["Canary"].upstream == ("ExampleGen", "Trainer", "Transform")
     assert found["RecordBlessing"].inputs["canary"] == (("Canary", "blessing"),)
     assert found["RecordBlessing"].upstream == ("Canary", "Evaluator", "SchemaGen", "Trainer")
 
@@ -203,6 +203,10 @@ def test_a_canary_that_is_turned_off_is_not_waited_for() -> None:
     assert found["RecordBlessing"].upstream == ("Evaluator", "SchemaGen", "Trainer")
 
 
+def test_canary_without_a_replay_does_not_wait_for_transform() -> None:
+    assert nodes("deploy.canary.replay=null")["Canary"].upstream == ("ExampleGen", "Trainer")
+
+
 def test_conversion_for_devices_comes_between_the_canary_and_what_depends_on_its_verdict() -> None:
     found = nodes("deploy.lite={}")
     assert set(found) == {*NODES, "Lite"}
@@ -231,6 +235,7 @@ def test_same_config_gives_the_same_digests() -> None:
         ("deploy.canary.latency_p99_ms=20", {"Canary"}),
         ("deploy.canary.memory_mb=900", {"Canary"}),
         ("deploy.canary.examples=10", {"Canary"}),
+        ("deploy.canary.replay.on_difference=warn", {"Canary"}),
         ("data.on_anomaly=warn", {"DataGate", "Trainer"}),
         ("data.shuffle_seed=1", {"ExampleGen"}),
         ("data.source.delimiter=;", {"ExampleGen", "Spans"}),

@@ -257,10 +257,12 @@ class TfrecordSource(FileSource):
 
     kind: Literal["tfrecord"]
     """`tfrecord`."""
-    payload: Literal["example", "sequence_example"] = "example"
-    """What a record is: a tf.Example or a tf.SequenceExample. Feature lists become multivalued features with the values
-    of all steps in order; if any step does not have exactly one value, a column `<name>.lengths` has the number of
-    values of each step."""
+    payload: Literal["example", "sequence_example", "prediction_log"] = "example"
+    """What a record is: a tf.Example; a tf.SequenceExample; or a PredictionLog of TensorFlow Serving's request logging.
+
+    Feature lists of a tf.SequenceExample become multivalued features with the values of all steps in order; if any step
+    does not have exactly one value, a column `<name>.lengths` has the number of values of each step. The request in a
+    PredictionLog gives a row for each tf.Example in it, or for each row of its named tensors (see docs/gates.md)."""
 
 
 class TextSource(FileSource):

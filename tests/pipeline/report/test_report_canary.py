@@ -5,8 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from headrace.components.canary.verdict import CanaryVerdict, OddAnswer, SignatureVerdict
+from headrace.components.canary.verdict import (
+    CanaryVerdict,
+    OddAnswer,
+    ReplayedFeature,
+    ReplayedRow,
+    ReplayVerdict,
+    SignatureVerdict,
+)
 from headrace.components.evaluation.result import read_evaluation, write_evaluation
+from headrace.pipeline.report.withheld import verdict_without_values
 from headrace.pipeline.results.run_folder import RunFolder
 from headrace.pipeline.results.verdict import read_verdict
 from headrace.pipeline.terminal import summary
@@ -16,7 +24,20 @@ EVIL = "<script>alert(1)</script>"
 REASON = f"serving_default: an empty batch: ended by SIGABRT: {EVIL}"
 
 
-def examined(whole: Run, *reasons: str) -> RunFolder:
+REPLAYED = ReplayVerdict(
+    examples=1000,
+    features=3,
+    differing=(
+        ReplayedFeature(
+            name="speed", rows=1000, random=True, shown=(ReplayedRow(row=7, written="71.25", served=EVIL),)
+        ),
+        ReplayedFeature(name="pixels", rows=2, shown=(ReplayedRow(row=9, place=4, written="0.5", served="0.625"),)),
+    ),
+    only_written=("weight",),
+)
+
+
+def examined(whole: Run, *reasons: str, replay: ReplayVerdict | None = None) -> RunFolder:
     """The run with a model that the Evaluator blessed, and with a canary that failed for the reasons, or passed."""
     asked = SignatureVerdict(
         name="serving_default",
@@ -28,7 +49,12 @@ def examined(whole: Run, *reasons: str) -> RunFolder:
     )
     skipped = SignatureVerdict(name="generate", skipped="it takes length, which the examples do not have")
     verdict = CanaryVerdict(
-        reasons=reasons, load_seconds=0.5, memory_bytes=495_000_000, warmup_requests=2, signatures=(skipped, asked)
+        reasons=reasons,
+        load_seconds=0.5,
+        memory_bytes=495_000_000,
+        warmup_requests=2,
+        signatures=(skipped, asked),
+        replay=replay,
     )
     verdict.write(whole.output("Canary", "blessing", {"blessed": int(not reasons)}))
     evaluation = whole.artifacts / "Evaluator" / "evaluation" / "1"
@@ -64,6 +90,37 @@ def test_a_canary_that_passed_has_a_line_and_a_section_with_its_measurements(who
     }  # fmt: skip
     assert "not asked: it takes length" in page.all_text()
     assert page.table("Signature", "Input")["serving_default"]["Outcome"] == "refused"
+
+
+def test_features_that_differ_have_a_line_and_a_table_with_both_values(whole: Run) -> None:
+    folder = examined(whole, replay=REPLAYED)
+    lines = summary(folder.record, read_verdict(folder))
+    assert "replay    2 of 3 features of 1,000 examples differ from what Transform wrote: speed in 1,000 (random)," in (
+        line.partition(" pixels")[0] for line in lines
+    )
+    page = whole.report()
+    assert [(row["Feature"], row["Example"], row["Transform wrote"], row["The model computes"])
+            for row in page.table("Feature", "Examples that differ").values()] == [
+        ("speed", "7", "71.25", EVIL), ("pixels", "9, value 4", "0.5", "0.625"),
+    ]  # fmt: skip
+    assert "weight, which only one side has" in page.all_text()
+    assert "script" not in {tag for tag, _ in page.tags}
+
+
+def test_replay_that_was_skipped_says_why(whole: Run) -> None:
+    folder = examined(whole, replay=ReplayVerdict(skipped="the model has no signature x"))
+    assert "replay    skipped: the model has no signature x" in summary(folder.record, read_verdict(folder))
+    assert "skipped: the model has no signature x" in whole.report().all_text()
+
+
+def test_values_of_the_replay_are_withheld_and_its_counts_stay(whole: Run) -> None:
+    shown = verdict_without_values(read_verdict(examined(whole, REASON, replay=REPLAYED))).canary
+    assert shown is not None
+    assert shown.replay is not None
+    assert [(one.name, one.rows, one.shown) for one in shown.replay.differing] == [
+        ("speed", 1000, ()),
+        ("pixels", 2, ()),
+    ]
 
 
 def test_a_verdict_of_another_version_is_left_out(whole: Run) -> None:

@@ -74,6 +74,12 @@ def test_decisions_are_shown_at_a_few_thresholds_and_drawn_at_all(run: Any) -> N
     assert picture.legend == (("precision", "first"), ("recall", "second"))
 
 
+def test_thresholds_close_to_one_are_told_apart_from_it_and_from_each_other(run: Any) -> None:
+    points = tuple(DecisionPoint(threshold, 0.1, 0.9, 0.9, 0.9) for threshold in (0.99995, 0.99991, 0.5))
+    rows = _table(run, replace(PLAIN, curves=Curves(decisions=points)), "Threshold", "Examples above it")
+    assert [*rows] == ["0.99995", "0.99991", "0.5"]
+
+
 def test_errors_of_numbers_are_drawn_over_the_share_of_examples() -> None:
     evaluation = replace(PLAIN, curves=Curves(errors=((0.05, -2.0), (0.5, 0.1), (0.95, 7.0))))
     (picture,) = evaluation_section(evaluation, ModelVerdict(), None).pictures

@@ -119,3 +119,14 @@ def test_without_rows_no_value_of_a_single_row_is_on_the_page(whole: Any, rows: 
     assert (columns["trip_miles"]["Max"] == NONE) is (rows == "none")
     assert columns["trip_miles"]["Mean"] != NONE
     assert "400" in page.all_text()
+
+
+@pytest.mark.parametrize(
+    ("gate", "sides"), [("gates.skew", ("Training data", "Requests")), ("gates.drift.blessed", ("Before", "Now"))]
+)
+def test_columns_of_a_gate_are_named_after_what_it_compares(whole: Any, gate: str, sides: tuple[str, str]) -> None:
+    row = GateRow(what="hour", measure="distance", value="0.5", limit="0.1", before="mean 3", now="mean 9", excess=4)
+    gates = DataVerdicts(gates=(GateVerdict.of(gate, "warn", [row]),))
+    (whole.output("DataVerdict", "verdict") / "value").write_text(gates.model_dump_json())
+    shown = whole.report().table("Span or column", "Measure")["hour"]
+    assert tuple(shown[side] for side in sides) == ("mean 3", "mean 9")

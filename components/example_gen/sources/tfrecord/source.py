@@ -18,7 +18,7 @@ from headrace.components.example_gen.skips import Skips
 from headrace.components.example_gen.sources.base import ParallelMap, ScanResult
 from headrace.components.example_gen.sources.conversion import BadRows, convert_columns
 from headrace.components.example_gen.sources.files import SourceFiles
-from headrace.components.example_gen.sources.tfrecord.frames import frames
+from headrace.components.example_gen.sources.tfrecord.frames import Frames, frames
 from headrace.components.example_gen.sources.tfrecord.kinds import (
     LENGTHS,
     convert_stacked,
@@ -96,7 +96,7 @@ class TfrecordFiles(SourceFiles[TfrecordSource]):
         kinds: dict[str, Kind] = {}
         remaining = HEAD_FEATURES
         for path in self.files[:HEAD_FILES]:
-            for number, record in islice(_first_records(path), HEAD_RECORDS):
+            for number, record in islice(self._first_records(path), HEAD_RECORDS):
                 features = self._features(path, number, record)
                 for name, kind in features.items():
                     kinds[name] = kind if kinds.get(name, "missing") == "missing" else kinds[name]
@@ -123,9 +123,24 @@ class TfrecordFiles(SourceFiles[TfrecordSource]):
         decoder = Decoder(sequence=self.source.payload == "sequence_example", skips=to_skip)
         may_mix = partial(_may_mix, declared, self.options.columns)
         for path in part:
-            for piece in frames(path, to_skip, columns=len(self._head)):
+            for piece in map(self._examples(to_skip), frames(path, to_skip, columns=len(self._head))):
                 if len(piece.starts):
                     yield decoder.decode(piece, may_mix).select(self.options.columns)
+
+    def _first_records(self, path: str) -> Iterator[tuple[int, bytes]]:
+        """The number and the bytes of the first undamaged records."""
+        skips = Skips(reported=0)
+        for piece in islice(frames(path, skips), 1):
+            first = self._examples(skips)(piece.filter(piece.numbers <= HEAD_RECORDS))
+            yield from zip(first.numbers.tolist(), first.records(), strict=True)
+
+    def _examples(self, skips: Skips | None) -> Callable[[Frames], Frames]:
+        """What makes frames of examples of the frames of a file."""
+        if self.source.payload != "prediction_log":
+            return lambda piece: piece
+        from headrace.components.example_gen.sources.tfrecord.prediction_log import logged_examples
+
+        return partial(logged_examples, skips=skips)
 
     def _convert(self, records: DecodedRecords, kinds: Mapping[str, Kind], skips: Skips) -> pa.RecordBatch:
         """The columns in these kinds, without the records that do not fit."""
@@ -158,12 +173,6 @@ class TfrecordFiles(SourceFiles[TfrecordSource]):
                 raise error()
             skips.add(error)
         return batch
-
-
-def _first_records(path: str) -> Iterator[tuple[int, bytes]]:
-    """The number and the bytes of the first undamaged records."""
-    for piece in islice(frames(path, Skips(reported=0)), 1):
-        yield from zip(piece.numbers.tolist(), piece.filter(piece.numbers <= HEAD_RECORDS).records(), strict=False)
 
 
 def _column_kinds(features: RecordFeatures) -> dict[str, Kind]:

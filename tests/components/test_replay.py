@@ -1,0 +1,149 @@
+"""The comparison of features that Transform wrote with those that a model computes, on made-up answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from tfx.types.standard_artifacts import Examples
+
+from headrace.components.canary.examination import Replaying, examine
+from headrace.components.canary.replay import Pairs, read_pairs, replay
+
+SPEC = {
+    "number": tf.io.FixedLenFeature([], tf.float32),
+    "vector": tf.io.FixedLenFeature([2], tf.float32),
+    "ids": tf.io.VarLenFeature(tf.int64),
+    "word": tf.io.FixedLenFeature([], tf.string),
+}
+Row = tuple[float, list[int], bytes]
+rows = st.lists(
+    st.tuples(st.floats(-1e6, 1e6, width=32), st.lists(st.integers(0, 9), max_size=4), st.binary(max_size=3)),
+    min_size=1,
+    max_size=6,
+)
+
+
+def written(row: Row) -> bytes:
+    number, ids, word = row
+    example = tf.train.Example()
+    feature = example.features.feature
+    feature["number"].float_list.value.append(number)
+    feature["vector"].float_list.value.extend([number, 1.0])
+    feature["ids"].int64_list.value.extend(ids)
+    feature["word"].bytes_list.value.append(word)
+    return bytes(example.SerializeToString())
+
+
+def pairs(given_rows: list[Row]) -> Pairs:
+    return Pairs([b"raw"] * len(given_rows), [*map(written, given_rows)], SPEC)
+
+
+def served(given_rows: list[Row]) -> dict[str, Any]:
+    """What an export that computes the same returns: lists padded with -1."""
+    width = max(len(ids) for _, ids, _ in given_rows)
+    numbers = np.array([number for number, _, _ in given_rows], np.float32)
+    words = np.empty(len(given_rows), object)
+    words[:] = [word for _, _, word in given_rows]
+    return {
+        "number": numbers,
+        "vector": np.stack([numbers, np.ones_like(numbers)], axis=1),
+        "ids": np.array([ids + [-1] * (width - len(ids)) for _, ids, _ in given_rows], np.int64).reshape(
+            len(given_rows), width
+        ),
+        "word": words,
+    }
+
+
+@given(rows)
+def test_same_features_in_any_layout_do_not_differ(given_rows: list[Row]) -> None:
+    verdict = replay(pairs(given_rows), lambda _: served(given_rows))
+    assert (verdict.examples, verdict.features, verdict.differing) == (len(given_rows), 4, ())
+
+
+@given(rows, st.data())
+def test_one_changed_value_is_found_in_its_row_and_in_no_other(given_rows: list[Row], data: st.DataObject) -> None:
+    row = data.draw(st.integers(0, len(given_rows) - 1))
+    name = data.draw(st.sampled_from(["number", "vector", "word", "ids"]))
+    answer = served(given_rows)
+    if name == "word":
+        answer[name][row] += b"!"
+    elif name == "ids":  # one more value than Transform wrote, which is not padding
+        more = np.full([len(given_rows), 1], -1)
+        more[row] = 7
+        answer[name] = np.concatenate([answer[name], more], axis=1)
+    else:
+        answer[name][row] = 1.5e7
+    (one,) = replay(pairs(given_rows), lambda _: answer).differing
+    assert (one.name, one.rows, one.random) == (name, 1, False)
+    assert [shown.row for shown in one.shown] == [row + 1]
+
+
+def test_numbers_may_differ_by_rounding_and_an_outlier_does_not_hide_the_others() -> None:
+    given_rows: list[Row] = [(value, [], b"") for value in (1.0, 2.0, 3.0, 1e12)]
+    answer = served(given_rows)
+    answer["number"][:3] *= 1.00005
+    assert replay(pairs(given_rows), lambda _: answer).differing == ()
+    answer["number"][1] = 2.1
+    (one,) = replay(pairs(given_rows), lambda _: answer).differing
+    assert [(shown.row, shown.written, shown.served) for shown in one.shown] == [(2, "2", "2.1")]
+
+
+def test_missing_numbers_are_equal_and_a_zero_is_not_missing() -> None:
+    given_rows: list[Row] = [(float("nan"), [], b""), (1.0, [], b"")]
+    answer = served(given_rows)
+    assert replay(pairs(given_rows), lambda _: answer).differing == ()
+    answer["number"][0] = 0.0
+    assert [one.name for one in replay(pairs(given_rows), lambda _: answer).differing] == ["number"]
+
+
+def test_a_type_or_a_number_of_rows_of_its_own_differs_everywhere() -> None:
+    given_rows: list[Row] = [(1.0, [], b"1"), (2.0, [], b"2")]
+    answer = served(given_rows)
+    answer["word"], answer["number"] = np.array([1, 2]), np.ones(3, np.float32)
+    assert {one.name: one.rows for one in replay(pairs(given_rows), lambda _: answer).differing} == {
+        "number": 2, "word": 2,
+    }  # fmt: skip
+
+
+def test_values_that_change_between_requests_are_random() -> None:
+    given_rows: list[Row] = [(1.0, [], b"")]
+    calls = iter(range(1, 9))
+    verdict = replay(pairs(given_rows), lambda _: {**served(given_rows), "number": np.array([next(calls) * 10.0])})
+    assert [(one.name, one.random) for one in verdict.differing] == [("number", True)]
+
+
+def test_features_of_one_side_are_named_and_without_a_common_one_nothing_is_compared() -> None:
+    given_rows: list[Row] = [(1.0, [], b"")]
+    verdict = replay(pairs(given_rows), lambda _: {"number": np.ones(1, np.float32), "more": np.ones(1)})
+    assert (verdict.only_written, verdict.only_served) == (("ids", "vector", "word"), ("more",))
+    assert "no feature" in replay(pairs(given_rows), lambda _: {"more": np.ones(1)}).skipped
+    assert replay(pairs(given_rows), lambda _: "it refused").skipped == "it refused"
+
+
+def test_what_cannot_be_compared_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    examples, graph = Examples(), object()
+    examples.split_names, examples.uri = '["train", "test"]', str(tmp_path)
+    other = Examples()
+    other.split_names = '["train"]'
+    for transformed, split, why in ((None, "test", "no transformed"), (other, "test", "the split test"),
+                                    (examples, "test", "order")):  # fmt: skip
+        found = read_pairs(examples, transformed, graph, split, 5)
+        assert why in found.why_not
+        assert replay(found, lambda _: {}).skipped == found.why_not
+
+
+@pytest.mark.parametrize("signature", ["absent", "named"])
+def test_model_without_a_signature_of_serialized_examples_is_not_replayed(tmp_path: Path, signature: str) -> None:
+    module = tf.Module()
+    spec = tf.TensorSpec([None], tf.float32, name="a")
+    named = tf.function(lambda a: {"b": a}, input_signature=[spec]).get_concrete_function()
+    tf.saved_model.save(module, str(tmp_path / "model"), {"named": named})
+    verdict = examine(tmp_path / "model", [], replaying=Replaying(pairs([(1.0, [], b"")]), signature))
+    assert verdict.replay is not None
+    assert signature in verdict.replay.skipped
