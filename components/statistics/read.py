@@ -38,16 +38,8 @@ def batches(file: str) -> Iterator[pa.RecordBatch]:
     A column without any value has the type null. The records' checksums are compared only without gzip, which has one
     of its own. Raises DataError if the file is damaged.
     """
-    try:
-        yield from _batches(file)
-    except (EOFError, gzip.BadGzipFile, _inflate_error()) as error:
-        what = f"the examples, written by an earlier run or component, are damaged: {error}"
-        raise DataError(what, file=file, hint=_WAY_OUT) from error
-
-
-def _batches(file: str) -> Iterator[pa.RecordBatch]:
     decoder = ExamplesToRecordBatchDecoder()
-    for data, starts, ends in _records(file):
+    for data, starts, ends in framed_blocks(file):
         batch = decode(data, starts, ends)
         if batch is None:
             bounds = zip(starts.tolist(), ends.tolist(), strict=True)
@@ -55,8 +47,16 @@ def _batches(file: str) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
+def framed_blocks(file: str) -> Iterator[tuple[bytes, NDArray[np.int64], NDArray[np.int64]]]:
+    """Blocks of a TFRecord file, and where the records in each start and end. Raises DataError if it is damaged."""
+    try:
+        yield from _records(file)
+    except (EOFError, gzip.BadGzipFile, _inflate_error()) as error:
+        what = f"the examples, written by an earlier run or component, are damaged: {error}"
+        raise DataError(what, file=file, hint=_WAY_OUT) from error
+
+
 def _records(file: str) -> Iterator[tuple[bytes, NDArray[np.int64], NDArray[np.int64]]]:
-    """Blocks of the file, and where the records in each start and end."""
     rest = b""
     gzipped = file.endswith(".gz")
     with (

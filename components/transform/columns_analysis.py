@@ -9,21 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import tensorflow as tf
 
 from headrace.components.example_gen.shards import shard_names
 from headrace.components.file_groups import FileGroup, MergeInOrder, file_groups
 from headrace.components.span_analysis import AnalysisCache, log_analyzed, read_entry, write_entry
 from headrace.components.transform.analyzer_inputs import AnalyzerInputs
+from headrace.components.transform.columnar import Columnar
 from headrace.components.transform.example_errors import errors_written_to, training_error_from
-from headrace.components.transform.shards import read_records
+from headrace.components.transform.record_blocks import record_blocks, rows_at_once
+from headrace.components.transform.shards import BATCHES, read_records
 from headrace.components.transform.task import AnalysisTask
 from headrace.components.transform.transform_fn import traces_analyzers, write_transform_fn
 from headrace.trainer import columns
 from headrace.trainer.columns import Batch
-from headrace.trainer.columns.analyzers.all_columns import Accumulator, ColumnAnalyzers, as_tensors
+from headrace.trainer.columns.analyzers.all_columns import Accumulator, ColumnAnalyzers, Statistics, as_tensors
+from headrace.trainer.columns.analyzers.numbers import Floats
 from headrace.trainer.columns.base import is_foreign, prefix_errors
 from headrace.trainer.columns.raw import RawTensor
 from headrace.trainer.preprocessing import transform
@@ -37,8 +42,11 @@ Encoded = dict[bytes, bytes]
 MakePipeline = Callable[[], beam.Pipeline]
 
 
-def analyze_columns(task: AnalysisTask, sections: TrainerSections, make_pipeline: MakePipeline | None) -> None:
-    """Write the transform function of feature columns. make_pipeline: None to read the examples in this process."""
+def analyze_columns(task: AnalysisTask, sections: TrainerSections, make_pipeline: MakePipeline | None) -> Statistics:
+    """Write the transform function of feature columns, and return the statistics that it has as constants.
+
+    make_pipeline: None to read the examples in this process.
+    """
     temporary = Path(task.temporary)
     analyzers = _analyzers(sections)
     cache = task.cache() if task.by_span else AnalysisCache(temporary, "", {ALL: ALL})
@@ -62,6 +70,7 @@ def analyze_columns(task: AnalysisTask, sections: TrainerSections, make_pipeline
     write_transform_fn(
         lambda inputs: transform(inputs, sections, results=as_tensors(results)), task.type_specs(), task.graph
     )
+    return {one: value for one, value in results.items() if isinstance(value, np.ndarray)}  # type: ignore[misc]
 
 
 class AccumulateShards(beam.DoFn):
@@ -77,19 +86,38 @@ class AccumulateShards(beam.DoFn):
         self._sections, self._schema, self._failed = sections, schema, failed
 
     def setup(self) -> None:
-        """Trace what the analyzers add."""
-        with errors_written_to(self._failed):
-            self._inputs = AnalyzerInputs(TrainerSections.from_json(self._sections), self._schema)
+        """Look at how what the analyzers add is computed."""
+        sections = TrainerSections.from_json(self._sections)
+        self._analyzers = _analyzers(sections)
+        self._columnar = Columnar(sections, self._schema)
+        self._graph: AnalyzerInputs | None = None
 
     def process(self, group: FileGroup) -> Iterator[tuple[str, tuple[int, Encoded]]]:
         """Accumulate the examples of one group."""
-        analyzers = self._inputs.analyzers
-        accumulator = analyzers.create()
+        accumulator = self._analyzers.create()
         with errors_written_to(self._failed):
             for file in group.files:
-                for serialized in read_records(file):
-                    accumulator = analyzers.add(accumulator, *self._inputs(serialized))
-        yield group.key, (group.number, analyzers.encode(accumulator))
+                accumulator = self._add_file(accumulator, file)
+        yield group.key, (group.number, self._analyzers.encode(accumulator))
+
+    def _add_file(self, accumulator: Accumulator, file: str) -> Accumulator:
+        analyzers = self._analyzers
+        if not self._columnar.covers:
+            for serialized in read_records(file):
+                accumulator = analyzers.add(accumulator, *self._inputs(serialized))
+            return accumulator
+        size, rows = rows_at_once(file, BATCHES)
+        for block in record_blocks(file, rows):
+            if (found := self._columnar.analyzed(block, analyzers)) is None:
+                found = self._inputs(block.serialized())
+            accumulator = analyzers.add(accumulator, *found, at_once=size)
+        return accumulator
+
+    def _inputs(self, serialized: tf.Tensor) -> tuple[Floats | None, list[Any]]:
+        """What the graph computes; it is traced for the first batch that needs it."""
+        if self._graph is None:
+            self._graph = AnalyzerInputs(TrainerSections.from_json(self._sections), self._schema)
+        return self._graph(serialized)
 
 
 class StoreSpan:

@@ -26,7 +26,7 @@ from tfx.utils import io_utils
 from headrace.components.beam_pipelines import SMALL, always_beam
 from headrace.components.transform.columns_analysis import analyze_columns, uses_tft
 from headrace.components.transform.example_errors import training_error_from
-from headrace.components.transform.shards import TransformShard, TransformShards
+from headrace.components.transform.shards import Learned, TransformShard, TransformShards
 from headrace.components.transform.task import AnalysisTask, total_size
 from headrace.components.transform.tft_analysis import analyze_by_tft
 from headrace.trainer.preprocessing import preprocessing_fn
@@ -47,31 +47,39 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         schema = io_utils.parse_pbtxt_file(schema_file, schema_pb2.Schema())
         graph = artifact_utils.get_single_uri(output_dict["transform_graph"])
         files, keys = _files(examples, splits.analyze), _span_keys(examples)
-        self._analyze(AnalysisTask(files, schema, exec_properties, graph, keys))
+        learned = self._analyze(AnalysisTask(files, schema, exec_properties, graph, keys))
         executor_utils.SetSplitNames(splits.transform, transformed)
         for source, target in zip(examples, transformed, strict=False):
-            self._transform(_shards(source, target, splits.transform), schema, graph, target)
+            self._transform(_shards(source, target, splits.transform), schema, graph, target, learned)
 
-    def _analyze(self, task: AnalysisTask) -> None:
-        sections = _sections(task)
+    def _analyze(self, task: AnalysisTask) -> Learned | None:
+        """Write the graph. Returns what is needed to compute the features without it, if they are feature columns."""
+        sections, learned = _sections(task), None
         if sections is None or uses_tft(sections, task):
             analyze_by_tft(task, self._make_beam_pipeline)
         else:
-            analyze_columns(task, sections, self._make_beam_pipeline if self._in_beam(task.files) else None)
+            make_pipeline = self._make_beam_pipeline if self._in_beam(task.files) else None
+            learned = sections.to_json(), analyze_columns(task, sections, make_pipeline)
         metadata_io.write_metadata(
             tft.DatasetMetadata(task.schema), f"{task.graph}/{tft.TFTransformOutput.RAW_METADATA_DIR}"
         )
         if tf.io.gfile.exists(task.temporary):
             tf.io.gfile.rmtree(task.temporary)
+        return learned
 
     def _in_beam(self, files: list[str]) -> bool:
         return always_beam(self) or total_size(files) > SMALL
 
     def _transform(
-        self, shards: list[TransformShard], schema: schema_pb2.Schema, graph: str, target: types.Artifact
+        self,
+        shards: list[TransformShard],
+        schema: schema_pb2.Schema,
+        graph: str,
+        target: types.Artifact,
+        learned: Learned | None,
     ) -> None:
         counted, failed = Path(target.uri) / ".rows", Path(target.uri) / ".failed"
-        transform = TransformShards(graph, schema.SerializeToString(), failed)
+        transform = TransformShards(graph, schema.SerializeToString(), failed, learned)
         if not self._in_beam([shard.source for shard in shards]):
             with training_error_from(failed):
                 transform.setup()

@@ -22,18 +22,20 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 from headrace.common.errors import TrainingError
 from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.tfexample.framing import framed_examples
+from headrace.components.transform.columnar import Columnar
 from headrace.components.transform.example_errors import errors_written_to
+from headrace.components.transform.record_blocks import BATCH, dataset, record_blocks, rows_at_once
+from headrace.trainer.columns.analyzers.all_columns import Statistics
+from headrace.trainer.sections import TrainerSections
 
-BATCH = 2048
-"""The most examples that pass through the graph at once."""
-BATCH_BYTES = 1 << 26
-"""About how many bytes of examples pass through the graph at once: images are long."""
 BATCHES, NARROW = 4, 1000
 """Batches that are transformed at once, since the cost of encoding is per column, if a transformed example has at most
 this many values.
 """
-PEEKED = 16
-"""Examples at the start of a file that are read to estimate their length."""
+
+
+Learned = tuple[str, Statistics]
+"""Feature columns, TrainerSections as JSON, and their statistics, which the graph has as constants."""
 
 
 class TransformShard(NamedTuple):
@@ -47,24 +49,40 @@ class TransformShard(NamedTuple):
 class TransformShards(beam.DoFn):
     """Shards to files of transformed examples, and the number of rows of each split.
 
-    schema: of the raw examples, serialized; failed: the file to which the message of a TrainingError is written.
+    schema: of the raw examples, serialized; failed: the file to which the message of a TrainingError is written;
+    learned: None if the features are not this project's feature columns.
     """
 
-    def __init__(self, graph: str, schema: bytes, failed: Path) -> None:
-        self._graph, self._schema, self._failed = graph, schema, failed
+    def __init__(self, graph: str, schema: bytes, failed: Path, learned: Learned | None = None) -> None:
+        self._graph, self._schema, self._failed, self._learned = graph, schema, failed, learned
 
     def setup(self) -> None:
-        """Load the graph."""
-        spec = schema_utils.schema_as_feature_spec(schema_pb2.Schema.FromString(self._schema)).feature_spec
+        """Load the graph, unless the features come from columns."""
         output = tft.TFTransformOutput(self._graph)
-        # as TFT's own layer does, but without searching the graph for the inputs of each output
-        self._loaded = tf.saved_model.load(output.transform_savedmodel_dir)
-        transform_fn = self._loaded.transform_fn
         # the column of a feature with multiple values per example has a name of its own
         spec_of_outputs = output.transformed_feature_spec()
         self._keys = {name: getattr(one, "value_key", name) for name, one in spec_of_outputs.items()}
         self._batches = BATCHES if _values(spec_of_outputs) <= NARROW else 1
-        self._features = tf.function(
+        self._columnar = self._loaded_columnar()
+        self._features = self._load_graph() if self._columnar is None else None
+
+    def _loaded_columnar(self) -> Columnar | None:
+        if self._learned is None:
+            return None
+        sections, statistics = self._learned
+        columnar = Columnar(TrainerSections.from_json(sections), self._schema)
+        if not columnar.covers:
+            return None
+        columnar.load(self._graph, statistics)
+        return columnar
+
+    def _load_graph(self) -> Any:
+        """The function from serialized examples to features."""
+        spec = schema_utils.schema_as_feature_spec(schema_pb2.Schema.FromString(self._schema)).feature_spec
+        # as TFT's own layer does, but without searching the graph for the inputs of each output
+        self._loaded = tf.saved_model.load(tft.TFTransformOutput(self._graph).transform_savedmodel_dir)
+        transform_fn = self._loaded.transform_fn
+        return tf.function(
             lambda serialized: transform_fn(
                 *tf.nest.flatten(tf.io.parse_example(serialized, spec), expand_composites=True)
             ),
@@ -80,17 +98,33 @@ class TransformShards(beam.DoFn):
 
     def _write(self, source: str, file: BinaryIO) -> int:
         compressor, rows = Compression().compressor(), 0
-        for serialized in read_records(source, self._batches):
-            with errors_written_to(self._failed):
-                features = self._features(serialized)
-                _check_lengths(features, len(serialized))
-            columns = {self._keys[name]: _array(values) for name, values in features.items()}
-            batch = pa.RecordBatch.from_pydict(columns)
+        for columns in self._transformed(source):
+            batch = pa.RecordBatch.from_pydict({self._keys[name]: column for name, column in columns.items()})
             for part in _parts(framed_examples(batch)):
                 file.write(compressor.compress(part))
             rows += batch.num_rows
         file.write(compressor.flush())
         return rows
+
+    def _transformed(self, source: str) -> Iterator[dict[str, pa.Array]]:
+        """The features of each batch of a file."""
+        if self._columnar is None:
+            yield from map(self._by_graph, read_records(source, self._batches))
+            return
+        _, rows = rows_at_once(source, self._batches)
+        for block in record_blocks(source, rows):
+            features = self._columnar.features(block)
+            if features is None:
+                yield self._by_graph(block.serialized())
+            else:
+                yield {name: pa.array(values) for name, values in features.items()}
+
+    def _by_graph(self, serialized: tf.Tensor) -> dict[str, pa.Array]:
+        with errors_written_to(self._failed):
+            self._features = self._features or self._load_graph()
+            features = self._features(serialized)
+            _check_lengths(features, len(serialized))
+        return {name: _array(values) for name, values in features.items()}
 
 
 def read_records(file: str, batches: int = 1) -> Iterator[tf.Tensor]:
@@ -98,10 +132,8 @@ def read_records(file: str, batches: int = 1) -> Iterator[tf.Tensor]:
 
     batches: how many of them to join if the records are short.
     """
-    records = tf.data.TFRecordDataset(file, "GZIP" if file.endswith(".gz") else "")
-    longest = max((len(record.numpy()) for record in records.take(PEEKED)), default=1)
-    size = max(1, min(BATCH, BATCH_BYTES // longest))
-    yield from records.batch(size * max(1, min(batches, BATCH_BYTES // (longest * size))))
+    _, rows = rows_at_once(file, batches)
+    yield from dataset(file).batch(rows)
 
 
 def records_of_split(examples: Examples, split: str) -> Iterator[bytes]:

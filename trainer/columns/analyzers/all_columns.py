@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 Results: TypeAlias = "dict[Statistic | VocabularyAnalyzer, Floats | Path]"
 """The values of each statistic, and the file of each vocabulary."""
+Statistics: TypeAlias = "dict[Statistic, Floats]"
+"""The values of each statistic."""
 
 AFTER_COUNTING = {"top_k", "min_frequency", "oov_buckets"}
 """Settings of a vocabulary that do not change the counts of its values."""
@@ -93,7 +95,9 @@ class ColumnAnalyzers:
         """The accumulator of no examples."""
         return Accumulator(self._combine.create_accumulator(), self._count.create_accumulator())
 
-    def add(self, accumulator: Accumulator, numbers: Floats | None, texts: Sequence[Any]) -> Accumulator:
+    def add(
+        self, accumulator: Accumulator, numbers: Floats | None, texts: Sequence[Any], at_once: int | None = None
+    ) -> Accumulator:
         """Add a batch.
 
         Args:
@@ -101,10 +105,12 @@ class ColumnAnalyzers:
             numbers: float64 [batch, keys], or more columns for vectors, NaN where missing; None if there are no
                 statistics.
             texts: The strings of each vocabulary, "" where missing.
+            at_once: How many rows to take for a batch of numbers, since rounding depends on it; None: all.
         """
         statistics = accumulator.statistics
         if numbers is not None:
-            statistics = self._combine.add_input(statistics, (numbers,))
+            for first in range(0, len(numbers), at_once or max(1, len(numbers))):
+                statistics = self._combine.add_input(statistics, (numbers[first : first + (at_once or len(numbers))],))
         return Accumulator(statistics, self._count.add_input(accumulator.counts, tuple(texts)))
 
     def merge(self, accumulators: Iterable[Accumulator]) -> Accumulator:

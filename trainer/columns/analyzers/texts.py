@@ -145,9 +145,9 @@ class TextCounts:
     table: pa.Table = field(default_factory=lambda: _EMPTY)
     pending: list[pa.Table] = field(default_factory=list)
 
-    def add(self, texts: Strings) -> None:
+    def add(self, texts: Strings | pa.Array) -> None:
         """Count the texts of a batch, ignoring missing (empty) ones and those with line breaks."""
-        found = pa.array(texts, pa.large_binary()).value_counts()
+        found = (texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_binary())).value_counts()
         values = found.field("values")
         countable = pc.greater(pc.binary_length(values), 0)
         for line_break in (b"\n", b"\r"):
@@ -180,7 +180,7 @@ class CountTexts(beam.CombineFn):
         """Empty counts."""
         return [TextCounts() for _ in range(self._columns)]
 
-    def add_input(self, accumulator: list[TextCounts], batches: tuple[Strings, ...]) -> list[TextCounts]:
+    def add_input(self, accumulator: list[TextCounts], batches: tuple[Strings | pa.Array, ...]) -> list[TextCounts]:
         """Count a batch."""
         for counts, texts in zip(accumulator, batches, strict=True):
             counts.add(texts)

@@ -1,0 +1,86 @@
+"""Reads TFRecord files in blocks of rows that are parsed as they are, or decoded into Arrow columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headrace.components.statistics.decode import decode
+from headrace.components.statistics.read import framed_blocks
+
+BATCH = 2048
+"""The most examples that pass through the graph at once, unless batches are joined."""
+BATCH_BYTES = 1 << 26
+"""About how many bytes of examples pass through the graph at once: images are long."""
+PEEKED = 16
+"""Examples at the start of a file that are read to estimate their length."""
+
+
+@dataclass(frozen=True)
+class RecordBlock:
+    """Some records of a file. Record i is data[starts[i] : ends[i]]."""
+
+    data: bytes
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def serialized(self) -> tf.Tensor:
+        """The records: string [rows]."""
+        bounds = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
+        return tf.constant([self.data[start:end] for start, end in bounds], tf.string)
+
+    @cached_property
+    def columns(self) -> pa.RecordBatch | None:
+        """The examples as columns of lists; None if they have another layout than ExampleGen's of single values."""
+        return decode(self.data, self.starts, self.ends)
+
+
+def record_blocks(file: str, rows: int) -> Iterator[RecordBlock]:
+    """All records of a TFRecord file in order, in blocks of this many rows; the last one may have fewer.
+
+    Raises DataError if the file is damaged.
+    """
+    rest = RecordBlock(b"", np.zeros(0, np.int64), np.zeros(0, np.int64))
+    for data, starts, ends in framed_blocks(file):
+        block = _joined(rest, RecordBlock(data, starts, ends)) if len(rest) else RecordBlock(data, starts, ends)
+        whole = len(block) // rows * rows
+        for first in range(0, whole, rows):
+            yield _part(block, first, first + rows)
+        rest = _part(block, whole, len(block))
+    if len(rest):
+        yield rest
+
+
+def rows_at_once(file: str, batches: int = 1) -> tuple[int, int]:
+    """How many rows of a TFRecord file make a batch, and how many make the batches to join if the records are short."""
+    longest = max((len(record.numpy()) for record in dataset(file).take(PEEKED)), default=1) or 1
+    size = max(1, min(BATCH, BATCH_BYTES // longest))
+    return size, size * max(1, min(batches, BATCH_BYTES // (longest * size)))
+
+
+def dataset(file: str) -> tf.data.TFRecordDataset:
+    """The records of a TFRecord file, plain or gzipped."""
+    return tf.data.TFRecordDataset(file, "GZIP" if file.endswith(".gz") else "")
+
+
+def _part(block: RecordBlock, first: int, last: int) -> RecordBlock:
+    return RecordBlock(block.data, block.starts[first:last], block.ends[first:last])
+
+
+def _joined(one: RecordBlock, other: RecordBlock) -> RecordBlock:
+    first, last = int(one.starts[0]), int(one.ends[-1])
+    size = last - first
+    return RecordBlock(
+        one.data[first:last] + other.data,
+        np.concatenate([one.starts - first, other.starts + size]),
+        np.concatenate([one.ends - first, other.ends + size]),
+    )
