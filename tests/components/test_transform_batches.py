@@ -8,7 +8,8 @@ import pyarrow as pa
 import tensorflow as tf
 
 from headrace.components.example_gen.tfexample.framing import framed_examples
-from headrace.components.transform.shards import BATCH, BATCHES, NARROW, _parts, _values, read_records
+from headrace.components.transform.record_blocks import BATCH
+from headrace.components.transform.shards import BATCHES, NARROW, _parts, _values, read_records
 
 
 def test_short_examples_are_read_in_joined_batches(tmp_path: Path) -> None:

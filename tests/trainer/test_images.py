@@ -22,7 +22,8 @@ from tfx.types import artifact_utils, standard_artifacts
 from headrace.common.errors import TrainingError
 from headrace.components.transform.component import Executor
 from headrace.components.transform.example_errors import short_message
-from headrace.components.transform.shards import BATCH_BYTES, read_records
+from headrace.components.transform.record_blocks import BATCH_BYTES
+from headrace.components.transform.shards import read_records
 from headrace.trainer import columns
 from headrace.trainer.columns.image import stored_image_loader, with_stored_images
 from headrace.trainer.model import build_model
