@@ -91,7 +91,8 @@ def test_run_ends_well_and_names_blessing_pushed_model_and_report(taxi: Story) -
     assert done.ending("pushed") == f"serving/chicago-taxi/{version}"
     assert done.ending("report") == f"runs/chicago-taxi/runs/{done.run.run_id}/report.html"
     assert done.ending("canary").startswith("passed: 4 signatures answered, p99 at most ")
-    assert [line.split()[0] for line in done.lines[-4:]] == ["canary", "pushed", "report", "time"]
+    assert done.ending("replay").startswith("passed: ")
+    assert [line.split()[0] for line in done.lines[-5:]] == ["canary", "replay", "pushed", "report", "time"]
 
 
 def test_lines_are_plain_and_show_each_component_with_its_rows(taxi: Story) -> None:
@@ -150,6 +151,7 @@ def test_nothing_lies_beside_the_outputs(taxi: Story) -> None:
     assert left == {
         "metadata.sqlite",
         "plan.json",
+        "checked.json",
         "artifacts",
         "runs",
         "spans",
