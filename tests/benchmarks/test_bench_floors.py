@@ -59,6 +59,10 @@ FIGURES: dict[str, Any] = {
             for weights in (1, 2)
         ]
     },
+    "criteo": [
+        {"step": step, "cpu_seconds": seconds}
+        for step, seconds in (("ingest", 5.0), ("statistics", 4.0), ("transform", 11.0), ("polars", 5.0))
+    ],
     "nightly": {
         "nights": [*nights(7, 4.0, 2.0), *nights(30, 30.0, 10.0)],
         "analyses": [{"window": 30, "stock, next night": 8.0, "ours, next night": 2.0}],
@@ -102,6 +106,7 @@ RATIOS = [
     10.0,
     8.0,
     16.0,
+    0.25,
 ]
 
 
