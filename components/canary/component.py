@@ -17,7 +17,7 @@ from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 from tfx.utils import path_utils
 
-from headrace.components.canary.examination import Replaying, examine
+from headrace.components.canary.examination import Limits, Replaying, examine
 from headrace.components.canary.replay import read_pairs
 from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.transform.shards import records_of_split
@@ -69,7 +69,8 @@ def Canary(  # noqa: N802, PLR0913, PLR0917
         pairs = read_pairs(examples, transformed_examples, transform_graph, split, settings.examples)
         replaying = Replaying(pairs, preprocessing, settings.on_difference == "refuse")
     serving = Path(path_utils.serving_model_path(model.uri))
-    verdict = examine(serving, asked, latency_p99_ms or None, memory_mb or None, replaying=replaying)
+    limits = Limits(latency_p99_ms or None, memory_mb or None)
+    verdict = examine(serving, asked, limits, replaying=replaying)
     verdict = verdict.model_copy(update={"split": split})
     verdict.write(Path(blessing.uri))
     (Path(blessing.uri) / (BLESSED if verdict.passed else NOT_BLESSED)).write_text("", encoding="utf-8")

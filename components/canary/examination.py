@@ -1,6 +1,6 @@
 """The examination of an exported model by its canary.
 
-verdict = examine(serving_dir, examples, latency_p99_ms=20.0)
+verdict = examine(serving_dir, examples, Limits(latency_p99_ms=20.0))
 """
 
 from __future__ import annotations
@@ -44,6 +44,16 @@ ATTEMPTS = 3
 MEGABYTE = 1_000_000
 
 
+class Limits(NamedTuple):
+    """What the process of the model may take, in milliseconds and in megabytes (10^6 bytes); None: anything."""
+
+    latency_p99_ms: float | None = None
+    memory_mb: float | None = None
+
+
+UNLIMITED = Limits()
+
+
 class Replaying(NamedTuple):
     """What is replayed, by which signature, and whether a feature that differs refuses the model."""
 
@@ -52,18 +62,17 @@ class Replaying(NamedTuple):
     refuses: bool = True
 
 
-def examine(  # noqa: PLR0913, PLR0917
+def examine(
     model: Path,
     examples: Sequence[bytes],
-    latency_p99_ms: float | None = None,
-    memory_mb: float | None = None,
+    limits: Limits = UNLIMITED,
     patience: float = PATIENCE,
     replaying: Replaying | None = None,
 ) -> CanaryVerdict:
     """The verdict on a SavedModel, for serialized tf.Examples. patience: seconds for one answer."""
     with Caller(model, patience) as caller, _plain_python():
         caller.start()
-        return _Examination(model, caller, texts(examples), latency_p99_ms).verdict(memory_mb, replaying)
+        return _Examination(model, caller, texts(examples), limits).verdict(replaying)
 
 
 @contextlib.contextmanager
@@ -79,16 +88,16 @@ def _plain_python() -> Iterator[None]:
 class _Examination:
     """One model in one process after another."""
 
-    def __init__(self, model: Path, caller: Caller, examples: NDArray[Any], latency_p99_ms: float | None) -> None:
-        self._model, self._caller, self._examples, self._limit = model, caller, examples, latency_p99_ms
+    def __init__(self, model: Path, caller: Caller, examples: NDArray[Any], limits: Limits) -> None:
+        self._model, self._caller, self._examples, self._limits = model, caller, examples, limits
         self._signatures = read_signatures(model)
         self._description = _description(model)
         self._tolerance = HALF_TOLERANCE if computes_in_half(model) else TOLERANCE
         self._reasons: list[str] = []
         self._peak = 0
 
-    def verdict(self, memory_mb: float | None, replaying: Replaying | None) -> CanaryVerdict:
-        limits: dict[str, Any] = {"latency_p99_ms": self._limit, "memory_mb": memory_mb}
+    def verdict(self, replaying: Replaying | None) -> CanaryVerdict:
+        limits: dict[str, Any] = self._limits._asdict()
         python, why_not = _load(self._model)
         if python is None:
             self._refuse(why_not)
@@ -100,7 +109,7 @@ class _Examination:
         warmed = self._warm_up()
         made = {name: self._make(one, python, why_not) for name, one in self._signatures.items()}
         asked = [self._ask(self._signatures[name], real, python) for name, real in made.items()]
-        memory = self._peak
+        memory, memory_mb = self._peak, self._limits.memory_mb
         if memory_mb is not None and memory > memory_mb * MEGABYTE:
             self._refuse(
                 f"its process takes {memory / MEGABYTE:,.0f} MB of memory; deploy.canary.memory_mb allows"
@@ -233,14 +242,14 @@ class _Examination:
                 self._peak = max(self._peak, answer.peak)
             p50, p99 = (float(1000 * value) for value in np.percentile(seconds, [50, 99]))
             best = min(best, (p50, p99), key=lambda each: each[1]) if best else (p50, p99)
-            if self._limit is None or best[1] <= self._limit:
+            if self._limits.latency_p99_ms is None or best[1] <= self._limits.latency_p99_ms:
                 break
         if best is None:
             return {}
-        if self._limit is not None and best[1] > self._limit:
+        if self._limits.latency_p99_ms is not None and best[1] > self._limits.latency_p99_ms:
             self._refuse(
                 f"{signature.name}: p99 of its latency is {best[1]:.3g} ms; deploy.canary.latency_p99_ms allows"
-                f" {self._limit:g} ms"
+                f" {self._limits.latency_p99_ms:g} ms"
             )
         return {"p50_ms": best[0], "p99_ms": best[1]}
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 import tensorflow as tf
 
 from headrace.components.example_gen.shards import shard_names
@@ -27,7 +26,13 @@ from headrace.components.transform.task import AnalysisTask
 from headrace.components.transform.transform_fn import traces_analyzers, write_transform_fn
 from headrace.trainer import columns
 from headrace.trainer.columns import Batch
-from headrace.trainer.columns.analyzers.all_columns import Accumulator, ColumnAnalyzers, Statistics, as_tensors
+from headrace.trainer.columns.analyzers.all_columns import (
+    Accumulator,
+    ColumnAnalyzers,
+    Statistics,
+    as_tensors,
+    statistics_of,
+)
 from headrace.trainer.columns.analyzers.numbers import Floats
 from headrace.trainer.columns.base import is_foreign, prefix_errors
 from headrace.trainer.columns.raw import RawTensor
@@ -70,7 +75,7 @@ def analyze_columns(task: AnalysisTask, sections: TrainerSections, make_pipeline
     write_transform_fn(
         lambda inputs: transform(inputs, sections, results=as_tensors(results)), task.type_specs(), task.graph
     )
-    return {one: value for one, value in results.items() if isinstance(value, np.ndarray)}  # type: ignore[misc]
+    return statistics_of(results)
 
 
 class AccumulateShards(beam.DoFn):

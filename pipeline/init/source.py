@@ -32,28 +32,10 @@ from headrace.components.example_gen.storage import resolve
 from headrace.configs.loading.editing import to_flow
 from headrace.configs.schema.data import DataConfig, placeholder_error, placeholders
 from headrace.configs.schema.sources import SourceConfig
+from headrace.configs.schema.sources.endings import JSON, KIND_OF_ENDING, known_ending
 from headrace.pipeline.init.splits import split_named_by, splits_of, without_split
 from headrace.pipeline.validate import DELIMITERS, other_delimiter
 
-JSON = ".json"
-"""The ending of files that are one array, or that have one object on each line: their start says which."""
-ENDINGS = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".avro": "avro",
-    ".arrow": "datasets",
-    ".xlsx": "excel",
-    ".xlsm": "excel",
-    ".xlsb": "excel",
-    ".xls": "excel",
-    ".ods": "excel",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    JSON: "json",
-    ".tfrecord": "tfrecord",
-}
-"""The kind of source for a file's ending, after which there may be `.gz`."""
 DATABASES = (".db", ".sqlite", ".sqlite3")
 READ = 1 << 20
 """Bytes of a file by which its encoding is told, and whether it starts with comments."""
@@ -128,15 +110,16 @@ def _file(given: str) -> dict[str, Any]:
     if _is_dataset(given):
         splits = splits_of_folder(folder := given.rstrip("/"))
         return {"kind": "datasets", "path": _named_splits(folder, splits) if splits else given}
-    name = given.removesuffix(".gz").rstrip("/")
-    ending = next((ending for ending in ENDINGS if name.endswith(ending)), None)
-    if ending is not None:
-        return {"kind": kind_of_json(_one_of(given)) if ending == JSON else ENDINGS[ending], "path": given}
+    if (ending := known_ending(given)) is not None:
+        return {"kind": kind_of_json(_one_of(given)) if ending == JSON else KIND_OF_ENDING[ending], "path": given}
+    name = given.rstrip("/")
     if is_remote(given) and not Path(name).suffix:
         return {"kind": "parquet", "path": given}
     if name.endswith(DATABASES):
         raise RunError(f"{given} looks like a database; write it as sqlite:///{given}, with --table")
-    raise RunError(f"{given}: the ending names no kind of data; known are {', '.join(ENDINGS)}, and .gz after them")
+    raise RunError(
+        f"{given}: the ending names no kind of data; known are {', '.join(KIND_OF_ENDING)}, and .gz after them"
+    )
 
 
 def _named_splits(folder: str, splits: Sequence[str]) -> dict[str, Any]:
@@ -154,7 +137,7 @@ def _folder(given: str) -> dict[str, Any]:
     for file in Path(given).rglob("*.parquet*"):
         found[".parquet"] += file.is_file()
     for file in Path(given).iterdir():
-        ending = next((ending for ending in ENDINGS if file.name.removesuffix(".gz").endswith(ending)), None)
+        ending = known_ending(file.name)
         if ending is not None and ending != ".parquet" and file.is_file():
             found[ending + ".gz" * file.name.endswith(".gz")] += 1
     if not found and any(file.suffix.lower() in IMAGES for file in Path(given).rglob("*")):

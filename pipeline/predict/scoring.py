@@ -19,6 +19,7 @@ from headrace.configs.loading.loader import ConfigSource, Override, load_with_lo
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import FileSource, ImagesSource, SourceConfig
+from headrace.configs.schema.sources.endings import JSON, KIND_OF_ENDING, known_ending
 from headrace.pipeline.predict.models import ChosenModel, choose_model, is_model, model_folder
 
 if TYPE_CHECKING:
@@ -27,24 +28,6 @@ if TYPE_CHECKING:
     from headrace.components.example_gen.sources import ParallelMap
     from headrace.components.predict.predict import Predicted, Request
 
-KIND_OF_ENDING = {
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".avro": "avro",
-    ".arrow": "datasets",
-    ".xlsx": "excel",
-    ".xlsm": "excel",
-    ".xlsb": "excel",
-    ".xls": "excel",
-    ".ods": "excel",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".tfrecord": "tfrecord",
-    ".tfrecords": "tfrecord",
-    ".npz": "arrays",
-}
-"""The kind of source for the ending of an input, without `.gz`."""
 TFRECORD = "tfrecord"
 """The kind of source for a name that contains this, such as `data_tfrecord-00000-of-00001.gz`."""
 
@@ -183,13 +166,13 @@ def source_of(path: str, usual: SourceConfig | None) -> SourceConfig:
 
     Raises RunError for an ending that is unknown, if the config's source does not read files either.
     """
-    name = path.removesuffix("/").removesuffix(".gz")
-    kind = next((kind for ending, kind in KIND_OF_ENDING.items() if name.endswith(ending)), None)
-    if kind == "json":
+    ending = known_ending(path)
+    kind = None if ending is None else KIND_OF_ENDING[ending]
+    if ending == JSON:
         from headrace.components.example_gen.sources.jsonl.array import kind_of_json
 
         kind = kind_of_json(path)
-    if kind is None and TFRECORD in name.rpartition("/")[2]:
+    if kind is None and TFRECORD in path.rstrip("/").rpartition("/")[2]:
         kind = TFRECORD
     if kind is None and Path(path).is_dir():
         from headrace.components.example_gen.sources.datasets.streams import is_dataset

@@ -22,7 +22,7 @@ from tfx.types import standard_artifacts
 
 from headrace.components.canary.caller import Caller
 from headrace.components.canary.component import Canary
-from headrace.components.canary.examination import difference, examine
+from headrace.components.canary.examination import Limits, difference, examine
 from headrace.components.canary.inputs import texts
 from headrace.components.canary.messages import read, write
 from headrace.components.canary.signatures import read_signatures
@@ -142,12 +142,12 @@ def test_a_sound_model_passes_with_its_measurements(plain: Path) -> None:
 
 
 def test_limits_that_a_model_exceeds_are_named_with_both_numbers(plain: Path) -> None:
-    verdict = examine(plain, EXAMPLES, latency_p99_ms=1e-6, memory_mb=1.0)
+    verdict = examine(plain, EXAMPLES, Limits(latency_p99_ms=1e-6, memory_mb=1.0))
     latency, features, memory = verdict.reasons
     assert re.match(r"serving_default: .*p99.* ms; deploy\.canary\.latency_p99_ms allows 1e-06 ms", latency)
     assert features.startswith("transform_features: ")
     assert re.match(r".* MB of memory; deploy\.canary\.memory_mb allows 1 MB", memory)
-    assert examine(plain, EXAMPLES, latency_p99_ms=1e6, memory_mb=1e6).passed
+    assert examine(plain, EXAMPLES, Limits(latency_p99_ms=1e6, memory_mb=1e6)).passed
 
 
 def test_a_request_that_ends_the_process_is_a_crash_and_the_others_are_still_asked(tmp_path: Path) -> None:

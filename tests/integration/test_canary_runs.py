@@ -9,21 +9,14 @@ from pathlib import Path
 
 import pytest
 from command import Finished, headrace, versions
-from parcels import write_parcels
+from parcels import parcels_config, write_parcels
 
 pytestmark = pytest.mark.slow
 
-CONFIG = """\
-pipeline: {name: parcels}
-data: {source: {kind: csv, path: parcels.csv}}
-label: {key: late, kind: binary}
-features:
-  distance: {column: numeric}
-  hours: {column: numeric}
-model: {kind: dnn, hidden: [4]}
-train: {epochs: 1, early_stopping: null}
-evaluate: {metrics: [auc], better_than_constant: false}
-"""
+CONFIG = parcels_config(
+    "distance: {column: numeric}",
+    "hours: {column: numeric}",
+)
 IMPOSSIBLE = ("--set", "deploy.canary={examples: 5, latency_p99_ms: 0.000001}")
 POSSIBLE = ("--set", "deploy.canary={examples: 5}")
 

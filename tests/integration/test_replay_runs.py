@@ -9,24 +9,17 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 from command import Finished, headrace, versions
-from parcels import write_parcels
+from parcels import parcels_config, write_parcels
 
 from headrace.components.canary.verdict import CanaryVerdict
 
 pytestmark = pytest.mark.slow
 
-CONFIG = """\
-pipeline: {name: parcels}
-data: {source: {kind: csv, path: parcels.csv}}
-label: {key: late, kind: binary}
-features:
-  distance: {column: numeric}
-  carrier: {column: vocabulary}
-  cost: {column: custom, function: costs.cost, keys: [hours]}
-model: {kind: dnn, hidden: [4]}
-train: {epochs: 1, early_stopping: null}
-evaluate: {metrics: [auc], better_than_constant: false}
-"""
+CONFIG = parcels_config(
+    "distance: {column: numeric}",
+    "carrier: {column: vocabulary}",
+    "cost: {column: custom, function: costs.cost, keys: [hours]}",
+)
 COSTS = """\
 import tensorflow as tf
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import gzip
 import re
 import sqlite3
-import string
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
 
 from headrace.common.errors import RunError
 from headrace.components.example_gen.types import ARROW, Kind
@@ -28,12 +25,10 @@ from headrace.components.inference.table import infer
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import VocabularyFeature
-from headrace.configs.schema.sources import CsvSource, ImagesSource
 from headrace.pipeline.init.dated import dated_path
 from headrace.pipeline.init.document import WIDTH, Draft, document
-from headrace.pipeline.init.source import given_source, pipeline_name
+from headrace.pipeline.init.source import given_source
 from headrace.pipeline.init.write import write
-from headrace.pipeline.predict.scoring import source_of
 
 ROWS = 40
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -152,164 +147,6 @@ def test_lines_are_broken_and_comments_stay_comments() -> None:
     assert feature.values == tuple(sorted(set(values)))
 
 
-@pytest.mark.parametrize(
-    ("file", "expected"),
-    [
-        ("trips.csv", {"kind": "csv", "path": "trips.csv"}),
-        ("trips.csv.gz", {"kind": "csv", "path": "trips.csv.gz"}),
-        ("trips.tsv", {"kind": "csv", "path": "trips.tsv"}),
-        ("trips.parquet", {"kind": "parquet", "path": "trips.parquet"}),
-        ("trips.avro", {"kind": "avro", "path": "trips.avro"}),
-        ("trips.xlsx", {"kind": "excel", "path": "trips.xlsx"}),
-        ("trips.jsonl", {"kind": "jsonl", "path": "trips.jsonl"}),
-        ("trips.ndjson", {"kind": "jsonl", "path": "trips.ndjson"}),
-    ],
-)
-def test_the_ending_of_a_file_names_its_kind(
-    file: str, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path(file).touch()
-    if ".csv" in file or ".tsv" in file:
-        with (gzip.open if file.endswith("gz") else open)(file, "wt") as text:
-            text.write("a,b\n1,2\n" if ".csv" in file else "a\tb\n1\t2\n")
-    assert given_source(file) == expected
-
-
-@pytest.mark.parametrize(("text", "kind"), [(' \n[{"a": 1}]', "json"), ('{"a": 1}\n{"a": 2}\n', "jsonl")])
-@pytest.mark.parametrize("ending", ["json", "json.gz"])
-def test_the_start_of_a_json_file_tells_arrays_from_lines(text: str, kind: str, ending: str, tmp_path: Path) -> None:
-    with (gzip.open if ending.endswith("gz") else open)(tmp_path / f"x.{ending}", "wt") as file:
-        file.write(text)
-    path = str(tmp_path / f"x.{ending}")
-    assert given_source(path) == {"kind": kind, "path": path}
-    assert given_source(str(tmp_path)) == {"kind": kind, "path": str(tmp_path / f"*.{ending}")}
-    assert source_of(path, None).kind == kind
-
-
-def test_a_header_with_another_delimiter_sets_it(tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text("a;b;c\n1;2;3\n")
-    assert given_source(str(tmp_path / "x.csv"))["delimiter"] == ";"
-
-
-def test_a_european_file_is_read_as_it_was_written(tmp_path: Path) -> None:
-    rows = [f"{number % 2};{number},5;Köln\n" for number in range(40)]
-    (tmp_path / "x.csv").write_bytes("".join(["y;größe;stadt\n", *rows]).encode("latin-1"))
-    path = str(tmp_path / "x.csv")
-    source = given_source(path)
-    assert source == {"kind": "csv", "path": path, "encoding": "cp1252", "delimiter": ";"}
-    write(tmp_path / "x.yaml", "rows", source, "y", lambda label: f"headrace init {label}")
-    config = load(yaml.safe_load((tmp_path / "x.yaml").read_text()))
-    assert isinstance(config.data.source, CsvSource)
-    assert config.data.source.decimal == ","
-    (feature,) = config.declared_features.values()
-    assert feature.model_dump(include={"column", "key"}) == {"column": "numeric", "key": "größe"}
-
-
-@pytest.mark.parametrize(
-    ("header", "values", "expected"),
-    [
-        ("y,n", ['"1,234"', "5"], {"thousands": ","}),
-        ("y;n", ["1.234,5", "7"], {"delimiter": ";", "decimal": ",", "thousands": "."}),
-        ("y;n", ["1,234", "2,345"], {"delimiter": ";", "decimal": ","}),
-        ("y;n", ["1,234,567", "2,345"], {"delimiter": ";", "thousands": ","}),
-        ("y;n", ["1.234.567", "2"], {"delimiter": ";", "decimal": ",", "thousands": "."}),
-        ("y\tn", ["1'234.5", "2"], {"delimiter": "\t", "thousands": "'"}),
-        ("y;n", ["1\u00a0234,5", "2"], {"delimiter": ";", "decimal": ",", "thousands": "\u00a0"}),
-        ("# made by hand\n# 2026\ny,n", ["1", "2"], {"comment": "#"}),
-        ("#y,n", ["1", "2"], {}),
-        ("y,n,n", ["1,2", "2,3"], {"duplicate_names": "rename"}),
-        ("y,n", ["007", "008"], {}),
-    ],
-)
-def test_a_csv_file_is_read_as_it_is_found(tmp_path: Path, header: str, values: list[str], expected: Any) -> None:
-    delimiter = next(mark for mark in ";\t," if mark in header.splitlines()[-1])
-    rows = [f"{number % 2}{delimiter}{values[number % 3 // 2]}" for number in range(60)]
-    (tmp_path / "x.csv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
-    source = given_source(str(tmp_path / "x.csv"))
-    label = "#y" if header.startswith("#y") else "y"
-    draft = write(tmp_path / "x.yaml", "rows", source, label, lambda label: f"headrace init {label}")
-    assert draft.source == {"kind": "csv", "path": str(tmp_path / "x.csv"), **expected}
-    load(yaml.safe_load((tmp_path / "x.yaml").read_text(encoding="utf-8")))
-
-
-def test_a_folder_stands_for_its_files_of_one_kind(tmp_path: Path) -> None:
-    for day in "12":
-        (tmp_path / f"{day}.jsonl").write_text('{"a": 1}\n')
-    assert given_source(str(tmp_path)) == {"kind": "jsonl", "path": f"{tmp_path}/*.jsonl"}
-    (tmp_path / "x.csv").write_text("a\n1\n")
-    with pytest.raises(RunError, match=r"several kinds \(\.csv, \.jsonl\)"):
-        given_source(str(tmp_path))
-
-
-def split_files(folder: Path, **headers: str) -> None:
-    for name, header in headers.items():
-        width = header.count(",") + 1
-        rows = [",".join(str(row // (column + 1) % 2) for column in range(width)) for row in range(60)]
-        (folder / f"{name}.csv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
-
-
-def test_files_named_after_splits_are_the_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    split_files(tmp_path, titanic_train="a,y", valid="y,a", **{"Test-set": "a,y"})
-    source = given_source("titanic_train.csv", others=["valid.csv", "Test-set.csv"])
-    paths = {"train": "titanic_train.csv", "eval": "valid.csv", "test": "Test-set.csv"}
-    assert source == {"kind": "csv", "path": paths}
-    assert pipeline_name(source) == "titanic"
-    draft = write(tmp_path / "t.yaml", "t", source, "y", lambda label: f"headrace init {label}")
-    assert draft.source["path"] == paths
-    config = load(yaml.safe_load((tmp_path / "t.yaml").read_text(encoding="utf-8")))
-    assert list(config.data.splits) == ["train", "eval", "test"]
-    assert list(config.data.hashed_splits) == ["train"]
-
-
-def test_a_folder_of_splits_stands_for_them_and_its_other_files_are_left_alone(tmp_path: Path) -> None:
-    folder = tmp_path / "houses"
-    folder.mkdir()
-    split_files(folder, train="a,y", test="a,y", sample_submission="y")
-    source = given_source(str(folder))
-    assert source == {"kind": "csv", "path": {split: f"{folder}/{split}.csv" for split in ("train", "test")}}
-    assert pipeline_name(source) == "houses"
-
-
-def test_a_test_file_without_the_label_is_left_out(tmp_path: Path) -> None:
-    split_files(tmp_path, train="a,y", test="a")
-    given = {split: f"{tmp_path}/{split}.csv" for split in ("train", "test")}
-    source = given_source(given["train"], others=[given["test"]])
-    draft = write(tmp_path / "t.yaml", "t", source, "y", lambda label: f"headrace init {label}")
-    assert draft.source == {"kind": "csv", "path": given["train"]}
-    assert draft.unlabelled == {"test": given["test"]}
-    assert "# Left out, without the label, test:" in (tmp_path / "t.yaml").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("names", "what"),
-    [
-        (("train.csv", "more.csv"), "more.csv: of several files, each needs the name of a split"),
-        (("test.csv", "eval.csv"), "is named `train`"),
-        (("train.csv", "test.jsonl"), "test.jsonl is of another kind"),
-    ],
-)
-def test_files_that_name_no_splits_are_refused(tmp_path: Path, names: tuple[str, str], what: str) -> None:
-    first, other = (str(tmp_path / name) for name in names)
-    with pytest.raises(RunError, match=what):
-        given_source(first, others=[other])
-
-
-def test_a_folder_of_images_is_answered_with_a_config(tmp_path: Path) -> None:
-    folders = [tmp_path / "my: pets" / name for name in ("cats", "dogs")]
-    for folder in folders:
-        folder.mkdir(parents=True)
-        Image.new("RGB", (9, 7)).save(folder / "1.JPG")
-    with pytest.raises(RunError) as caught:
-        given_source(str(folders[0].parent))
-    file = tmp_path / "pets.yaml"
-    file.write_text(str(caught.value).partition("\n\n")[2], encoding="utf-8")
-    config = load(file)
-    assert config.data.source == ImagesSource(kind="images", path=str(folders[0].parent))
-    assert config.label.kind == "binary"
-
-
 def test_of_a_large_table_only_the_first_rows_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = f"{tmp_path}/shop.db"
     with contextlib.closing(sqlite3.connect(file)) as database, database:
@@ -392,40 +229,3 @@ def test_files_with_dates_in_their_names_have_a_path_by_day(
 def test_a_date_that_lacks_its_day_is_told(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=re.escape("{YYYY}-{MM}.csv: the date lacks {DD}")):
         given_source(f"{tmp_path}/{{YYYY}}-{{MM}}.csv")
-
-
-def test_databases_need_a_table_and_files_have_none() -> None:
-    assert given_source("sqlite:///x.db", "t") == {"kind": "sql", "url": "sqlite:///x.db", "table": "t"}
-    with pytest.raises(RunError, match="--table"):
-        given_source("sqlite:///x.db")
-    with pytest.raises(RunError, match="--table is for databases"):
-        given_source("x.csv", "t")
-    with pytest.raises(RunError, match=re.escape("sqlite:///data/x.db, with --table")):
-        given_source("data/x.db")
-    with pytest.raises(RunError, match="names no kind of data"):
-        given_source("x.docx")
-
-
-@given(st.text(string.printable, min_size=1))
-def test_names_of_pipelines_are_valid(path: str) -> None:
-    name = pipeline_name({"path": path})
-    assert load({"pipeline": {"name": name}, **REST}).pipeline.name == name
-
-
-REST: dict[str, Any] = {
-    "data": {"source": {"kind": "csv", "path": "x.csv"}},
-    "label": {"key": "y", "kind": "binary"},
-    "features": {"x": {"column": "numeric"}},
-}
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("data/trips-{YYYY}-*.csv.gz", "trips"),
-        ("s3://bucket/Sales 2026/*.parquet", "sales-2026"),
-        ("pkg://tfx/data/simple/data.csv", "data"),
-    ],
-)
-def test_a_pipeline_is_named_after_its_data(path: str, name: str) -> None:
-    assert pipeline_name({"path": path}) == name

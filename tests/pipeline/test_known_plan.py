@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from edits import edit
 
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load
@@ -57,14 +58,6 @@ def config(**overrides: Any) -> PipelineConfig:
     return load(CONFIG, overrides=[(name.replace("__", "."), value) for name, value in overrides.items()])
 
 
-def replace(name: str, old: str, new: str) -> Callable[[Path], None]:
-    def change(folder: Path) -> None:
-        assert old in FILES[name]
-        (folder / name).write_text(FILES[name].replace(old, new), encoding="utf-8")
-
-    return change
-
-
 def other_release(folder: Path) -> None:
     """Another NumPy is installed, where Python finds it first."""
     about = folder / "path" / "numpy-99.0.dist-info"
@@ -80,10 +73,10 @@ def shadow(folder: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        replace("mine.py", "*", "+"),
-        replace("units.py", "2.0", "2.5"),
-        replace("kinds.txt", "b", "c"),
-        replace("schema.pbtxt", "BYTES", "INT"),
+        edit("mine.py", "*", "+"),
+        edit("units.py", "2.0", "2.5"),
+        edit("kinds.txt", "b", "c"),
+        edit("schema.pbtxt", "BYTES", "INT"),
         other_release,
         shadow,
         lambda folder: (folder / "kinds.txt").unlink(),

@@ -150,6 +150,15 @@ class ColumnAnalyzers:
         return results
 
 
+def statistics_of(results: Results) -> Statistics:
+    """The results without the vocabularies."""
+    return {
+        one: value
+        for one, value in results.items()
+        if not isinstance(one, VocabularyAnalyzer) and not isinstance(value, Path)
+    }
+
+
 def as_tensors(results: Results) -> dict[Statistic | VocabularyAnalyzer, tf.Tensor]:
     """The results as constants of the graph that is being traced; vocabularies become its assets."""
     tensors: dict[Statistic | VocabularyAnalyzer, tf.Tensor] = {}
