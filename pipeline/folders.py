@@ -66,7 +66,7 @@ class Folders:
 
     @property
     def checked(self) -> Path:
-        """Names the data that the last check found nothing in."""
+        """The key of the last data check that reported nothing."""
         return self.home / "checked.json"
 
     @property

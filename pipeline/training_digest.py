@@ -37,10 +37,9 @@ def training_digest(config: PipelineConfig) -> str:
     data = config.data.model_dump_json(by_alias=True, exclude=SPAN_SETTINGS | JUDGING_SETTINGS)
     calls = [TFX_FUNCTIONS] if config.preprocessing or config.own_training else []
     code = sources_digest(*CODE, *calls, *modules(config))
-    files = [config.data.schema_file, *feature_files(config), *model_files(config)]
     versions = json.dumps(stack_versions(), sort_keys=True)
     extend = [config.pipeline.extend] if config.pipeline.extend else []
-    return digest_text(settings, data, code, file_digests(files), versions, *extend)
+    return digest_text(settings, data, code, file_digests(named_files(config)), versions, *extend)
 
 
 def modules(config: PipelineConfig) -> list[str]:
@@ -67,6 +66,11 @@ def training_modules(config: PipelineConfig) -> list[str]:
         return config.model.modules()
     optimizer = optimizer_config(config.train.optimizer)
     return [*feature_modules(config), *config.model.modules(), *([_module(optimizer.kind)] if optimizer.is_own else ())]
+
+
+def named_files(config: PipelineConfig) -> list[str | None]:
+    """The files and folders that the config names besides the data."""
+    return [config.data.schema_file, *feature_files(config), *model_files(config)]
 
 
 def feature_files(config: PipelineConfig) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import shlex
 from pathlib import Path
 
 from headrace.common.names import did_you_mean, join_names
@@ -10,9 +11,8 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.problems import describe_value
 from headrace.configs.loading.tree import LocatedProblem, Location, Tree
 from headrace.configs.loading.yaml_reader import read
+from headrace.configs.schema.sources.endings import known_ending
 
-DATA = (".csv", ".tsv", ".txt")
-"""Endings of files that may be given in place of a config."""
 OTHER_ENCODINGS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _EXPECTED = "is a mapping of sections such as `pipeline: {name: chicago-taxi}`; the sections are: " + join_names(
     PipelineConfig.model_fields
@@ -21,6 +21,14 @@ _EXPECTED = "is a mapping of sections such as `pipeline: {name: chicago-taxi}`; 
 
 def read_file(path: Path, layer: int) -> tuple[Tree | None, list[LocatedProblem]]:
     """The tree of a config (layer 0, which must not be empty) or an overlay; None if it is not a mapping."""
+    tree, problems = _read(path, layer)
+    if tree is None and known_ending(path.name) and path.is_file():
+        what = f"looks like data, not a config; `headrace init {shlex.quote(str(path))}` writes a config for it"
+        return None, [LocatedProblem(Location(layer, 0, 0, str(path)), what)]
+    return tree, problems
+
+
+def _read(path: Path, layer: int) -> tuple[Tree | None, list[LocatedProblem]]:
     text = _text(path, layer)
     if isinstance(text, LocatedProblem):
         return None, [text]
@@ -31,9 +39,6 @@ def read_file(path: Path, layer: int) -> tuple[Tree | None, list[LocatedProblem]
         empty = LocatedProblem(Location(layer, 1, 0, str(path)), f"the file is empty; a config {_EXPECTED}")
         return None, problems + ([empty] if layer == 0 else [])
     if not isinstance(tree.value, dict):
-        if path.suffix in DATA:
-            what = f"looks like data, not a config; `headrace init {path}` writes a config for it"
-            return None, [LocatedProblem(Location(layer, 0, 0, str(path)), what)]
         colon = isinstance(tree.value, str) and ":" in tree.value
         hint = "; is the space after a colon missing?" if colon else ""
         what = f"found {describe_value(tree)}; a config {_EXPECTED}{hint}"

@@ -62,9 +62,9 @@ class LoadedConfig:
     tree: Tree
     selection: PinnedSelection | None = None
     data_key: str | None = None
-    """Of a check that found nothing in its data (pipeline/checked_data.py); None if the next run has to check again."""
-    as_before: bool = False
-    """Whether the config, its data and the code of Headrace are those of the last run, so that nothing was checked."""
+    """Of a check that reported nothing (pipeline/checked_data.py); None if the next run has to check again."""
+    data_checked: bool = False
+    """Whether an earlier run checked this data by this config and this code, so that it was not checked again."""
 
     def pin_selection(self) -> None:
         """From now on, `auto` and patterns stand for the same columns, whatever the data becomes."""

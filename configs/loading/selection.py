@@ -41,7 +41,7 @@ _PLACEHOLDER = Tree({"column": Tree("numeric", _NOWHERE, _NOWHERE)}, _NOWHERE, _
 
 class Selected(BaseModel):
     """What the entries stand for. features: by entry, the settings by name of feature; label: the settings of
-    `label: {kind: auto}`; model: those of `model:` if it is not written; for_config: identifies what was written.
+    `label: {kind: auto}`; model: those of the model that suits the data; for_config: identifies what was written.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -54,11 +54,14 @@ class Selected(BaseModel):
 
 @dataclass(frozen=True)
 class PinnedSelection:
-    """What was selected, and the file in which it is stored. pinned: whether it was read from there."""
+    """What was selected, and the file in which it is stored. pinned: whether it was read from there; takes_model:
+    whether the config leaves the model to the selection.
+    """
 
     file: Path
     selected: Selected
     pinned: bool
+    takes_model: bool
 
     def pin(self) -> None:
         """Store it, for later runs."""
@@ -106,22 +109,22 @@ def select(tree: Tree) -> tuple[Tree, PinnedSelection | None, list[LocatedProble
     for name in empty:
         what = "stands for no column of the data that can be a feature"
         problems.append(LocatedProblem(location_of(tree, ("features", name)), f"features.{name}: {what}"))
-    return written.filled(found.selected), found, problems
+    return written.filled(found.selected, with_model=found.takes_model), found, problems
 
 
 def _found(config: PipelineConfig, written: _Written, selections: list[Selection]) -> PinnedSelection:
     """The stored selection, if it is of the same text, or a new one. Raises DataError."""
     file = Path(config.pipeline.root) / config.pipeline.name / FILE_NAME
     for_config = written.digest
-    if (stored := _stored(file)) is not None and stored.for_config == for_config:
-        model = stored.model if written.leaves_the_model(config) else None
-        return PinnedSelection(file, stored.model_copy(update={"model": model}), pinned=True)
+    takes_model = written.leaves_the_model(config)
+    stored = _stored(file)
+    if stored is not None and stored.for_config == for_config:
+        return PinnedSelection(file, stored, pinned=True, takes_model=takes_model)
     module, name = RESOLVER
     resolver: Resolver = getattr(import_module(module), name)
-    features, label, suitable = resolver(config, selections, written.label_is_auto)
-    model = suitable if written.leaves_the_model(config) else None
+    features, label, model = resolver(config, selections, written.label_is_auto)
     selected = Selected(for_config=for_config, features=features, label=label, model=model)
-    return PinnedSelection(file, selected, pinned=False)
+    return PinnedSelection(file, selected, pinned=False, takes_model=takes_model)
 
 
 def _stored(file: Path) -> Selected | None:
@@ -199,14 +202,14 @@ class _Written:
         }
         return self.replaced(entries, {"kind": "regression"})
 
-    def filled(self, selected: Selected) -> Tree:
-        """The config with the features of each entry in its place."""
+    def filled(self, selected: Selected, *, with_model: bool) -> Tree:
+        """The config with the features of each entry in its place, and with the model if that is left open."""
         entries = {
             name: {feature: _tree(settings, self.features[name]) for feature, settings in features.items()}
             for name, features in selected.features.items()
         }
         filled = self.replaced(entries, selected.label or {})
-        if selected.model is None:
+        if selected.model is None or not with_model:
             return filled
         model = _tree(selected.model, self._section_tree("features"))
         return replace(filled, value={**self._section_of(filled), "model": model})

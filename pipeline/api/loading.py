@@ -72,7 +72,7 @@ def load_checked(  # noqa: PLR0913 - what to load, and one for each kind of chec
     if loaded is None:
         return reading.checked()
     key = data_key(loaded.config) if remembered and not reading.problems else None
-    as_before = key is not None and is_checked(loaded.config, key)
+    data_checked = key is not None and is_checked(loaded.config, key)
     violations: list[Violation] = []
     notes: list[Violation] = []
     if data or functions:
@@ -80,7 +80,7 @@ def load_checked(  # noqa: PLR0913 - what to load, and one for each kind of chec
     if data:
         violations += file_violations(loaded.config)
     extension = loaded.config.pipeline.extend is not None and not reading.problems and not violations
-    if data and reading.data_is_certain and not as_before:
+    if data and reading.data_is_certain and not data_checked:
         found, notes = data_violations(loaded.config)
         violations += found
     if components and extension:
@@ -88,7 +88,7 @@ def load_checked(  # noqa: PLR0913 - what to load, and one for each kind of chec
     reading.checked(loaded.located(violations))
     for note in loaded.problems(notes):
         logger.warning("note: %s", note)
-    return replace(loaded, data_key=None if notes else key, as_before=as_before)
+    return replace(loaded, data_key=None if notes else key, data_checked=data_checked)
 
 
 def component_violations(config: PipelineConfig) -> list[Violation]:

@@ -107,7 +107,7 @@ def run_loaded(loaded: LoadedConfig, name: str, display: Display, *, fresh: bool
     except HeadraceError as error:
         _notify_of_no_start(config, started, error)
         raise
-    if loaded.data_key is not None and not loaded.as_before:
+    if loaded.data_key is not None and not loaded.data_checked:
         remember_checked(config, loaded.data_key)
     return Run(RunFolder(run_dir, record))
 
@@ -160,13 +160,13 @@ def write_pages(loaded: LoadedConfig, done: Run) -> Path:
     from headrace.pipeline.report import write_report
 
     report = write_report(done.path)
-    if done.pushed is not None and not (loaded.as_before and _has_card(loaded.config, done)):
+    if done.pushed is not None and not (loaded.data_checked and _has_card(loaded.config, done)):
         write_card_of(loaded.config, runs(loaded.config), done.pushed)
     return report
 
 
 def _has_card(config: PipelineConfig, done: Run) -> bool:
-    """Whether a run that is as the last one, and computed nothing, finds a card that is newer than all it shows.
+    """Whether a run that computed nothing finds a card that is newer than all it shows.
 
     To write it again, all runs of the pipeline would have to be read.
     """

@@ -114,7 +114,7 @@ def _data(draft: Draft) -> Iterator[str]:
     for split, path in draft.unlabelled.items():
         yield from _comment(f"Left out, without the label, {split}: {to_flow(path)}", "  ")
     for path in draft.unnamed:
-        yield from _comment(f"Left out, as its name is that of no split: {to_flow(path)}", "  ")
+        yield from _comment(f"Left out, not named after a split: {to_flow(path)}", "  ")
     few = draft.sample.whole and draft.sample.rows < FEW_ROWS
     splits = {"train": 6, "eval": 2, "test": 2} if few else {"train": 8, "eval": 1, "test": 1}
     paths, why = draft.source.get("path"), "parts of the rows, by a hash of their values"

@@ -74,7 +74,9 @@ def promote(
     """
 
     def promoted(there: Destination, stored: StoredHome) -> Registry:
-        models = [replace(model, path=home.path / model.path) for model in stored.models(manual=True)]
+        found = stored.models(manual=True)
+        known = [stored.judged(model) if model.run == wanted else model for model in found]
+        models = [replace(model, path=home.path / model.path) for model in known]
         trained: dict[str, Path | None] = {model.run: model.path for model in models if model.run}
         return Choice(there, models, trained, "--kubeflow").promoted(wanted, now, allow_older=allow_older)
 
@@ -101,12 +103,12 @@ class _Home:
 
         After a failure in between, the same command or the next run completes it, as on this machine.
         """
+        if not self.stored.registry.models:
+            raise RunError(f"no model in {self.uri} has been blessed yet")
         self.path.mkdir(parents=True, exist_ok=True)
         registry = self.path / "blessed.json"
         with self._present("registry", "push_record"), changing(registry):
             there = self._destination()
-            if not there.registry.models:
-                raise RunError(f"no model in {self.uri} has been blessed yet")
             listed = change(there, self.stored)
             shared_models.fetch(Path(listed.models[-1].uri))
             listed.write(registry)

@@ -24,7 +24,7 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.components import DECLARATIONS
 from headrace.configs.schema.sources import SourceBase
 from headrace.pipeline.code.digest import PACKAGES, PROJECT, closure, sources_digest, stack_versions
-from headrace.pipeline.training_digest import feature_files, file_digests, model_files, modules
+from headrace.pipeline.training_digest import file_digests, modules, named_files
 
 FORK_SERVER = "headrace.pipeline.local.fork_server"
 """The module that makes plans. Those that build the components are named in their declarations."""
@@ -38,9 +38,8 @@ def plan_key(config: PipelineConfig, searched: Sequence[str]) -> str | None:
     """
     if config.pipeline.extend is not None or any(map(_is_own, config.sources)):
         return None
-    files = [config.data.schema_file, *feature_files(config), *model_files(config)]
     try:
-        code, digests = sources_digest(*_modules(config)), file_digests(files)
+        code, digests = sources_digest(*_modules(config)), file_digests(named_files(config))
     except (RunError, OSError):
         return None
     settings = config.model_dump_json(by_alias=True)

@@ -1,9 +1,8 @@
-"""The state outside the pipeline that a component reads, for components whose verdict it decides together with their
-inputs.
+"""State that a component reads besides its inputs, such as the statistics of the blessed model's data.
 
-DataVerdict compares with the data of the blessed model, which no other component gives it, and needs TensorFlow. As
-long as its inputs and those statistics are the same, its last verdict is. As the outputs of other components that
-depend on such state, the verdict is identified by its content.
+A digest of it is part of the cache key of DataVerdict, which needs TensorFlow to compare with those statistics: as long
+as its inputs and they are the same, the verdict of an earlier run is reused. Components behind it see the verdict by
+its content.
 """
 
 from __future__ import annotations
@@ -14,6 +13,8 @@ from typing import Any
 from headrace.common.errors import RunError
 from headrace.components.gates.blessed_statistics import state_of_blessed
 
+STATE = "state outside of the pipeline"
+"""What explanations call a change of it."""
 READ_OUTSIDE: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "headrace.components.gates.data_verdict.DataVerdict": lambda given: state_of_blessed(given.get("registry", "")),
 }

@@ -27,7 +27,7 @@ from headrace.pipeline.folders import Folders
 from headrace.pipeline.interrupts import uninterrupted
 from headrace.pipeline.local.lazy_server import LazyServer
 from headrace.pipeline.local.metadata import Metadata
-from headrace.pipeline.local.outside import state_outside
+from headrace.pipeline.local.outside import STATE, state_outside
 from headrace.pipeline.local.wire import FULL_DISK, StoredArtifact, total_rows
 from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from headrace.pipeline.terminal import Display
@@ -135,7 +135,7 @@ class Scheduler:
         }
         outside = state_outside(spec["kind"], spec["parameters"])
         key, identities = self._cache_key(spec, outside)
-        self._write_key_parts(spec, key, identities)
+        self._write_key_parts(spec, key, identities, outside)
         node.started = time.time()
         node.rows_in = total_rows(
             (stored for key, group in inputs.items() if key != "transformed_examples" for stored in group),
@@ -252,14 +252,21 @@ class Scheduler:
         }
         return cache_key(spec["id"], spec["digest"], identities, outside), identities
 
-    def _write_key_parts(self, spec: Mapping[str, Any], key: str, identities: Mapping[str, list[str]]) -> None:
+    def _write_key_parts(
+        self, spec: Mapping[str, Any], key: str, identities: Mapping[str, list[str]], outside: str | None
+    ) -> None:
         """Store the parts of the key with the run, for `headrace explain-cache`."""
         inputs = {
             name: KeyInput(producer, output, identities[name][0], self._outputs[producer][output].uri)
             for name, ((producer, output), *_) in spec["inputs"].items()
         }
-        parts = KeyParts(key=key, **spec["parts"], inputs=inputs, cacheable=spec["cacheable"], reuse=self._reuse)
-        parts.write(self._run_dir, spec["id"])
+        fields = dict(spec["parts"])
+        if outside is not None:
+            fields["settings"] = {**fields["settings"], STATE: outside}
+        cacheable = spec["cacheable"] or outside is not None
+        KeyParts(key=key, **fields, inputs=inputs, cacheable=cacheable, reuse=self._reuse).write(
+            self._run_dir, spec["id"]
+        )
 
     def _identity(self, producer: str, output: str) -> str:
         stored = self._outputs[producer][output]

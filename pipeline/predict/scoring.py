@@ -19,7 +19,7 @@ from headrace.configs.loading.loader import ConfigSource, Override, load_with_lo
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import FileSource, ImagesSource, SourceConfig
-from headrace.configs.schema.sources.endings import JSON, KIND_OF_ENDING, known_ending
+from headrace.configs.schema.sources.endings import JSON, KIND_OF_ENDING, KNOWN, known_ending
 from headrace.pipeline.predict.models import ChosenModel, choose_model, is_model, model_folder
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def source_of(path: str, usual: SourceConfig | None) -> SourceConfig:
     if kind is None and Path(path).is_dir():
         kind = "parquet"
     if kind is None:
-        raise RunError(f"{path}: the ending names no kind of data; known are {', '.join(KIND_OF_ENDING)}, and .gz")
+        raise RunError(f"{path}: the ending names no kind of data; known are {KNOWN}")
     return _valid({"kind": kind, "path": path})
 
 

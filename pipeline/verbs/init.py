@@ -69,7 +69,7 @@ def _show(draft: Draft, file: Path) -> None:
         click.echo(f"{what}; for predictions: {predicted}", err=True)
     for path in draft.unnamed:
         taken = join_names(list(draft.source["path"])) if isinstance(draft.source["path"], dict) else "train"
-        click.echo(f"note: {path} is named like no split and is left out; those that are read: {taken}", err=True)
+        click.echo(f"note: {path} is not named after a split, and is left out; those that are read: {taken}", err=True)
     for choice in draft.table.choices:
         if choice.suspicion:
             click.echo(f"note: {choice.column} {choice.suspicion}", err=True)

@@ -291,7 +291,7 @@ def test_init_takes_the_splits_of_a_dataset_and_says_which_folders_it_leaves_out
     assert done.stderr.rstrip().endswith("train, test")
     text = (tmp_path / "r.yaml").read_text(encoding="utf-8")
     assert yaml.safe_load(text)["data"]["source"]["path"] == {s: f"{folder}/{s}" for s in ("train", "test")}
-    assert "no split" in text
+    assert "not named after a split" in text
     (folder / "dataset_dict.json").write_text(json.dumps({"splits": ["unsupervised", "test"]}))
     with pytest.raises(RunError, match=r"unsupervised, test.*`train`"):
         given_source(str(folder))

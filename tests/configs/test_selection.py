@@ -192,3 +192,11 @@ def test_the_kind_of_model_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     assert loaded(THREE).config.model.kind == "tabm"
     assert loaded(THREE + "model: {kind: dnn}\n").config.model.kind == "dnn"
     assert loaded(THREE).config.model.kind == "tabm"
+
+
+def test_a_model_that_is_written_in_the_first_run_does_not_change_the_choice() -> None:
+    loaded(THREE + "model: {kind: dnn}\n").pin_selection()
+    again = loaded(THREE)
+    assert again.selection is not None
+    assert again.selection.pinned
+    assert again.config.model.kind == "tabm"

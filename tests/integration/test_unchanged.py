@@ -27,8 +27,10 @@ from ml_metadata.proto import metadata_store_pb2 as mlmd
 
 from headrace.common.locks import hold
 from headrace.components.gates.verdict import DataVerdicts
+from headrace.pipeline.cache_key import KeyParts
 from headrace.pipeline.local.light import LIGHT
 from headrace.pipeline.local.metadata import SIGNATURE
+from headrace.pipeline.local.outside import STATE
 from headrace.pipeline.results.run_folder import RunFolder
 
 pytestmark = pytest.mark.slow
@@ -181,6 +183,9 @@ def test_the_data_is_judged_again_once_another_model_is_blessed(story: Story) ->
     judged = [{one.gate: one.note for one in gates.gates} for gates in map(verdicts, (story.first, story.compared))]
     assert judged[0].keys() == judged[1].keys() == {"gates.rows", "gates.drift.blessed"}
     assert "on record" in judged[0]["gates.drift.blessed"]
+    keys = [KeyParts.read(done.folder, "DataVerdict") for done in (story.first, story.compared)]
+    assert all(key is not None and key.cacheable for key in keys)
+    assert len({key.settings[STATE] for key in keys if key is not None}) == 2
     assert judged[1] == {"gates.rows": "", "gates.drift.blessed": ""}
     assert verdicts(story.quick) == verdicts(story.slow) == verdicts(story.compared)
 

@@ -15,11 +15,12 @@ from headrace.common.errors import ConfigError
 from headrace.components.example_gen.finding import source_state
 from headrace.components.example_gen.sources.files import SourceFiles
 from headrace.components.example_gen.storage import FileState
-from headrace.configs.loading.loader import LoadedConfig
+from headrace.configs.loading.loader import LoadedConfig, load
 from headrace.configs.schema.sources import SOURCES, CsvSource, SourceBase
 from headrace.pipeline import checked_data
 from headrace.pipeline.api import load_to_run
 from headrace.pipeline.checked_data import data_key, is_checked, remember_checked
+from headrace.pipeline.code.digest import read_again
 from headrace.pipeline.folders import Folders
 
 CONFIG: dict[str, Any] = {
@@ -61,7 +62,7 @@ def damage(folder: Path) -> None:
 
 
 def test_the_same_data_is_checked_once(folder: Path) -> None:
-    assert [checked().as_before for _ in range(3)] == [False, True, True]
+    assert [checked().data_checked for _ in range(3)] == [False, True, True]
     assert Folders.of(checked().config).checked.is_relative_to(folder)
 
 
@@ -77,10 +78,10 @@ def test_the_same_data_is_checked_once(folder: Path) -> None:
     ],
 )
 def test_whatever_may_change_what_it_finds_repeats_the_check(folder: Path, change: Callable[[Path], None]) -> None:
-    assert [checked().as_before for _ in range(2)] == [False, True]
+    assert [checked().data_checked for _ in range(2)] == [False, True]
     change(folder)
     loaded = load_to_run_or_none()
-    assert loaded is None or not loaded.as_before
+    assert loaded is None or not loaded.data_checked
 
 
 def load_to_run_or_none() -> LoadedConfig | None:
@@ -93,8 +94,8 @@ def load_to_run_or_none() -> LoadedConfig | None:
 @pytest.mark.parametrize("override", [{"train__epochs": 3}, {"data__source__null_values": ["", "-"]}])
 @pytest.mark.usefixtures("folder")
 def test_another_config_is_checked(override: dict[str, Any]) -> None:
-    assert [checked().as_before for _ in range(2)] == [False, True]
-    assert [checked(**override).as_before for _ in range(2)] == [False, True]
+    assert [checked().data_checked for _ in range(2)] == [False, True]
+    assert [checked(**override).data_checked for _ in range(2)] == [False, True]
 
 
 def test_a_column_that_disappears_is_reported_although_the_data_was_checked_before(folder: Path) -> None:
@@ -104,16 +105,26 @@ def test_a_column_that_disappears_is_reported_although_the_data_was_checked_befo
         checked()
 
 
-def test_another_version_of_headrace_checks_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    key = data_key(checked().config)
-    assert key is not None
-    copied = folder / "headrace" / "pipeline"
-    copied.mkdir(parents=True)
-    (copied / "validate.py").write_text("", encoding="utf-8")
-    monkeypatch.setattr(checked_data, "__file__", str(copied / "checked_data.py"))
-    other = data_key(checked().config)
-    (copied / "validate.py").write_text("# a stricter check", encoding="utf-8")
-    assert len({key, other, data_key(checked().config)}) == 3
+def test_an_edit_of_the_check_or_of_a_function_that_the_config_names_checks_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "stricter.py").write_text("import headrace.pipeline.validate\n", encoding="utf-8")
+    (folder / "mine.py").write_text("def twice(raw):\n    return 2 * raw['fare']\n", encoding="utf-8")
+    monkeypatch.setattr(checked_data, "CHECK", "stricter")
+    feature = {"column": "custom", "function": "mine.twice", "keys": ["fare"]}
+
+    def key() -> str | None:
+        read_again()
+        return data_key(load({**CONFIG, "features": {**CONFIG["features"], "more": feature}}))
+
+    keys = [key()]
+    edit("mine.py", "2 *", "3 *")(folder)
+    keys.append(key())
+    edit("stricter.py", "import", "limit = 3\nimport")(folder)
+    keys.append(key())
+    assert len({*keys} - {None}) == 3
+    (folder / "stricter.py").unlink()
+    assert key() is None
 
 
 def test_what_a_run_would_accept_is_noted_in_every_run(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -122,13 +133,13 @@ def test_what_a_run_would_accept_is_noted_in_every_run(folder: Path, caplog: pyt
     for _ in range(2):
         caplog.clear()
         with caplog.at_level(logging.WARNING):
-            assert not checked(evaluate__slices=["fare"]).as_before
+            assert not checked(evaluate__slices=["fare"]).data_checked
         assert "different values" in caplog.text
 
 
 @pytest.mark.usefixtures("folder")
 def test_data_whose_times_say_nothing_is_always_checked() -> None:
-    assert not any(checked(data__fingerprint="checksums").as_before for _ in range(2))
+    assert not any(checked(data__fingerprint="checksums").data_checked for _ in range(2))
     loaded = checked(data__fingerprint="checksums")
     assert loaded.data_key is None
     assert not is_checked(loaded.config, "")

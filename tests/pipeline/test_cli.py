@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from click.testing import CliRunner
 from forks import HEADRACE
 from installed import without_pythonpath
 
+from headrace.common.errors import ConfigError
+from headrace.configs.loading.loader import load
 from headrace.pipeline.cli import LOCATIONS, cli
 from headrace.pipeline.interrupts import CTRL_C
 from headrace.pipeline.verbs.options import reports_errors
@@ -205,11 +208,20 @@ def test_config_that_is_not_there_is_reported(tmp_path: Path, verb: str) -> None
     assert "Traceback" not in done.stderr
 
 
-def test_data_in_place_of_a_config_names_the_command_that_writes_one(tmp_path: Path) -> None:
-    (tmp_path / "trips.csv").write_text("miles,tipped\n1.5,0\n", encoding="utf-8")
-    done = headrace(tmp_path, "run", "trips.csv")
-    assert done.returncode == 1
-    assert "headrace init trips.csv" in done.stderr
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("the trips.csv", b"miles,tipped\n1.5,0\n"),
+        ("trips.parquet", b"PAR1\xc8\xff\x00PAR1"),
+        ("trips.jsonl", b'{"miles": 1.5}\n{"miles": 2}\n'),
+        ("trips.json", b'[{"miles": 1.5}]'),
+        ("trips.csv.gz", b"\x1f\x8b\x08\x00"),
+    ],
+)
+def test_data_in_place_of_a_config_names_the_command_that_writes_one(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=re.escape(f"headrace init {shlex.quote(str(tmp_path / name))}")):
+        load(tmp_path / name)
 
 
 def test_profile_and_set_are_laid_over_the_config(here: Path) -> None:

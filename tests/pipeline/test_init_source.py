@@ -48,6 +48,12 @@ def test_the_ending_of_a_file_names_its_kind(
     assert given_source(file) == expected
 
 
+@pytest.mark.parametrize("name", ["trips.txt", "trips.xlsx.gz", "trips.parquet.gz", "trips.gz"])
+def test_other_endings_are_refused_with_those_that_are_known(name: str) -> None:
+    with pytest.raises(RunError, match=rf"{re.escape(name)}: .*\.csv, .*\.ods.*\.gz"):
+        given_source(name)
+
+
 def test_predictions_know_the_same_endings() -> None:
     read = source_of("new/trips.tsv.gz", None)
     assert isinstance(read, CsvSource)

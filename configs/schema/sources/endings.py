@@ -26,10 +26,16 @@ KIND_OF_ENDING = {
     ".tfrecords": "tfrecord",
     ".npz": "arrays",
 }
-"""The kind for an ending, after which there may be `.gz`."""
+"""The kind for an ending."""
+GZIPPED = frozenset({"csv", "jsonl", "json", "tfrecord"})
+"""The kinds of which files may be gzipped, and then end in `.gz` too."""
+KNOWN = f"{', '.join(KIND_OF_ENDING)}, and of text and TFRecords the same with .gz"
+"""For messages."""
 
 
 def known_ending(path: str) -> str | None:
-    """The ending of a path that names a kind; None if it has another."""
-    name = path.rstrip("/").removesuffix(".gz")
-    return next((ending for ending in KIND_OF_ENDING if name.endswith(ending)), None)
+    """The ending of a path that names a kind, without `.gz`; None if it has another."""
+    path = path.rstrip("/")
+    name = path.removesuffix(".gz")
+    ending = next((ending for ending in KIND_OF_ENDING if name.endswith(ending)), None)
+    return None if name != path and KIND_OF_ENDING.get(ending or "") not in GZIPPED else ending

@@ -1,4 +1,4 @@
-"""Blessings and trainings of a pipeline in an object store: one object per event, written once and never changed.
+"""Blessings and trainings of a pipeline in an object store: one object per event.
 
     blessed/<time>-<digest of the model>.json    a blessed model
     blessed/<time>-<digest>.withdrawn.json       the same model, after a rollback from it
@@ -12,6 +12,9 @@ one, and not every object store supports conditional writes. Separate objects ca
 order of their names, which is that of their times by the pods' clocks (a pod whose clock is slow takes the time just
 after the last object). `blessed.json` and `trained.json` next to the folders hold the merged state for people and
 tools; the former also saves readers most of the objects. Of trainings, nothing before the latest blessed model counts.
+
+An object is replaced only when its model is judged again or gets a `.tflite` file. A run that ends at that moment and
+has read `blessed.json` before may write the older state of it there again.
 
 All paths in the objects are relative to the pipeline's folder.
 """
@@ -56,7 +59,7 @@ def fetch_blessings(uri: str, path: Path, store: Store) -> Registry:
         raise RunError(str(error).replace(str(path), uri)) from None
     folder = _sibling(uri, BLESSED)
     names = store.children(folder)
-    known_names = {_blessing_name(each) for entry in known.models for each in (entry, _in_service_again(entry))}
+    known_names = {_blessing_name(each) for entry in known.models for each in (entry, _before_withdrawal(entry))}
     for stray in (name for name in names if not name.endswith(_JSON)):
         logger.warning(f"{folder}/{stray} is not a record of a blessing; it is ignored")
     new = [_blessing(f"{folder}/{name}", store) for name in names if name.endswith(_JSON) and name not in known_names]
@@ -103,7 +106,7 @@ def _blessing_name(entry: Entry) -> str:
     return f"{entry.blessed_at}-{hashlib.sha256(model.encode()).hexdigest()[:16]}{withdrawn}{_JSON}"
 
 
-def _in_service_again(entry: Entry) -> Entry:
+def _before_withdrawal(entry: Entry) -> Entry:
     """The entry as it was before a rollback from its model."""
     return entry.model_copy(update={"withdrawn_at": None})
 

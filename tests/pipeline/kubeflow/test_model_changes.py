@@ -1,4 +1,4 @@
-"""`headrace rollback --kubeflow` in object stores and on a volume: what it leaves there, whatever happens meanwhile."""
+"""`headrace rollback` and `promote` with `--kubeflow`, in object stores and on a volume: what they leave there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compiled_trips import trips
 from model_registry import model_registry
 from s3_servers import S3Server
 from staged_nights import ObjectStore, object_store
-from test_notifier import BLESSED
+from test_notifier import BLESSED, EVALUATION
 from test_stored_models import HOME, ROOT, blessed_and_pushed, trained
 
 from headrace.common.errors import RunError
@@ -23,7 +23,7 @@ from headrace.components.deploy.blessing import record_blessing
 from headrace.components.deploy.choices import choose_baseline
 from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.registry import Registry
-from headrace.pipeline.kubeflow.model_changes import roll_back
+from headrace.pipeline.kubeflow.model_changes import promote, roll_back
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import GRAPH, present
 from headrace.pipeline.kubeflow.results_store import volume_store
@@ -187,6 +187,38 @@ def test_rollback_on_a_mounted_volume_leaves_what_its_pods_read(
     last = record.of(home / "pushed.json", newest, version.parent)
     assert last is not None
     assert last.version == version.name
+
+
+def test_promotion_on_a_mounted_volume_pushes_the_model_that_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HEADRACE_STORE", raising=False)
+    volume = tmp_path / "volume"
+    config = trips(
+        f"kubeflow.pipeline_root={ROOT}",
+        "kubeflow.storage=reference",
+        f"kubeflow.volume={{claim: artifacts, path: '{volume}'}}",
+        "deploy.approval=manual",
+    )
+    store, home = volume_store(str(volume), HOME), PodPaths(mount=str(volume)).local(HOME)
+    with pytest.raises(RunError, match=r"no model in .* has been blessed yet"):
+        promote(config, store, None, datetime.now(UTC))
+    assert not home.exists()
+    for run in ("run-a", "run-b", "run-c"):
+        trained(store, tmp_path, run, BLESSED if run != "run-c" else EVALUATION)
+        store.write(f"{HOME}/{run}/trainer/5/model/Format-Serving/saved_model.pb", run)
+    pushed_on_volume(volume, "run-a", 0)
+    model = home / "run-b" / "trainer" / "5" / "model"
+    record_blessing(home / "blessed.json", str(model), datetime(2026, 3, 2, tzinfo=UTC), awaits_approval=True)
+    for wanted, why in (("run-c", "is not blessed"), ("run-x", "run-b"), ("run-a", "in service")):
+        with pytest.raises(RunError, match=why):
+            promote(config, store, wanted, datetime.now(UTC))
+    done = promote(config, store, None, datetime.now(UTC))
+    assert (done.run, done.withdrawn) == ("run-b", ())
+    version = home / "serving" / "trips" / done.version.rpartition("/")[2]
+    assert (version / "saved_model.pb").read_text() == "run-b"
+    with pytest.raises(RunError, match="no model awaits approval"):
+        promote(config, store, None, datetime.now(UTC))
 
 
 def pushed_on_volume(volume: Path, run: str, number: int) -> None:
