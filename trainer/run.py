@@ -14,7 +14,7 @@ from headrace.trainer import columns, generation
 from headrace.trainer.columns.image import with_stored_images
 from headrace.trainer.description import ModelDescription, stored_types
 from headrace.trainer.devices.errors import explain_out_of_memory
-from headrace.trainer.devices.strategy import StrategyChoice, choose_strategy, detect_hardware, set_up
+from headrace.trainer.devices.strategy import SINGLE_CPU, StrategyChoice, choose_strategy, detect_hardware, set_up
 from headrace.trainer.export import RawColumns, Signatures, export
 from headrace.trainer.fitting import WEIGHTS
 from headrace.trainer.job import Job, checkpoints
@@ -92,6 +92,8 @@ def train(job: Job, choice: StrategyChoice) -> keras.Model:
 
 def _train_and_load(job: Job) -> keras.Model:
     """Return the trained model on a single device. Distributed training takes place in other processes."""
+    if job.sections.model.has_trees:
+        return train(job, SINGLE_CPU)
     if remote := remote_training():
         remote(job)
     elif (choice := choose_strategy(job.sections.train, detect_hardware())).distributed:
