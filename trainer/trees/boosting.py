@@ -48,7 +48,8 @@ METRICS: Mapping[str, Mapping[str, tuple[str, Callable[[float, float], float]]]]
 """For each kind of label, LightGBM's metrics, ours, and how one becomes the other."""
 EXAMPLES_PER_THREAD = 5_000
 """Minimum number of examples for another thread. With fewer, threads wait for each other longer than they work: on two
-busy cores, 40 trees on 2,000 examples took 3 to 8 s with two threads and 0.5 to 3 s with one. Their number changes no result."""
+busy cores, 40 trees on 2,000 examples took 3 to 8 s with two threads and 0.5 to 3 s with one. No result depends on it.
+"""
 LEAST_SHARE = 1e-6
 """What a class without examples is taken for, as its logarithm must be finite."""
 

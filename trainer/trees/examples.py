@@ -89,7 +89,7 @@ def check_memory(examples: int, width: int, classes: int, free: int) -> int:
         raise TrainingError(
             f"model.kind: trees needs all examples in memory: about {format_bytes(needed)} for {examples:,} of them"
             f" with {width:,} numbers and categories each, and {format_bytes(free)} are free. Learn from fewer"
-            " examples or features, use a machine with more memory, or another kind of model, which reads them in batches"
+            " examples or features, or use a machine with more memory, or another kind of model, which reads in batches"
         )
     return needed
 
