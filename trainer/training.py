@@ -15,14 +15,13 @@ import tensorflow as tf
 from headrace.trainer.callbacks.checkpoint import TrainingPausedError
 from headrace.trainer.callbacks.epoch_log import History
 from headrace.trainer.callbacks.finite_loss import BatchesAfter, NonFiniteLossError
-from headrace.trainer.devices.strategy import SINGLE_CPU, StrategyChoice, check_same_checkpoint, output_directory
+from headrace.trainer.devices.strategy import StrategyChoice, check_same_checkpoint, output_directory
 from headrace.trainer.fitting import Training, fit
 from headrace.trainer.input.errors import explain_label_errors
 from headrace.trainer.input.inputs import InputPlan, Inputs, plan_inputs
 from headrace.trainer.job import Job, checkpoints
 from headrace.trainer.model import build_model, compile_model, loss_on
 from headrace.trainer.models.layers import adapt_scale
-from headrace.trainer.trees.training import train_trees
 from headrace.trainer.weights.warm_start import WeightLayout, start_from
 
 logger = logging.getLogger(__name__)
@@ -58,9 +57,6 @@ def train_model(
     """
     around = circumstances or Circumstances()
     sections, transform_output = job.sections, job.transformed
-    if sections.model.has_trees:
-        with explain_label_errors(sections.label):
-            return train_trees(job, around.inputs or plan(job, SINGLE_CPU), pause=around.pause, record=around.record)
     folder = checkpoints(job)
     saved = folder.latest() if folder else None
     start = saved.position.batches if saved else 0

@@ -15,7 +15,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,6 @@ from headrace.common.errors import ModelError, TrainingError, TrainingStoppedErr
 from headrace.configs.schema.train import EarlyStopping
 from headrace.configs.schema.trees_model import TreesModel
 from headrace.trainer import columns
-from headrace.trainer.callbacks.checkpoint import TrainingPausedError
 from headrace.trainer.callbacks.epoch_log import Epoch, History
 from headrace.trainer.callbacks.tensorboard import Scalars
 from headrace.trainer.checkpointing.checkpoints import Checkpoints, TrainingPosition
@@ -49,22 +48,10 @@ LOG_SECONDS, CHECKPOINT_SECONDS = 5.0, 60.0
 """Seconds between two lines of the log, and between two checkpoints."""
 
 
-def train_trees(
-    job: Job,
-    plan: InputPlan,
-    *,
-    pause: Callable[[], bool] | None = None,
-    record: Mapping[str, str] | None = None,
-) -> keras.Model:
+def train_trees(job: Job, plan: InputPlan) -> keras.Model:
     """Grow the trees that the job's sections describe, from the last checkpoint if there is one.
 
-    Writes the record, the weights and TensorBoard's logs to the job's run directory.
-
-    Args:
-        job: The work.
-        plan: How to read the examples.
-        pause: When to save and to raise TrainingPausedError.
-        record: More entries of the training record.
+    Writes the record, the weights and TensorBoard's logs to the job's run directory. plan: how to read the examples.
     """
     sections = job.sections
     settings = sections.model
@@ -76,15 +63,14 @@ def train_trees(
     scale = label_scale(loaded.train) if sections.label.kind == "regression" else (0.0, 1.0)
     growing = Growing(job, settings, loaded, _category_columns(loaded, categorical(features)), scale, checkpoints(job))
     job.run_dir.mkdir(parents=True, exist_ok=True)
-    boosting = growing.run(pause)
+    boosting = growing.run()
     best = best_iteration(growing.epochs)
     forest = Forest.of(boosting.trees(best), sections.label.num_classes, boosting.base)
     model = build_model(sections, job.transformed, forest)
     _set_scale(model, scale)
     model.save_weights(job.run_dir / WEIGHTS)
     _write_curves(model, growing.epochs, job.run_dir)
-    history = growing.history(model, forest, best)
-    dataclasses.replace(history, chosen={**history.chosen, **(record or {}), **job.tuned_words}).write(job.run_dir)
+    growing.history(model, forest, best).write(job.run_dir)
     return model
 
 
@@ -104,30 +90,27 @@ class Growing:
     epochs: list[Epoch] = field(default_factory=list)
     ended: bool = False
     """Whether no further iteration follows."""
+    _saved: Path | None = None
+    """The latest checkpoint."""
 
-    def run(self, pause: Callable[[], bool] | None) -> Boosting:
+    def run(self) -> Boosting:
         """Grow until early stopping or the last iteration. Raises TrainingStoppedError on SIGTERM."""
         boosting = self._begin()
         logger.info(f"input: {self.loaded.words}")
         logged = saved = self.clock()
-        with _noticing_sigterm() as stopped:
+        with _noticing_sigterm(self.folder) as stopped:
             while not self.ended:
                 self._grow(boosting)
                 now = self.clock()
                 if self.ended or now - logged >= LOG_SECONDS or len(self.epochs) == 1:
                     self._log()
                     logged = now
-                paused = pause is not None and pause() and not self.ended
-                every = self._train.checkpoint.every_steps is not None and now - saved >= CHECKPOINT_SECONDS
-                if every or stopped or (pause is not None and (paused or self.ended)):
+                due = self._train.checkpoint.every_steps is not None and now - saved >= CHECKPOINT_SECONDS
+                if due or stopped:
                     self._save(boosting)
                     saved = now
                 if stopped and not self.ended:
                     raise self._stopped()
-                if paused:
-                    error = TrainingPausedError()
-                    error.epochs = self.epochs
-                    raise error
         return boosting
 
     @property
@@ -176,19 +159,14 @@ class Growing:
         if self.folder is None:
             return
         done, size = len(self.epochs), self.loaded.train.size
-        tree = {
-            "trees": boosting.texts,
-            "epochs": [dataclasses.asdict(epoch) for epoch in self.epochs],
-            "ended": self.ended,
-        }
-        self.folder.write(TrainingPosition(epoch=done, batches=done, examples=done * size), tree)
+        epochs = [dataclasses.asdict(epoch) for epoch in self.epochs]
+        tree = {"trees": boosting.texts, "epochs": epochs, "ended": self.ended}
+        self._saved = self.folder.write(TrainingPosition(epoch=done, batches=done, examples=done * size), tree)
 
     def _stopped(self) -> TrainingStoppedError:
-        where = f"It is saved in {self.folder.files()[0]}" if self.folder else "It is not saved"
-        then = "resumes there" if self.folder else "starts from scratch"
         return TrainingStoppedError(
-            f"training was stopped by SIGTERM after iteration {len(self.epochs):,}. {where}; the next run of the same"
-            f" config, data and code {then}"
+            f"training was stopped by SIGTERM after iteration {len(self.epochs):,}. It is saved in {self._saved}; the"
+            " next run of the same config, data and code resumes there"
         )
 
     def _log(self) -> None:
@@ -246,7 +224,6 @@ def _set_scale(model: keras.Model, scale: Scale) -> None:
     """Set the scale of a regression's head, as `adapt_scale` does for other models."""
     for layer in model.layers:
         if layer.name == SCALE_LAYER and isinstance(layer, keras.layers.Normalization):
-            layer.build((None, 1))
             layer.adapt_mean.assign([scale[0]])
             layer.adapt_variance.assign([scale[1] ** 2])
             layer.finalize_state()
@@ -268,10 +245,10 @@ def _write_curves(model: keras.Model, epochs: Sequence[Epoch], directory: Path) 
 
 
 @contextmanager
-def _noticing_sigterm() -> Iterator[list[bool]]:
-    """A list that is empty until SIGTERM."""
+def _noticing_sigterm(folder: Checkpoints | None) -> Iterator[list[bool]]:
+    """A list that is empty until SIGTERM; without a folder for checkpoints, SIGTERM ends the process as ever."""
     stopped: list[bool] = []
-    if threading.current_thread() is not threading.main_thread():
+    if folder is None or threading.current_thread() is not threading.main_thread():
         yield stopped
         return
     before = signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
