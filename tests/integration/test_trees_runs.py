@@ -63,7 +63,7 @@ def test_trees_are_trained_judged_pushed_and_asked(tmp_path: Path) -> None:
     assert "class weights: never" in record["input"]
     metrics = read_evaluation(done.uri("Evaluator", "evaluation")).metrics
     assert metrics["accuracy"] is not None
-    assert metrics["accuracy"] > 0.75
+    assert metrics["accuracy"] > data["late"].value_counts(normalize=True).max() + 0.1
 
     (pushed,) = (tmp_path / "serving" / "parcels").iterdir()
     asked = parcels(3000).drop(columns=["late", "share"])
@@ -77,7 +77,8 @@ def test_trees_are_trained_judged_pushed_and_asked(tmp_path: Path) -> None:
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-5)
     classes = ["maybe", "never", "sure"]  # as scikit-learn sorts them
     loss = sklearn.metrics.log_loss(data["late"][31:], shares[31:][:, [1, 0, 2]], labels=classes)
-    assert loss < 0.6
+    frequencies = np.tile(data["late"].value_counts(normalize=True)[classes].to_numpy(), (len(data), 1))
+    assert loss < 0.8 * sklearn.metrics.log_loss(data["late"], frequencies, labels=classes)
 
     again = headrace(tmp_path, "run", "c.yaml")
     assert again.statuses()["Trainer"] == "cached"
