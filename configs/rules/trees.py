@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from headrace.common.names import join_names
 from headrace.configs.rules.rule import Rule, Violation
-from headrace.configs.schema.features import Feature, TextFeature
+from headrace.configs.schema.features import Feature, TextEmbeddingFeature, TextFeature
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import ModelBase, ModelConfig
 from headrace.configs.schema.section import KeyPath
@@ -40,8 +40,8 @@ def trees_have_single_values(model: ModelConfig, features: dict[str, Feature]) -
     if not isinstance(model, TreesModel):
         return
     for name, feature in features.items():
-        if isinstance(feature, TextFeature):
-            what = "`kind: trees` takes numbers and single categories, and a text is many words"
+        if isinstance(feature, TextFeature | TextEmbeddingFeature):
+            what = "`kind: trees` takes numbers and single categories, not the words of a text"
             yield ("features", name, "column"), f"{what}; remove the feature, or use another kind of model"
         elif getattr(feature, "multivalued", False):
             what = "`kind: trees` takes one category per example; use the first value only (`multivalued: false`)"

@@ -59,7 +59,8 @@ def input_order(features: ModelInputs) -> list[str]:
     """
     categories = categorical(features)
     for name, column in features.columns.items():
-        if not isinstance(column, NumberColumn) and name not in categories:
+        is_number = isinstance(column, NumberColumn) and column.dtype == "float32"
+        if not is_number and name not in categories:
             raise ModelError(
                 f"features.{name}: model.kind: trees takes numbers and single categories, and this is neither; remove"
                 " the feature, or use another kind of model"

@@ -14,7 +14,11 @@ BROKEN: Broken = {
         ),
     ],
     "trees_have_single_values": [
-        (f"{TREES}\n{features(words='text')}", "3: features.words.column: a text is many words"),
+        (f"{TREES}\n{features(words='text')}", "3: features.words.column: not the words of a text"),
+        (
+            f"{TREES}\n{features(words='text_embedding, saved_model: /models/swivel')}",
+            "3: features.words.column: not the words of a text",
+        ),
         (
             f"{TREES}\n{TAGS}",
             "3: features.tags.multivalued: one category per example",
