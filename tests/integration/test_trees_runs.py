@@ -75,6 +75,7 @@ def test_trees_are_trained_judged_pushed_and_asked(tmp_path: Path) -> None:
     found = pd.read_csv(tmp_path / "p.csv")
     shares = found[[f"probability_{name}" for name in ("never", "maybe", "sure")]].to_numpy()
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-5)
+    shares /= shares.sum(axis=1, keepdims=True)
     classes = ["maybe", "never", "sure"]  # as scikit-learn sorts them
     loss = sklearn.metrics.log_loss(data["late"][31:], shares[31:][:, [1, 0, 2]], labels=classes)
     frequencies = np.tile(data["late"].value_counts(normalize=True)[classes].to_numpy(), (len(data), 1))
