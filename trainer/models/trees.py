@@ -281,4 +281,4 @@ class ForestLayer(keras.layers.Layer):
         known = tf.logical_and(category >= 0, word < row[..., WORDS])
         bits = tf.gather(self.sets.value, tf.where(known, row[..., SET] + word, 0))
         bit = tf.bitwise.right_shift(bits, tf.math.floormod(category, WORD))
-        return tf.logical_and(known, tf.bitwise.bitwise_and(bit, 1) > 0)
+        return tf.logical_and(known, tf.math.floormod(bit, 2) > 0)
