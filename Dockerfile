@@ -57,8 +57,11 @@ RUN rm -f /opt/code/README.md && sh /build/compile.sh /opt/code
 
 # --- what both variants run in ---
 FROM ${BASE} AS cpu
+# GCC's OpenMP runtime, which came with the compiler: LightGBM's wheel needs it and does not have it.
+COPY --from=packages /usr/lib/*-linux-gnu/libgomp.so.1* /usr/local/lib/
 # Python's published image has its own library without compiled modules, and no pod could keep them.
-RUN python -m compileall -q -j 0 -x 'site-packages|lib2to3' --invalidation-mode unchecked-hash /usr/local/lib/python3.11 \
+RUN ldconfig \
+    && python -m compileall -q -j 0 -x 'site-packages|lib2to3' --invalidation-mode unchecked-hash /usr/local/lib/python3.11 \
     && groupadd --gid 1000 headrace \
     && useradd --uid 1000 --gid 1000 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin headrace
 ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin \

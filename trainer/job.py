@@ -20,7 +20,7 @@ import tensorflow_transform as tft
 
 from headrace.common.digests import installed_version
 from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS, CheckpointConfig
-from headrace.trainer.budget import Budget
+from headrace.trainer.budget import NO_BUDGET, Budget
 from headrace.trainer.checkpointing.checkpoints import Checkpoints
 from headrace.trainer.sections import TrainerSections
 from headrace.trainer.trials import Search, format_value
@@ -84,7 +84,8 @@ class Job:
     @cached_property
     def budget(self) -> Budget:
         """The numbers for settings that are `auto`: the same for the same files, in every process and on resuming."""
-        return Budget.of(self._declared.train, self.train_files)
+        declared = self._declared
+        return NO_BUDGET if declared.model.has_trees else Budget.of(declared.train, self.train_files)
 
     @property
     def tuned_words(self) -> dict[str, str]:
@@ -154,7 +155,8 @@ def job_digest(job: Job) -> str:
     }
     graph = _file_digests([f"{job.transform_output}/*/*", f"{job.transform_output}/*/*/*"])
     examples = _file_digests([*job.train_files, *job.eval_files])
-    libraries = [f"{name} {installed_version(name)}" for name in ("tensorflow", "keras", "numpy")]
+    names = ("tensorflow", "keras", "numpy", *(["lightgbm"] if job.sections.model.has_trees else []))
+    libraries = [f"{name} {installed_version(name)}" for name in names]
     parts = [settings, other, graph, examples, job.base_uri, libraries]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

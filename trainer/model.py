@@ -20,14 +20,14 @@ from headrace.trainer.sections import TrainerSections
 from headrace.trainer.table_updates import TableUpdates
 
 
-def build_model(sections: TrainerSections, transform_output: tft.TFTransformOutput) -> keras.Model:
-    """Build the model with new weights."""
+def build_model(sections: TrainerSections, transform_output: tft.TFTransformOutput, *learned: Any) -> keras.Model:
+    """Build the model with new weights. learned: as in `models.build`."""
     built = columns.build(sections.features)
     vocabulary_size = columns.vocabulary_size(transform_output)
     features = columns.ModelInputs(built, vocabulary_size, sections.model.embedding)
     label = with_vocabulary(sections.label, built, vocabulary_size)
     with precision_policy(sections.train.precision):
-        model = models.build(features, label, sections.model)
+        model = models.build(features, label, sections.model, *learned)
     check_float32(model, sections.model.kind)
     return model
 

@@ -14,16 +14,18 @@ from headrace.trainer import columns, generation
 from headrace.trainer.columns.image import with_stored_images
 from headrace.trainer.description import ModelDescription, stored_types
 from headrace.trainer.devices.errors import explain_out_of_memory
-from headrace.trainer.devices.strategy import StrategyChoice, choose_strategy, detect_hardware, set_up
+from headrace.trainer.devices.strategy import SINGLE_CPU, StrategyChoice, choose_strategy, detect_hardware, set_up
 from headrace.trainer.export import RawColumns, Signatures, export
 from headrace.trainer.fitting import WEIGHTS
+from headrace.trainer.input.errors import explain_label_errors
 from headrace.trainer.job import Job, checkpoints
 from headrace.trainer.launch import launch, remote_training
 from headrace.trainer.model import build_model
 from headrace.trainer.model_search.choice import with_chosen_model
 from headrace.trainer.model_search.search import train_best
 from headrace.trainer.sections import TrainerSections
-from headrace.trainer.training import train_model
+from headrace.trainer.training import plan, train_model
+from headrace.trainer.trees.training import train_trees
 from headrace.trainer.warmup import write_warmup
 from headrace.trainer.weights.sidecar import Origin
 from headrace.trainer.weights.warm_start import WeightLayout
@@ -87,11 +89,16 @@ def train(job: Job, choice: StrategyChoice) -> keras.Model:
         folder.clear_others()
     if isinstance(job.sections.model, AutoModel):
         return train_best(job, job.sections.model, choice, strategy)
+    if job.sections.model.has_trees:
+        with explain_label_errors(job.sections.label):
+            return train_trees(job, plan(job, choice))
     return train_model(job, choice, strategy)
 
 
 def _train_and_load(job: Job) -> keras.Model:
     """Return the trained model on a single device. Distributed training takes place in other processes."""
+    if job.sections.model.has_trees:
+        return train(job, SINGLE_CPU)
     if remote := remote_training():
         remote(job)
     elif (choice := choose_strategy(job.sections.train, detect_hardware())).distributed:

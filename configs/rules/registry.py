@@ -19,6 +19,7 @@ from headrace.configs.rules import (
     schedule,
     tfx_functions,
     training,
+    trees,
     tune,
 )
 from headrace.configs.rules.rule import Rule, Violation, apply_rules
@@ -31,6 +32,7 @@ RULES: tuple[Rule, ...] = (
     *tfx_functions.RULES,
     *deploy.RULES,
     *training.RULES,
+    *trees.RULES,
     *tune.RULES,
     *predict.RULES,
     *beam.RULES,

@@ -36,6 +36,8 @@ class ModelBase(Kind):
     """Whether it has dense layers over the embeddings of the features with `deep: true`."""
     has_wide_part: ClassVar[bool] = False
     """Whether it has a weight for each category of the features with `wide: true`."""
+    has_trees: ClassVar[bool] = False
+    """Whether it consists of decision trees, which split the examples by every feature."""
 
     hidden: tuple[PositiveInt, ...] = (128, 64)
     """Units of the dense layers of the deep part, first to last."""
@@ -290,6 +292,7 @@ MODELS = OpenUnion(
         "headrace.configs.schema.models.LinearModel",
         "headrace.configs.schema.models.DcnModel",
         "headrace.configs.schema.models.TabmModel",
+        "headrace.configs.schema.trees_model.TreesModel",
         "headrace.configs.schema.models.ImageModel",
         "headrace.configs.schema.models.TextModel",
         "headrace.configs.schema.auto_model.AutoModel",

@@ -20,6 +20,7 @@ from broken_rules import (
     schedule,
     tfx_functions,
     training,
+    trees,
     tune,
 )
 from broken_rules import features as features_rules
@@ -37,6 +38,7 @@ BROKEN = {
     **model.BROKEN,
     **tfx_functions.BROKEN,
     **training.BROKEN,
+    **trees.BROKEN,
     **tune.BROKEN,
     **beam.BROKEN,
     **kubeflow.BROKEN,

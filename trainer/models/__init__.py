@@ -20,19 +20,19 @@ from headrace.trainer.columns.base import ignore_input_names_warning
 
 __all__ = ["ModelBuilder", "build"]
 
-ModelBuilder = Callable[[ModelInputs, LabelConfig, Any], keras.Model]
+ModelBuilder = Callable[..., keras.Model]
 """The type of a builder. Its last parameter is the `model:` section of the builder's kind."""
 
 
-def build(features: ModelInputs, label: LabelConfig, model: ModelConfig) -> keras.Model:
-    """Build the model that `model.kind` names.
+def build(features: ModelInputs, label: LabelConfig, model: ModelConfig, *learned: Any) -> keras.Model:
+    """Build the model that `model.kind` names. learned: what its builder takes besides, such as trees that are grown.
 
     Raises ModelError if the user's builder returns anything but a model with one output of shape
     [batch, label.num_classes].
     """
     builder: ModelBuilder = model.load_implementation()
     with ignore_input_names_warning():
-        built = builder(features, label, model)
+        built = builder(features, label, model, *learned)
     if not isinstance(built, keras.Model):
         raise ModelError(
             f"model.kind: {model.kind} returned {type(built).__name__}, not a keras.Model. Build on Keras 3 (`import"

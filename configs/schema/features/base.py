@@ -76,6 +76,8 @@ class Categorical(FeatureBase):
         return False
 
     def model_parts(self, model: Any) -> str:
+        if model.has_trees:
+            return "category"
         embedding = self.embedding or model.embedding
         deep = {"auto": "embedding", "one_hot": "one-hot"}.get(str(embedding), f"embedding of {embedding}")
         parts = (deep, self.deep and model.has_deep_part), ("wide", self.wide and model.has_wide_part)

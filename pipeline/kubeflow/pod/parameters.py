@@ -17,6 +17,7 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, placeholders
 from headrace.configs.schema.schedule import Retrain
 from headrace.configs.schema.sources import FileSource
+from headrace.configs.schema.trees_model import TreesModel
 from headrace.trainer.sections import TrainerSections
 
 Properties = dict[str, Any]
@@ -63,7 +64,7 @@ def offered(config: PipelineConfig) -> tuple[str, ...]:
     absent = set() if has_dates(config) else {"run_date"}
     if config.only_predicts:
         return tuple(name for name in config.kubeflow.parameters if name in {"run_date"} - absent)
-    if config.own_training is not None:
+    if config.own_training is not None or isinstance(config.model, TreesModel):
         absent |= {"epochs", "steps_per_epoch"}
     chosen = [name for name in config.kubeflow.parameters if name not in absent]
     return (*chosen, *(["retrain"] if config.retrain != "always" else []))

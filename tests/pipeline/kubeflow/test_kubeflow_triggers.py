@@ -311,3 +311,8 @@ def local(*ran: str) -> RunRecord:
     """What is known of a run of which these components ended, and left nothing."""
     nodes = [NodeRecord(name, status=Status.DONE) for name in ran]
     return RunRecord("run", "trips", "trips.yaml", 0, nodes=[*nodes, NodeRecord("Drift", status=Status.SKIPPED)])
+
+
+def test_trees_have_no_parameters_for_epochs(folder: Path) -> None:
+    assert {"epochs", "steps_per_epoch"} <= set(offered(config(folder)))
+    assert not {"epochs", "steps_per_epoch"} & set(offered(config(folder, "drift", "model={kind: trees}")))
