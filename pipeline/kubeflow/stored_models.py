@@ -27,7 +27,8 @@ from headrace.components.evaluation.result import FILE_NAME as EVALUATION
 from headrace.components.evaluation.result import read_evaluation
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.configs.config import PipelineConfig
-from headrace.pipeline.kubeflow.pod.records import TRAINED, fetch_blessings, fetch_pushes
+from headrace.pipeline.kubeflow.pod.blessings import fetch_blessings
+from headrace.pipeline.kubeflow.pod.records import TRAINED, fetch_pushes
 from headrace.pipeline.kubeflow.pod.state import GRAPH
 from headrace.pipeline.kubeflow.results_store import home_uri
 from headrace.pipeline.kubeflow.store import Store
