@@ -19,6 +19,7 @@ from headrace.pipeline.kubeflow.pod.exchange import Exchange
 from headrace.pipeline.kubeflow.pod.invocation import REFERENCE, VALUE, Invocation, Port
 from headrace.pipeline.kubeflow.pod.origin import FILE, Compiled
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
+from headrace.pipeline.kubeflow.results_store import volume_store
 from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.kubeflow.stored_lineage import stored_lineage
 from headrace.pipeline.models.lineage import Lineage
@@ -121,6 +122,22 @@ def test_model_leads_back_to_its_data_and_a_span_forward_through_warm_starts(sto
     assert sorted(map(str, runs(stored_lineage(CONFIG, store, "s3://in/3.csv")))) == ["run-b", "run-c"]
     with pytest.raises(RunError, match="Spans, newest first"):
         stored_lineage(CONFIG, store, "7")
+
+
+def test_spans_on_a_volume_are_those_that_example_gen_wrote_beside_its_examples(tmp_path: Path) -> None:
+    store = volume_store(str(tmp_path / "volume"), HOME)
+    train(store, tmp_path, "run-a", (1, 2))
+    record = f"{HOME}/run-a/spans/5/record"  # in the object store, which the launcher alone writes to
+    (tmp_path / "spans").write_text(store.text(record).splitlines()[1], encoding="utf-8")
+    store.remove(record)
+    examples = standard_artifacts.Examples()
+    _, exchange = task(tmp_path / "again", store, "run-a/example-gen", {}, ("examples", EXAMPLES, examples))
+    exchange.write_spans(str(tmp_path / "spans"), store)
+    (origin,) = stored_lineage(CONFIG, store, "run-a").origins
+    assert [(span.name, span.files[0].path) for span in origin.spans] == [
+        ("1", "s3://in/1.csv"),
+        ("2", "s3://in/2.csv"),
+    ]
 
 
 def test_model_without_a_record_is_listed_and_a_damaged_record_is_named(store: Store, tmp_path: Path) -> None:
