@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import RunError
@@ -229,6 +229,7 @@ EVENTS = st.tuples(
 )
 
 
+@settings(max_examples=20)
 @given(events=st.lists(EVENTS, max_size=10))
 def test_objects_make_up_for_any_older_list_that_a_run_wrote_last(
     events: list[tuple[Callable[[Path, int, datetime], None], int, int]],
