@@ -51,6 +51,7 @@ def named(text: str, config: PipelineConfig) -> str:
     names = {f"sources of {', '.join(modules)}": digest for digest, modules in requested_modules().items()}
     invocations = [task.invocation for task in component_tasks(config)]
     names |= {f"code of {one.executor.partition(':')[0]}": one.code for one in invocations}
+    names["code of the model"] = next(task.code for task in component_tasks(config) if task.code)
     names["work"] = training_digest(config)
     if len(set(names.values())) < len(names):
         raise ValueError(f"one digest has two names: {names}")

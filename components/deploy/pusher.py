@@ -4,12 +4,18 @@ A model is listed as blessed (RecordBlessing), pushed, and noted as pushed, in t
 disk is full, the model in service is in the list anyway. A model that is listed but not noted is pushed by the next
 run, even if that run's candidate is not blessed. So is one whose version in service is damaged.
 
+A rollback that came after RecordBlessing is found in the list itself: what it withdrew is not pushed. Until the push is
+noted, the list is locked, so that on one file system a rollback happens before or after all of it.
+
 With `deploy.approval: manual` a run pushes only what a person has promoted: to complete a promotion that was stopped,
 or to replace a damaged version.
 """
 
+import contextlib
 import logging
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tfx.components.util.model_utils import is_infra_validated, is_model_blessed
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
@@ -19,6 +25,7 @@ from tfx.utils import path_utils
 
 from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
+from headrace.components.deploy.blessing import changing
 from headrace.components.deploy.lite_files import push_lite
 from headrace.components.deploy.push import archive, push, versions
 from headrace.components.deploy.push_record import Push, PushRecord
@@ -32,6 +39,7 @@ from headrace.components.deploy.registry import (
     WITHDRAWN,
     Entry,
     NewestEntry,
+    Registry,
 )
 
 logger = logging.getLogger(__name__)
@@ -49,6 +57,7 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
     keep: Parameter[int],
     push_record: Parameter[str],
     approval: Parameter[str] = AUTOMATIC,
+    registry: Parameter[str] = "",
     canary: InputArtifact[standard_artifacts.InfraBlessing] = None,
 ) -> None:
     """Push the newest blessed model if this run blessed it, if its own run stopped before pushing it, or if its version
@@ -67,50 +76,79 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
         keep: how many versions stay there; KEEP_ALL for all.
         push_record: path of `pushed.json`.
         approval: AUTOMATIC or MANUAL.
+        registry: path of `blessed.json`, which says what was withdrawn since; "" not to look.
         canary: the Canary's verdict, or Lite's, which includes it; None if there is neither.
     """
     newest = NewestEntry.model_validate_json(entry.value) if entry.value != "{}" else None
-    folder, path = Path(destination), Path(push_record)
-    withdrawn, refused = (newest.withdrawn, newest.refused) if newest else (None, None)
-    passed, record = canary is None or is_infra_validated(canary), PushRecord.read(path)
-    blessed = is_model_blessed(model_blessing) and passed and not withdrawn and not refused
-    last = record.of(path, newest, folder) if newest else None
-    waits = False
-    if approval == MANUAL:
-        approved = newest is not None and record.is_approved(path, newest, folder)
-        waits = blessed and (newest is None or newest.waiting is not None or not approved)
-        blessed, newest = False, newest if approved else None
-    if waits:
-        pushed_model.set_string_custom_property(AWAITING, destination)
-    damaged = folder / last.version if last and _is_damaged(last, folder, Path(model.uri)) else None
-    if withdrawn:
-        pushed_model.set_string_custom_property(WITHDRAWN, "the model was rolled back, so it is not pushed again")
-    if newest is None or newest.uri == refused or (not blessed and last and not damaged):
-        logger.info(_why_nothing(withdrawn, refused, waits=waits))
-        pushed_model.set_int_custom_property("pushed", 0)
-        if last and last.contents:
-            pushed_model.set_string_custom_property(IN_SERVICE, str(folder / last.version))
-            pushed_model.set_string_custom_property(IN_SERVICE_CONTENTS, last.contents)
-        if newest and newest.uri != refused and last and (folder / last.version).is_dir():
-            push_lite(path.parent, newest, folder / last.version)  # which an earlier run may not have reached
-        return
-    if damaged:
-        logger.warning(f"{damaged} is damaged: its files are not the ones that were pushed")
-    _check_model(Path(model.uri), newest, damaged)
-    if not blessed:
-        why = f"in place of version {damaged.name}, which is damaged" if damaged else _STOPPED
-        late = f"the model blessed at {newest.blessed_at}, {why}"
-        logger.info(f"{model.uri}: {late}")
-        pushed_model.set_string_custom_property(LATE, late)
-    serving = Path(path_utils.serving_model_path(model.uri))
-    version = push(serving, folder, keep=keep)
-    archive(serving, Path(pushed_model.uri))
-    record.write(path, newest, version)
-    push_lite(path.parent, newest, version)
-    pushed_model.set_int_custom_property("pushed", 1)
-    pushed_model.set_string_custom_property("pushed_destination", str(version))
-    pushed_model.set_string_custom_property("pushed_version", version.name)
-    logger.info(f"pushed to {version}")
+    blessed = is_model_blessed(model_blessing) and (canary is None or is_infra_validated(canary))
+    target = _Target(Path(destination), keep, Path(push_record), approval)
+    with changing(Path(registry)) if registry else contextlib.nullcontext():
+        target.push(Path(model.uri), newest and _as_listed(newest, registry), pushed_model, blessed=blessed)
+
+
+@dataclass(frozen=True)
+class _Target:
+    """Where models are pushed: Pusher's parameters. record: path of `pushed.json`."""
+
+    folder: Path
+    keep: int
+    record: Path
+    approval: str
+
+    def push(self, model: Path, newest: NewestEntry | None, pushed_model: Any, *, blessed: bool) -> None:
+        """Do what Pusher does. blessed: whether the run's own model is, by the Evaluator and the Canary."""
+        withdrawn, refused = (newest.withdrawn, newest.refused) if newest else (None, None)
+        record = PushRecord.read(self.record)
+        blessed = blessed and not withdrawn and not refused
+        last = record.of(self.record, newest, self.folder) if newest else None
+        waits = False
+        if self.approval == MANUAL:
+            approved = newest is not None and record.is_approved(self.record, newest, self.folder)
+            waits = blessed and (newest is None or newest.waiting is not None or not approved)
+            blessed, newest = False, newest if approved else None
+        if waits:
+            pushed_model.set_string_custom_property(AWAITING, str(self.folder))
+        damaged = self.folder / last.version if last and _is_damaged(last, self.folder, model) else None
+        if withdrawn:
+            pushed_model.set_string_custom_property(WITHDRAWN, "the model was rolled back, so it is not pushed again")
+        unfit = newest is not None and newest.uri in {refused, withdrawn}
+        if newest is None or unfit or (not blessed and last and not damaged):
+            logger.info(_why_nothing(withdrawn, refused, waits=waits))
+            pushed_model.set_int_custom_property("pushed", 0)
+            if last and last.contents:
+                pushed_model.set_string_custom_property(IN_SERVICE, str(self.folder / last.version))
+                pushed_model.set_string_custom_property(IN_SERVICE_CONTENTS, last.contents)
+            if newest and not unfit and last and (self.folder / last.version).is_dir():
+                push_lite(self.record.parent, newest, self.folder / last.version)  # an earlier run may have stopped
+            return
+        if damaged:
+            logger.warning(f"{damaged} is damaged: its files are not the ones that were pushed")
+        _check_model(model, newest, damaged)
+        if not blessed:
+            why = f"in place of version {damaged.name}, which is damaged" if damaged else _STOPPED
+            late = f"the model blessed at {newest.blessed_at}, {why}"
+            logger.info(f"{model}: {late}")
+            pushed_model.set_string_custom_property(LATE, late)
+        self._push(model, newest, record, pushed_model)
+
+    def _push(self, model: Path, newest: NewestEntry, record: PushRecord, pushed_model: Any) -> None:
+        serving = Path(path_utils.serving_model_path(str(model)))
+        version = push(serving, self.folder, keep=self.keep)
+        archive(serving, Path(pushed_model.uri))
+        record.write(self.record, newest, version)
+        push_lite(self.record.parent, newest, version)
+        pushed_model.set_int_custom_property("pushed", 1)
+        pushed_model.set_string_custom_property("pushed_destination", str(version))
+        pushed_model.set_string_custom_property("pushed_version", version.name)
+        logger.info(f"pushed to {version}")
+
+
+def _as_listed(newest: NewestEntry, registry: str) -> NewestEntry:
+    """The newest entry, as withdrawn if a rollback has withdrawn its model since RecordBlessing read the list."""
+    if not registry:
+        return newest
+    listed = Registry.read(Path(registry)).find(str(Path(registry).parent / newest.uri))
+    return newest.model_copy(update={"withdrawn": newest.uri}) if listed and listed.withdrawn_at else newest
 
 
 def _why_nothing(withdrawn: str | None, refused: str | None, *, waits: bool) -> str:

@@ -9,12 +9,12 @@ Both files are replaced whole, so that no reader sees half of one, and carry a c
 file are written relative to it, so that the folder can be moved. In every `Entry` URIs are absolute.
 
 In an object store, where two runs that change one file lose what the other wrote, each blessing is an object of its own
-(pipeline/kubeflow/pod/records.py).
+(pipeline/kubeflow/pod/blessings.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -182,13 +182,6 @@ class Registry(BaseModel):
         newest = self.newest
         later = (entry for entry in self.models if newest is None or entry.judged > newest.judged)
         return tuple(sorted((each for each in later if not each.withdrawn_at), key=lambda each: each.judged))
-
-    def merged(self, others: Iterable[Entry]) -> Registry:
-        """These and other entries in the order of their blessings; the latest entry of each model."""
-        merged = Registry()
-        for entry in sorted((*self.models, *others), key=lambda entry: entry.blessed_at):
-            merged = merged.with_newest(entry)
-        return merged
 
     def find(self, uri: str) -> Entry | None:
         """The entry of a model."""

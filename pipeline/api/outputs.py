@@ -86,7 +86,8 @@ def compile(  # noqa: A001 - named like the command
     loaded = load_checked(config, profile, as_pairs(overrides), functions=True, rules=on_kubeflow.RULES)
     with quiet():
         from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
-    text = compile_pipeline(loaded.config)  # its warnings are shown
+    folder = Path(config).parent if isinstance(config, str | PathLike) else None
+    text = compile_pipeline(loaded.config, folder=folder)  # its warnings are shown
     loaded.pin_selection()
     if file is not None:
         file.write_text(text, encoding="utf-8")

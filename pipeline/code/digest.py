@@ -13,13 +13,13 @@ import platform
 import site
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import metadata
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-from headrace.common.digests import installed_version
+from headrace.common.digests import digest_text, installed_version
 from headrace.common.errors import RunError
 from headrace.pipeline.code.modules import find_below, search_path
 from headrace.pipeline.code.parsing import ParseCache
@@ -63,6 +63,11 @@ def sources_digest(module: str, *others: str) -> str:
 def sources_of(digest: str) -> dict[str, str]:
     """Module to the digest of its meaning, for a digest made by this process; empty for any other string."""
     return _MEANINGS.get(digest, {})
+
+
+def code_digest(meanings: Iterable[tuple[str, str]]) -> str:
+    """A digest of modules and the digests of their meanings, in any order and as often as they come."""
+    return digest_text(*(f"{name}={meaning}" for name, meaning in sorted(dict(meanings).items())))
 
 
 def requested_modules() -> dict[str, tuple[str, ...]]:

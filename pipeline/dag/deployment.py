@@ -104,8 +104,8 @@ def pusher(config: PipelineConfig, built: Components, folders: Folders) -> BaseN
         entry=built.record_blessing.outputs["entry"],
         destination=str(folders.pushed(config.push_directory)),
         keep=config.deploy.keep or KEEP_ALL,
-        push_record=str(folders.push_record),
         approval=config.deploy.approval,
+        **_lists(folders),
         canary=_canary(built),
     )
 

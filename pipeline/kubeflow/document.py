@@ -19,6 +19,10 @@ NAME_DIGITS = 16
 """Digits of the content's SHA-256 in the name of a version."""
 
 
+ORIGIN = "HEADRACE_ORIGIN"
+"""Environment variable of the Trainer's pod: what the machine that compiled notes with each model."""
+
+
 @dataclass(frozen=True)
 class TaskSpec:
     """A task of a compiled pipeline, with its component and its container. A group of tasks has no container."""
@@ -96,8 +100,20 @@ def without_cache(text: str) -> str:
 
 
 def version_name(pipeline: str, text: str) -> str:
-    """The name of the pipeline's version with this content."""
-    return f"{pipeline}-{hashlib.sha256(text.encode()).hexdigest()[:NAME_DIGITS]}"
+    """The name of the pipeline's version with this content, whatever commit it was compiled at."""
+    return f"{pipeline}-{hashlib.sha256(_without_origin(text).encode()).hexdigest()[:NAME_DIGITS]}"
+
+
+def _without_origin(text: str) -> str:
+    """The pipeline without what it notes with a model: that changes with each commit, and nothing that pods do."""
+    if ORIGIN not in text:
+        return text
+    documents = yaml_text.parse_all(text)
+    for executor in documents[0]["deploymentSpec"]["executors"].values():
+        container = executor.get("container", {})
+        if "env" in container:
+            container["env"] = [one for one in container["env"] if one["name"] != ORIGIN]
+    return yaml.safe_dump_all(documents, sort_keys=True)
 
 
 def flat_graph(specification: Mapping[str, Any] | None) -> dict[str, Any]:

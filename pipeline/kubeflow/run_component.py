@@ -23,6 +23,7 @@ from headrace.components.gates.arrival import stop_if_too_old
 from headrace.components.trigger.decision import GO, NO, WHY, TrainingRecord, decide
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.kubeflow import TRAINER
 from headrace.pipeline.kubeflow.pod import records
 from headrace.pipeline.kubeflow.pod.invocation import Invocation, pack, restore_uncached
 from headrace.pipeline.kubeflow.pod.parameters import with_parameters
@@ -98,6 +99,7 @@ def _run_component(invocation: Invocation, executor_input: Mapping[str, Any], en
         from headrace.pipeline.execute import execute
         from headrace.pipeline.kubeflow.distributed.launch import POD_NAME, TrainerTask, distributed
         from headrace.pipeline.kubeflow.pod.exchange import Exchange
+        from headrace.pipeline.kubeflow.pod.origin import compiled_in
         from headrace.pipeline.kubeflow.pod.state import present
 
     paths = PodPaths(environ.get(ROOT, ""), invocation.mount)
@@ -118,10 +120,15 @@ def _run_component(invocation: Invocation, executor_input: Mapping[str, Any], en
         with present(properties, paths, store, exchange.user):
             outputs = execute(invocation.node(properties), inputs, exchange.output_uris(), BeamPipelines(beam, shared))
         exchange.write(outputs)
+        results = volume_store(paths.shared, home) if paths.mount else store
+        if paths.mount and "spans" in inputs and "examples" in outputs:
+            exchange.write_spans(inputs["spans"][0].uri, results)
+        if invocation.id == TRAINER:
+            exchange.write_origin(outputs["model"][0], compiled_in(environ), results)
         if invocation.registration:
             from headrace.pipeline.kubeflow.registration import register_pushed
 
-            register_pushed(invocation.registration, home, volume_store(paths.shared, home) if paths.mount else store)
+            register_pushed(invocation.registration, home, results)
 
 
 def _is_useful(record: logging.LogRecord) -> bool:

@@ -15,7 +15,7 @@ import datetime as dt
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,9 @@ from headrace.components.evaluation.result import FILE_NAME as EVALUATION
 from headrace.components.evaluation.result import read_evaluation
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.configs.config import PipelineConfig
-from headrace.pipeline.kubeflow.pod.records import TRAINED, fetch_blessings, fetch_pushes
+from headrace.pipeline.kubeflow.pod.blessings import fetch_blessings
+from headrace.pipeline.kubeflow.pod.paths import PARTS_BELOW_HOME
+from headrace.pipeline.kubeflow.pod.records import TRAINED, fetch_pushes
 from headrace.pipeline.kubeflow.pod.state import GRAPH
 from headrace.pipeline.kubeflow.results_store import home_uri
 from headrace.pipeline.kubeflow.store import Store
@@ -44,8 +46,8 @@ SERVING = f"/Format-Serving/{GRAPH}"
 
 @dataclass(frozen=True)
 class StoredModel(Model):
-    """A model in the object store. `path` is relative to the pipeline's folder there; `run` is the id of the run; there
-    is no commit, as a pod has no repository. uri: of the Model artifact, or of the version if no run pushed it.
+    """A model in the object store. `path` is relative to the pipeline's folder there; `run` is the id of the run; the
+    commit is in its lineage (`stored_lineage`). uri: of the Model artifact, or of the version if no run pushed it.
     """
 
     uri: str = ""
@@ -58,10 +60,15 @@ def stored_models(config: PipelineConfig, store: Store, limit: int) -> list[Stor
     """
     with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
         home = StoredHome(home_uri(config), config.push_directory, store, Path(folder))
-        order = sorted(home.models(manual=config.deploy.approval == MANUAL), key=_age, reverse=True)
+        order = by_age(home.models(manual=config.deploy.approval == MANUAL))
         spans = home.spans(2 * limit)
         chosen = (model for place, model in enumerate(order) if place < limit or model.in_service)
         return [home.judged(replace(model, spans=spans.get(model.run or "", ()))) for model in chosen]
+
+
+def by_age(models: Iterable[StoredModel]) -> list[StoredModel]:
+    """The models, newest first."""
+    return sorted(models, key=_age, reverse=True)
 
 
 def _age(model: StoredModel) -> tuple[float, int]:
@@ -105,6 +112,21 @@ class StoredHome:
         versions = sorted(int(match[1]) for name in self._listing if (match := pattern.fullmatch(name)))
         pushes = fetch_pushes(f"{self._uri}/pushed.json", file, self._store)
         return Destination(path, {one: path / str(one) for one in versions}, self.registry, pushes, file)
+
+    @cached_property
+    def artifacts(self) -> frozenset[str]:
+        """The paths of the artifacts that there are, below the pipeline's folder."""
+        return frozenset("/".join(name.split("/", PARTS_BELOW_HOME)[:PARTS_BELOW_HOME]) for name in self._listing)
+
+    def path_of(self, version: str) -> Path | None:
+        """The path of the model of a version, below the pipeline's folder; None if no run pushed it."""
+        uri = self.destination.model_of(version) if self.destination is not None else None
+        return None if uri is None else Path(inside(self._tmp, uri))
+
+    def output(self, task: str, run: str | None) -> str | None:
+        """The path of what the Evaluator or the Canary of a run wrote, below the pipeline's folder."""
+        name = self._outputs[task].get(run or "")
+        return None if name is None else name.rpartition("/")[0]
 
     @cached_property
     def _outputs(self) -> Mapping[str, Mapping[str, str]]:

@@ -16,7 +16,7 @@ from headrace.common.names import join_names
 from headrace.components.deploy.push_record import PushRecord
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
-from headrace.pipeline.models.listing import model_path
+from headrace.pipeline.models.listing import Model, model_path
 from headrace.pipeline.models.origin import Origin, SpanOrigin, origins
 from headrace.pipeline.predict.models import SAVED_MODEL
 from headrace.pipeline.results.run_folder import RunFolder
@@ -36,12 +36,15 @@ class Lineage:
         files: The names of the file: as given, absolute, and with links resolved; empty if it is about something else.
         origins: The model's origin; or those of all models that the span or file touched, newest first. A model whose
             training started from a touched model is touched too.
+        home: Of runs on Kubeflow, the URI of the pipeline's folder, which all paths are relative to; None on this
+            machine.
     """
 
     name: str
     kind: Literal["model", "span", "file"]
     origins: tuple[Origin, ...]
     files: tuple[str, ...] = ()
+    home: str | None = None
 
     def is_in(self, span: SpanOrigin) -> bool:
         """Whether a span is the one that this is about, or has the file."""
@@ -65,11 +68,16 @@ def lineage(config: PipelineConfig, runs: Sequence[Run], name: str | None) -> Li
         raise RunError(f"no run of {config.pipeline.name} here has trained a model yet; `headrace run` trains one")
     if name is None:
         found = next((origin for origin in known if origin.model.in_service), known[0])
-        return Lineage(_name(found), "model", (found,))
+        return Lineage(name_of(found.model), "model", (found,))
     path = _model(config, runs, name)
     model = next((origin for origin in known if origin.model.path == path), None)
     if model:
         return Lineage(name, "model", (model,))
+    return forward(known, name)
+
+
+def forward(known: Sequence[Origin], name: str) -> Lineage:
+    """The models that a span or a file touched. known: all models. Raises RunError if there are none."""
     local = Path(name).expanduser()
     paths = (name, str(local.absolute()), str(local.resolve()))
     for about in (Lineage(name, "span", ()), Lineage(name, "file", (), paths)):
@@ -81,9 +89,10 @@ def lineage(config: PipelineConfig, runs: Sequence[Run], name: str | None) -> Li
     )
 
 
-def _name(origin: Origin) -> str:
-    versions = [str(version) for version in origin.model.versions[-1:]]
-    return next(iter([*versions, *filter(None, [origin.model.run])]), str(origin.model.path))
+def name_of(model: Model) -> str:
+    """What a model is called: its newest version, else its run, else its path."""
+    versions = [str(version) for version in model.versions[-1:]]
+    return next(iter([*versions, *filter(None, [model.run])]), str(model.path))
 
 
 def _model(config: PipelineConfig, runs: Sequence[Run], name: str) -> Path | None:

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.common.digests import digest_path, digest_text
+from headrace.common.digests import digest_path
 from headrace.components.contents import CONTENTS
 from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.storage import FileState
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.cache_key import KeyParts
+from headrace.pipeline.code.digest import code_digest
 from headrace.pipeline.models import CARD
 from headrace.pipeline.models.listing import Model, list_models, model_path
 from headrace.pipeline.results.record import Status
@@ -80,6 +81,7 @@ class Origin:
         artifacts: What the components wrote: examples, statistics, schema, transform_graph, model; and evaluation, the
             latest one of the model.
         started_from: Folder of the model whose weights the training started from (`train.warm_start`).
+        parameters: Of a run on Kubeflow, its own values of settings of the training, over those of the config.
     """
 
     model: Model
@@ -96,6 +98,7 @@ class Origin:
     spans: tuple[SpanOrigin, ...] = ()
     artifacts: Mapping[str, ArtifactOrigin] = field(default_factory=dict)
     started_from: Path | None = None
+    parameters: Mapping[str, str | int] = field(default_factory=dict)
 
 
 def origins(config: PipelineConfig, runs: Iterable[Run]) -> list[Origin]:
@@ -135,7 +138,7 @@ def _origin(model: Model, folder: RunFolder, judged: RunFolder | None) -> Origin
         judged=judged.path if judged else None,
         config=config if config.is_file() else None,
         config_digest=digest_path(config) if config.is_file() else None,
-        code_digest=digest_text(*(f"{name}={digest}" for name, digest in modules.items())) if modules else None,
+        code_digest=code_digest(modules.items()) if modules else None,
         modules=modules,
         packages=recorded(folder.path),
         fingerprint=None if fingerprint is None else str(fingerprint),

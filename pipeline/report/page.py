@@ -17,6 +17,7 @@ from headrace.pipeline.report.data import read_anomalies, read_data
 from headrace.pipeline.report.evaluation import EvaluationSection, evaluation_section
 from headrace.pipeline.report.features import describe_features
 from headrace.pipeline.report.formatting import FILTERS, visible
+from headrace.pipeline.report.lineage import lineage_section
 from headrace.pipeline.report.profile import read_profile
 from headrace.pipeline.report.timings import describe_beam, read_timings
 from headrace.pipeline.report.training import draw_curves, read_searches, read_training
@@ -117,6 +118,7 @@ def gather(folder: RunFolder) -> dict[str, Any]:
         "profile": read_profile(folder),
         "tuning": read_searches(folder),
         "evaluation": _evaluation(folder, verdict),
+        "lineage": lineage_section(folder, verdict),
         "config_text": highlight_keys(folder.config_text),
         "versions": read_versions(folder.path),
     }

@@ -58,7 +58,7 @@ def _manifest(config: Path, profile: str | None, overrides: tuple[str, ...], end
         raise RunError("--manifest is for the pipeline that trains; apply `predict.only` with `headrace schedule`")
     with quiet(), imports_alone():
         from headrace.pipeline.kubeflow.compiler.manifest import manifest
-    return manifest(loaded.config, endpoint)
+    return manifest(loaded.config, endpoint, folder=config.parent)
 
 
 @click.command()

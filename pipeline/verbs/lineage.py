@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.pipeline.verbs.models import NONE, blessing, marked_versions, print_table, short_commit
-from headrace.pipeline.verbs.options import config_options, reports_errors, short
+from headrace.pipeline.verbs.models import NONE, blessing, marked_versions, print_table, results_of, short_commit
+from headrace.pipeline.verbs.options import config_options, load, reports_errors, short
 
 if TYPE_CHECKING:
     from headrace.pipeline.models.lineage import Lineage
@@ -30,9 +30,12 @@ PACKAGES = ("python", "headrace", "tfx", "tensorflow")
 @click.command()
 @config_options
 @click.argument("name", required=False, metavar="[MODEL|SPAN|FILE]")
+@click.option("--kubeflow", is_flag=True, help="Follow the models of runs on Kubeflow, from the object store.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reports_errors
-def lineage(config: Path, profile: str | None, overrides: tuple[str, ...], name: str | None, as_json: bool) -> None:
+def lineage(  # noqa: PLR0913, PLR0917
+    config: Path, profile: str | None, overrides: tuple[str, ...], name: str | None, kubeflow: bool, as_json: bool
+) -> None:
     """Show what a model of CONFIG was made from, or which models a span or file touched.
 
     MODEL is a pushed version, the id of a run or the folder of a model; by default the model in service. For a SPAN, or
@@ -41,12 +44,23 @@ def lineage(config: Path, profile: str | None, overrides: tuple[str, ...], name:
     from headrace.pipeline import api
     from headrace.pipeline.results.record import on_one_line
 
-    found = api.lineage(config, name, profile=profile, overrides=overrides)
+    if kubeflow:
+        found = _stored_lineage(config, profile, overrides, name)
+    else:
+        found = api.lineage(config, name, profile=profile, overrides=overrides)
     if as_json:
         click.echo(json.dumps(asdict(found), indent=1, default=_plain))
         return
-    rows = _back(found.origins[0]) if found.kind == "model" else _forward(found)
+    rows = _back(found.origins[0], found.home) if found.kind == "model" else _forward(found)
     print_table([tuple(on_one_line(cell) or NONE for cell in row) for row in rows])
+
+
+def _stored_lineage(config: Path, profile: str | None, overrides: tuple[str, ...], name: str | None) -> Lineage:
+    from headrace.pipeline.kubeflow.stored_lineage import stored_lineage
+
+    loaded = load(config, profile, overrides, data=False).config
+    with results_of(loaded) as store:
+        return stored_lineage(loaded, store, name)
 
 
 def _plain(value: object) -> str:
@@ -60,33 +74,41 @@ def _forward(found: Lineage) -> Iterator[Row]:
     for origin in found.origins:
         model, base = origin.model, origin.started_from
         seen = [span for span in origin.spans if found.is_in(span)]
-        through = f"through {runs.get(base) or short(base)}" if base and not found.read_for(origin) else ""
+        through = f"through {runs.get(base) or _place(base, found.home)}" if base and not found.read_for(origin) else ""
         fingerprint = seen[0].fingerprint[:DIGITS] if seen else through
         yield marked_versions(model), model.run or "", fingerprint, blessing(model), short_commit(model)
 
 
-def _back(origin: Origin) -> Iterator[Row]:
+def _place(path: Path, home: str | None) -> str:
+    return f"{home}/{path}" if home else str(short(path))
+
+
+def _back(origin: Origin, home: str | None) -> Iterator[Row]:
     """Two columns: what the model is, and what it was made from."""
     model = origin.model
     yield "version", marked_versions(model)
-    yield "model", str(short(model.path))
-    yield "run", f"{model.run}, {model.trained:%Y-%m-%d %H:%M} UTC" if model.run else "its record was pruned"
+    yield "model", _place(model.path, home)
+    at = f", {model.trained:%Y-%m-%d %H:%M} UTC" if model.trained else ""
+    yield "run", f"{model.run}{at}" if model.run else "its record was pruned"
     yield "commit", f"{model.commit}{'+dirty' * model.dirty}" if model.commit else ""
     if origin.record is None:
         return
-    yield "card", str(short(origin.card)) if origin.card else ""
-    yield "config", f"{short(origin.config)}, {_digest(origin.config_digest)}" if origin.config else ""
-    yield "code", f"{_digest(origin.code_digest)} of {len(origin.modules):,} modules" if origin.modules else ""
+    yield "card", _place(origin.card, home) if origin.card else ""
+    yield "config", f"{_place(origin.config, home)}, {_digest(origin.config_digest)}" if origin.config else ""
+    if origin.parameters:
+        yield "parameters", ", ".join(f"{name} {value}" for name, value in origin.parameters.items())
+    modules = f" of {len(origin.modules):,} modules" if origin.modules else ""
+    yield "code", f"{_digest(origin.code_digest)}{modules}"
     yield "packages", ", ".join(f"{each} {origin.packages[each]}" for each in PACKAGES if each in origin.packages)
     if origin.started_from:
-        yield "started from", str(short(origin.started_from))
+        yield "started from", _place(origin.started_from, home)
     yield "examples", ", ".join(f"{split} {number:,}" for split, number in origin.rows.items())
     yield "fingerprint", _digest(origin.fingerprint)
     for span in origin.spans:
         yield from _span(span)
     for name, artifact in origin.artifacts.items():
         if name not in {"examples", "model"}:
-            yield name, f"{short(artifact.path)}{', which is gone' * (not artifact.exists)}"
+            yield name, f"{_place(artifact.path, home)}{', which is gone' * (not artifact.exists)}"
     yield "blessed", blessing(model)
     yield "metrics", _metrics(model.metrics)
 

@@ -127,7 +127,7 @@ def _stored_models(config: Path, profile: str | None, overrides: tuple[str, ...]
     from headrace.pipeline.kubeflow.stored_models import stored_models
 
     loaded = load(config, profile, overrides, data=False).config
-    with _results_of(loaded) as store:
+    with results_of(loaded) as store:
         return stored_models(loaded, store, limit)
 
 
@@ -142,7 +142,7 @@ def _changed_on_kubeflow(
     from headrace.pipeline.kubeflow.results_store import home_uri
 
     loaded = load(config, profile, overrides, data=False).config
-    with _results_of(loaded) as store:
+    with results_of(loaded) as store:
         done = change(loaded, store)
         if given := registration(loaded):
             register_pushed(given, home_uri(loaded), store)
@@ -150,7 +150,7 @@ def _changed_on_kubeflow(
 
 
 @contextlib.contextmanager
-def _results_of(config: PipelineConfig) -> Iterator[Store]:
+def results_of(config: PipelineConfig) -> Iterator[Store]:
     """The results of runs on Kubeflow. A failure of the object store becomes a RunError."""
     from headrace.common.errors import RunError
     from headrace.pipeline.kubeflow.results_store import home_uri, open_results

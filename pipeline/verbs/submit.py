@@ -44,7 +44,7 @@ def submit(config: Path, profile: str | None, overrides: tuple[str, ...], watch:
         from headrace.pipeline.kubeflow.server.submit import run_values
         from headrace.pipeline.kubeflow.server.submit import submit as submit_run
     root = run_values(loaded.config, chosen["parameters"]).root
-    session = Session.of(loaded.config)
+    session = Session.of(loaded.config, config.parent)
     _note_root(session, root)
     try:
         with quiet():
@@ -99,7 +99,7 @@ def backfill(config: Path, profile: str | None, overrides: tuple[str, ...], firs
         from headrace.pipeline.kubeflow.server.backfill import spans
         from headrace.pipeline.kubeflow.server.session import Session
     wanted = spans(loaded.config, first, last)
-    session = Session.of(loaded.config)
+    session = Session.of(loaded.config, config.parent)
     _note_root(session)
     made = 0
     for one in submit_missing(session, wanted):
@@ -129,7 +129,7 @@ def schedule(config: Path, profile: str | None, overrides: tuple[str, ...], comp
     with quiet(), imports_alone():
         from headrace.pipeline.kubeflow.server.schedules import submit_schedule as apply_schedule
         from headrace.pipeline.kubeflow.server.session import Session
-    session = Session.of(loaded.config)
+    session = Session.of(loaded.config, config.parent)
     _note_root(session)
     with quiet():
         version, made, outcome = apply_schedule(session, wanted, text)

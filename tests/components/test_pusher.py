@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ from tfx.types import standard_artifacts
 from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
 from headrace.components.deploy import pusher
+from headrace.components.deploy.blessing import changing
 from headrace.components.deploy.push import push
 from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import IN_SERVICE, LATE, Entry
+from headrace.components.deploy.registry import IN_SERVICE, LATE, WITHDRAWN, Entry, Registry
 from headrace.components.lite.verdict import LiteVerdict
 
 
@@ -195,6 +197,7 @@ def _execute(
     keep: int = 0,
     contents: str | None = None,
     lite: str | None = None,
+    registry: Path | None = None,
 ) -> standard_artifacts.PushedModel:
     candidate, blessing, entry = (
         standard_artifacts.Model(),
@@ -211,6 +214,7 @@ def _execute(
     pushed.uri = str(artifact)
     inputs = {"model": [candidate], "model_blessing": [blessing], "entry": [entry]}
     properties = {"destination": str(serving), "keep": keep, "push_record": str(artifact.with_name("pushed.json"))}
+    properties["registry"] = str(registry or "")
     pusher.Pusher.EXECUTOR_SPEC.executor_class().Do(inputs, {"pushed_model": [pushed]}, properties)
     return pushed
 
@@ -248,6 +252,31 @@ def test_a_push_that_was_killed_before_it_was_written_down_is_found_by_the_next(
     assert pushed.get_string_custom_property("pushed_destination") == str(version)
     assert list(serving.iterdir()) == [version]
     assert _files(tmp_path / "pushed") == _files(model)
+
+
+def test_model_that_a_rollback_withdraws_while_its_pusher_waits_for_the_list_is_not_pushed(
+    model: Path, tmp_path: Path
+) -> None:
+    serving, registry, done = tmp_path / "serving", tmp_path / "blessed.json", []
+    entry = Entry(uri=str(model.parent), blessed_at="2026-03-01")
+    first = Registry(models=(Entry(uri=str(tmp_path / "first"), blessed_at="2026-02-01"), entry))
+    first.write(registry)
+
+    def execute() -> None:
+        done.append(_execute(model, serving, tmp_path / "pushed", blessed=True, registry=registry))
+
+    thread = threading.Thread(target=execute)
+    with changing(registry):
+        thread.start()
+        time.sleep(0.2)
+        assert thread.is_alive()
+        first.rolled_back_to(str(tmp_path / "first"), "2026-03-02").write(registry)
+    thread.join()
+    assert not serving.exists()
+    assert (done[0].get_int_custom_property("pushed"), done[0].has_custom_property(WITHDRAWN)) == (0, True)
+    Registry.read(registry).rolled_back_to(str(model.parent), "2026-03-03").write(registry)
+    again = _execute(model, serving, tmp_path / "again", blessed=True, registry=registry)
+    assert again.get_int_custom_property("pushed") == 1
 
 
 def test_a_damaged_version_is_reported_and_another_takes_its_place(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -53,7 +54,7 @@ class Story:
 
     def run(self, name: str, epochs: int, *overrides: str) -> None:
         config = load(self.folder / "trips.yaml", overrides=list(overrides))
-        self.runs[name] = self.cluster.run(compile_pipeline(config), {"epochs": epochs})
+        self.runs[name] = self.cluster.run(compile_pipeline(config, folder=self.folder), {"epochs": epochs})
         self._list(name, *overrides)
 
     def command(self, name: str, verb: str, *arguments: str) -> None:
@@ -97,6 +98,12 @@ def story(new_folder: Callable[[str], Path]) -> Story:
     rows = [f"{number}.5,{int(number % 7 > 3)}\n" for number in range(300)]
     (folder / "trips.csv").write_text("".join(["fare,tip\n", *rows]))
     (folder / "trips.yaml").write_text(CONFIG % folder)
+    for arguments in (
+        ("init", "-q"),
+        ("add", "trips.yaml"),
+        ("-c", "user.name=a", "-c", "user.email=b", "commit", "-qm1"),
+    ):
+        subprocess.run(["git", *arguments], cwd=folder, check=True)
     story = Story(folder, Cluster(folder / "cluster", "minio://mlpipeline/v2/artifacts"))
     with forked_pods():
         story.run("a", 1)
@@ -109,6 +116,9 @@ def story(new_folder: Callable[[str], Path]) -> Story:
         story.command("promoted", "promote", "--kubeflow", "--json", "--set", MANUAL)
         story.run("c in service", 3, MANUAL)
         story.command("nothing", "promote", "--kubeflow", "--set", MANUAL)
+        story.command("lineage", "lineage", "--kubeflow", "--json")
+        story.command("shown", "lineage", story.id("a"), "--kubeflow")
+        story.command("forward", "lineage", f"{folder}/trips.csv", "--kubeflow", "--json")
     return story
 
 
@@ -165,6 +175,46 @@ def test_unchanged_run_after_a_promotion_neither_asks_nor_pushes(story: Story) -
     assert story.pushed("c in service")["pushed"] == 0
     assert "headrace_awaiting" not in story.pushed("c in service")
     assert story.listed["c in service"] == story.listed["promoted"]
+
+
+def test_lineage_leads_from_the_model_in_service_to_commit_config_code_data_and_artifacts(story: Story) -> None:
+    assert story.commands["lineage"].code == 0, story.commands["lineage"].err
+    found = json.loads(story.commands["lineage"].out)
+    (origin,) = found["origins"]
+    git = ["git", "rev-parse", "HEAD"]
+    commit = subprocess.run(git, cwd=story.folder, check=True, capture_output=True, text=True).stdout.strip()
+    assert (origin["model"]["run"], origin["model"]["commit"], origin["model"]["dirty"]) == (
+        story.id("c"),
+        commit,
+        False,
+    )
+    config = story.cluster.path(f"{story.home}/{origin['config']}")
+    assert origin["config_digest"] == hashlib.sha256(config.read_bytes()).hexdigest()
+    assert load(config).deploy.approval == "manual"
+    assert origin["parameters"]["epochs"] == 3
+    data = story.folder / "trips.csv"
+    ((span,), ((file,),)) = origin["spans"], [span["files"] for span in origin["spans"]]
+    assert (file["path"], file["size"], span["name"]) == (str(data), data.stat().st_size, "")
+    assert sum(origin["rows"].values()) == 300
+    for key in ("examples", "statistics", "schema", "transform_graph", "model"):
+        artifact = origin["artifacts"][key]
+        folder = story.cluster.path(f"{story.home}/{artifact['path']}")
+        assert (artifact["exists"], artifact["contents"]) == (True, checksum(folder)), key
+    assert origin["artifacts"]["examples"]["path"].startswith(story.id("a"))  # from the cache
+    assert (
+        story.cluster.path(f"{story.home}/{origin['artifacts']['evaluation']['path']}") / "evaluation.json"
+    ).exists()
+
+
+def test_lineage_of_a_run_is_shown_with_uris_and_a_file_leads_to_every_model(story: Story) -> None:
+    lines = dict(line.split(maxsplit=1) for line in story.commands["shown"].lines if not line.startswith(" "))
+    assert lines["model"] == story.model("a")
+    assert lines["schema"].startswith(f"{story.home}/{story.id('a')}/schema-gen/")
+    assert lines["packages"].startswith("python 3.")
+    assert len(lines["code"]) == 12
+    forward = json.loads(story.commands["forward"].out)
+    assert forward["kind"] == "file"
+    assert [origin["model"]["run"] for origin in forward["origins"]] == [story.id(run) for run in "cba"]
 
 
 def test_promotions_that_are_refused_change_nothing(story: Story) -> None:

@@ -240,7 +240,7 @@ def test_same_config_gives_the_same_digests() -> None:
         ("data.shuffle_seed=1", {"ExampleGen"}),
         ("data.source.delimiter=;", {"ExampleGen", "Spans"}),
         ("deploy.push=elsewhere", {"Pusher"}),
-        ("pipeline.root=other", {"Baseline", "RecordBlessing"}),
+        ("pipeline.root=other", {"Baseline", "RecordBlessing", "Pusher"}),
         ("beam.workers=2", set()),
         ("beam.runner=direct", set()),
     ],

@@ -22,16 +22,20 @@ import yaml
 from kfp import compiler, components, dsl
 
 from headrace.common import yaml_text
+from headrace.common.errors import RunError
 from headrace.components.trigger.decision import GO, NO
 from headrace.configs.config import PipelineConfig
+from headrace.configs.loading.editing import to_yaml
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.section import to_seconds
+from headrace.pipeline.code.commit import commit_of
 from headrace.pipeline.kubeflow.compiler import checks, credentials
 from headrace.pipeline.kubeflow.compiler.measured import peaks
 from headrace.pipeline.kubeflow.compiler.settings import apply_settings
 from headrace.pipeline.kubeflow.compiler.tasks import ComponentTask, component_tasks
 from headrace.pipeline.kubeflow.document import with_retry_limits
-from headrace.pipeline.kubeflow.pod.invocation import Invocation, pack
+from headrace.pipeline.kubeflow.pod.invocation import Invocation, pack, without_placeholders
+from headrace.pipeline.kubeflow.pod.origin import Compiled
 from headrace.pipeline.kubeflow.pod.parameters import PARAMETERS, offered
 from headrace.pipeline.kubeflow.store import open_store
 from headrace.pipeline.kubeflow.store_settings import store_options
@@ -41,12 +45,15 @@ EXECUTOR_INPUT = "{{$}}"
 """Kubeflow's launcher replaces this with the executor input."""
 
 
-def compile_pipeline(config: PipelineConfig, environ: Mapping[str, str] = os.environ) -> str:
+def compile_pipeline(
+    config: PipelineConfig, environ: Mapping[str, str] = os.environ, folder: Path | None = None
+) -> str:
     """The YAML: the pipeline, and a second document with the Kubernetes settings if there are any.
 
     Args:
         config: Needs `kubeflow.image`.
         environ: Variables whose values must not appear in the text if they hold credentials.
+        folder: That of the config, whose Git commit is noted with each model; None if the config is in no file.
 
     Raises:
         ConfigError: A setting that Kubeflow needs is missing, or cannot work there.
@@ -55,13 +62,15 @@ def compile_pipeline(config: PipelineConfig, environ: Mapping[str, str] = os.env
     # For each setting of a task, the SDK reads the whole call stack (inspect.stack), for which Python searches all
     # loaded modules frame by frame: 5 s of a compilation in a notebook. A thread has few frames.
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(contextvars.copy_context().run, _compile, config, environ).result()
+        return thread.submit(contextvars.copy_context().run, _compile, config, environ, folder).result()
 
 
-def _compile(config: PipelineConfig, environ: Mapping[str, str]) -> str:
+def _compile(config: PipelineConfig, environ: Mapping[str, str], folder: Path | None) -> str:
     checks.check_config(config)
     tasks = component_tasks(config)
-    text = with_retry_limits(_compiled(_pipeline(config, tasks)), _retry_limits(tasks, config.kubeflow))
+    text = with_retry_limits(
+        _compiled(_pipeline(config, tasks, _origin(config, tasks, folder))), _retry_limits(tasks, config.kubeflow)
+    )
     documents = yaml_text.parse_all(text)
     checks.check_backend(documents[1] if len(documents) > 1 else {}, config.kubeflow.backend)
     invocations = [task.invocation.to_json() for task in tasks]
@@ -69,7 +78,18 @@ def _compile(config: PipelineConfig, environ: Mapping[str, str]) -> str:
     return text
 
 
-def _pipeline(config: PipelineConfig, tasks: Sequence[ComponentTask]) -> Any:
+def _origin(config: PipelineConfig, tasks: Sequence[ComponentTask], folder: Path | None) -> str:
+    """What the Trainer's pod gets as ORIGIN."""
+    hash_, dirty = (folder and commit_of(folder.absolute())) or (None, False)
+    code = "".join(task.code for task in tasks)
+    compiled = Compiled(commit=hash_, dirty=dirty, config=to_yaml(config), code=code)
+    try:
+        return pack(without_placeholders(compiled.model_dump_json()), "the config")
+    except RunError:  # with thousands of columns: the rest is noted nevertheless
+        return without_placeholders(compiled.model_copy(update={"config": None}).model_dump_json())
+
+
+def _pipeline(config: PipelineConfig, tasks: Sequence[ComponentTask], origin: str) -> Any:
     """The pipeline as an object of the SDK."""
     settings = config.kubeflow
     measured = peaks(config, open_store(store_options(settings))) if settings.resources == "auto" else {}
@@ -87,7 +107,7 @@ def _pipeline(config: PipelineConfig, tasks: Sequence[ComponentTask]) -> Any:
                     of_run = {name: parameters[name] for name in task.parameters}
                     one = loaded[task.name](**inputs, **of_run, **task.constants)
                     one.after(*(made[name] for name in _without_data(task)))
-                    apply_settings(one, task, settings, measured)
+                    apply_settings(one, task, settings, measured, origin)
                     made[task.name] = one
 
     body.__signature__ = _signature(config)  # type: ignore[attr-defined]

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from headrace.common import yaml_text
@@ -41,13 +42,16 @@ MAX_BYTES = 1_000_000
 """Bytes of a ConfigMap, of which Kubernetes accepts 1 MiB."""
 
 
-def manifest(config: PipelineConfig, endpoint: str, environ: Mapping[str, str] = os.environ) -> str:
+def manifest(
+    config: PipelineConfig, endpoint: str, environ: Mapping[str, str] = os.environ, folder: Path | None = None
+) -> str:
     """The objects as YAML documents.
 
     Args:
         config: As for `compile_pipeline`.
         endpoint: URL of the API server as pods reach it.
         environ: Variables whose values must not appear in the text if they hold credentials.
+        folder: As for `compile_pipeline`.
 
     Raises:
         ConfigError: A name cannot be that of a Kubernetes object.
@@ -59,7 +63,7 @@ def manifest(config: PipelineConfig, endpoint: str, environ: Mapping[str, str] =
             *name_fits_a_cron_job(config.pipeline, config.notify, config.kubeflow, config.predict),
         ]
     )
-    compiled = compile_pipeline(config, environ)
+    compiled = compile_pipeline(config, environ, folder)
     text = compiled if config.schedule is None or config.schedule.cache else without_cache(compiled)
     files = {CONFIG: to_yaml(config), COMPILED: text}
     if sum(len(one.encode()) for one in files.values()) > MAX_BYTES:

@@ -17,14 +17,17 @@ from headrace.configs.schema.section import to_seconds
 from headrace.pipeline.kubeflow.compiler.checks import knows
 from headrace.pipeline.kubeflow.compiler.tasks import ComponentTask
 from headrace.pipeline.kubeflow.distributed.jobset import MANIFEST, manifest_text
+from headrace.pipeline.kubeflow.document import ORIGIN
 from headrace.pipeline.kubeflow.pod.invocation import UNCACHED_VARIABLE, Invocation
 from headrace.pipeline.kubeflow.store import KEYS
 
 
 def apply_settings(
-    sdk_task: Any, task: ComponentTask, settings: KubeflowConfig, peaks: Mapping[str, PeakUsage]
+    sdk_task: Any, task: ComponentTask, settings: KubeflowConfig, peaks: Mapping[str, PeakUsage], origin: str
 ) -> None:
-    """Apply the config's settings to a task of the SDK. peaks: measured, by component.
+    """Apply the config's settings to a task of the SDK.
+
+    peaks: measured, by component; origin: what the Trainer's pod notes beside its model.
 
     Raises MissingDependencyError if a setting needs kfp-kubernetes and it is not installed.
     """
@@ -33,6 +36,8 @@ def apply_settings(
     _set_resources(sdk_task, _with_resources(id_, settings.settings(id_), settings, peaks))
     if task.uncached:
         sdk_task.set_env_variable(UNCACHED_VARIABLE, json.dumps(task.uncached))
+    if id_ == TRAINER:
+        sdk_task.set_env_variable(ORIGIN, origin)
     if id_ == TRAINER and settings.workers is not None:
         worker = _with_resources(id_, settings.worker, settings, peaks)
         sdk_task.set_env_variable(MANIFEST, manifest_text(settings, worker))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,10 @@ from headrace.components.deploy.baseline import Baseline, RecordBlessing, WarmSt
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.components import IDS
 from headrace.configs.schema.data import placeholders
+from headrace.configs.schema.kubeflow import TRAINER
 from headrace.configs.schema.sources import FileSource
 from headrace.pipeline.build import create_pipeline
+from headrace.pipeline.code.digest import code_digest
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.kubeflow.pod.invocation import (
     ARTIFACT,
@@ -70,6 +72,8 @@ class ComponentTask:
     constants: Mapping[str, str] = field(default_factory=dict)
     decides: bool = False
     """Whether its output `go` decides if the tasks after it run."""
+    code: str = ""
+    """Of the Trainer: a digest of what the modules of it and of the components before it do."""
     uncached: Mapping[str, Any] = field(default_factory=dict)
     """Settings that its pod gets and its cache key must not contain."""
 
@@ -116,7 +120,8 @@ def component_tasks(config: PipelineConfig) -> list[ComponentTask]:
     _check_extension(config, nodes)
     files = _named_files(config)
     ports = {id_: _outputs(node) for id_, node in nodes.items()}
-    return [_task(node, config, files, ports) for node in nodes.values()]
+    tasks = [_task(node, config, files, ports) for node in nodes.values()]
+    return [replace(one, code=_code_of(nodes)) if one.invocation.id == TRAINER else one for one in tasks]
 
 
 def task_name(node_id: str) -> str:
@@ -137,6 +142,16 @@ def _check_extension(config: PipelineConfig, nodes: Mapping[str, Node]) -> None:
         if name not in IDS and name not in nodes:
             known = did_you_mean_or_list(name, nodes, "the components are")
             raise ConfigError(Problem(f"kubeflow.components.{name}", f"there is no component {name}{known}"))
+
+
+def _code_of(nodes: Mapping[str, Node]) -> str:
+    """The digest of code that `headrace lineage` shows of a local run (`headrace.pipeline.models.origin`)."""
+    reached, waiting = set[str](), [TRAINER]
+    while waiting:
+        if (node := waiting.pop()) not in reached:
+            reached.add(node)
+            waiting += nodes[node].upstream
+    return code_digest(one for node in reached for one in nodes[node].parts["sources"].items())
 
 
 def _task(

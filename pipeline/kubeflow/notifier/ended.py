@@ -28,8 +28,8 @@ from headrace.components.deploy.registry import AWAITING, MANUAL, inside
 from headrace.components.evaluation.result import FILE_NAME as EVALUATION
 from headrace.components.trigger.decision import WHY
 from headrace.pipeline.kubeflow.document import component_of
+from headrace.pipeline.kubeflow.pod.blessings import fetch_blessings
 from headrace.pipeline.kubeflow.pod.paths import RECORD
-from headrace.pipeline.kubeflow.pod.records import fetch_blessings
 from headrace.pipeline.kubeflow.pod.state import GRAPH
 from headrace.pipeline.kubeflow.results_store import pushed_models
 from headrace.pipeline.kubeflow.server.session import Session

@@ -21,8 +21,20 @@ from headrace.components.contents import CONTENTS, known_contents
 from headrace.components.deploy.registry import DAMAGED, EXISTS, WHY
 from headrace.pipeline.execute import Artifacts
 from headrace.pipeline.kubeflow.pod.invocation import ARTIFACT, REFERENCE, Invocation, pack, unpack
-from headrace.pipeline.kubeflow.pod.paths import RECORD, PodPaths, home_of
+from headrace.pipeline.kubeflow.pod.origin import (
+    FILE,
+    MADE_FROM,
+    SPANS_FILE,
+    Compiled,
+    ModelOrigin,
+    now,
+    to_property,
+    upstream_of,
+)
+from headrace.pipeline.kubeflow.pod.parameters import PARAMETERS
+from headrace.pipeline.kubeflow.pod.paths import RECORD, PodPaths, home_of, sibling
 from headrace.pipeline.kubeflow.store import Store
+from headrace.pipeline.versions import installed
 
 CUSTOM = "custom:"
 KUBEFLOW_NAMES = frozenset({"display_name", "store_session_info"})
@@ -38,6 +50,8 @@ class Exchange:
         self._invocation, self._paths, self._scratch = invocation, paths, scratch
         self._executor_input = executor_input
         declared = executor_input["outputs"].get("artifacts", {})
+        self._given: list[tuple[str, Artifact]] = []
+        self._started_from: str | None = None
         self._uris = {key: declared[key]["artifacts"][0]["uri"] for key in invocation.artifact_outputs}
 
     @property
@@ -83,8 +97,10 @@ class Exchange:
     def write(self, outputs: Artifacts) -> None:
         """Write the executor output."""
         texts = {key: self._text(key, one) for key, (one,) in outputs.items() if key not in self._uris}
+        upstream = upstream_of(self._given)
+        made_from = {MADE_FROM: to_property(upstream)} if upstream else {}
         artifacts = {
-            key: {"name": key, "uri": self._uris[key], "metadata": to_metadata(one, self._as_uri)}
+            key: {"name": key, "uri": self._uris[key], "metadata": to_metadata(one, self._as_uri) | made_from}
             for key, (one,) in outputs.items()
             if key in self._uris
         }
@@ -107,6 +123,25 @@ class Exchange:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(executor_output), encoding="utf-8")
 
+    def write_spans(self, file: str, store: Store) -> None:
+        """Write the spans that were read beside the examples. file: path of the input `spans`."""
+        store.write(sibling(self._uris["examples"], SPANS_FILE), Path(file).read_text(encoding="utf-8"))
+
+    def write_origin(self, model: Artifact, compiled: Compiled | None, store: Store) -> None:
+        """Write the record of what a model was made from beside it. model: the output `model` of this task."""
+        uri = self._uris["model"]
+        record = ModelOrigin(
+            run=self.user.partition("/")[0],
+            written=now(),
+            compiled=compiled,
+            packages=installed(),
+            contents=known_contents(model),
+            upstream=upstream_of(self._given),
+            started_from=self._started_from,
+            parameters={name: self.parameters[name] for name in PARAMETERS if name in self.parameters},
+        )
+        record.write(sibling(uri, FILE), store)
+
     def _input(self, key: str, how: str, store: Store) -> Artifact:
         artifact = self._invocation.new_input(key)
         if how != ARTIFACT:
@@ -124,6 +159,7 @@ class Exchange:
         path = self._paths.local(given["uri"])
         path.mkdir(parents=True, exist_ok=True)  # an object store has no empty folders
         artifact.uri = str(path)
+        self._given.append((self._below_home(given["uri"]), artifact))
         if str(given.get("name", "")).isdecimal():
             artifact.id = int(given["name"])
         return artifact
@@ -142,6 +178,7 @@ class Exchange:
         path = self._paths.local(reference["uri"])
         if not self._paths.mount and not store.get_all(reference["uri"], path):
             raise RunError(f"the blessed model {reference['uri']} is gone; run again to choose another")
+        self._started_from = self._below_home(reference["uri"])
         artifact.uri = str(path)
 
     def _text(self, key: str, artifact: Artifact) -> str:
@@ -163,6 +200,9 @@ class Exchange:
         file = Path(artifact.uri) / name
         text = file.read_text(encoding="utf-8") if file.exists() else ""
         return text if self._paths.mount else text.replace(str(self.home), self._home_uri)
+
+    def _below_home(self, uri: str) -> str:
+        return uri.removeprefix(f"{self._home_uri}/")
 
     def _as_uri(self, text: str) -> str:
         return self._paths.remote(text) or text

@@ -67,6 +67,11 @@ def home_of(output_uri: str) -> str:
     return output_uri.rsplit("/", PARTS_BELOW_HOME)[0]
 
 
+def sibling(uri: str, name: str) -> str:
+    """The URI of a file or folder next to an object."""
+    return f"{uri.rpartition('/')[0]}/{name}"
+
+
 def fill_placeholders(properties: Mapping[str, Any], home: Path, files: Path) -> dict[str, Any]:
     """The properties with this pod's own paths instead of the placeholders HOME and FILES."""
     return {

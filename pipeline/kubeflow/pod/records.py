@@ -1,20 +1,14 @@
-"""Blessings and trainings of a pipeline in an object store: one object per event.
+"""Trainings and pushes of a pipeline in an object store. Blessings are in blessings.py.
 
-    blessed/<time>-<digest of the model>.json    a blessed model
-    blessed/<time>-<digest>.withdrawn.json       the same model, after a rollback from it
     trained/<time>-judged-<digest>.json          the data of a training whose model was judged, and not blessed
     trained/<time>-blessed-<digest>.json         the data of a training whose model was blessed
     trained/<time>-passed-<digest>.json          data that did not drift
     trained/before.json                          `trained.json` as a version without such objects left it
 
-If two runs that end together both read `blessed.json`, added a model and wrote it, the later one would undo the earlier
-one, and not every object store supports conditional writes. Separate objects cannot be lost: readers merge them in the
-order of their names, which is that of their times by the pods' clocks (a pod whose clock is slow takes the time just
-after the last object). `blessed.json` and `trained.json` next to the folders hold the merged state for people and
-tools; the former also saves readers most of the objects. Of trainings, nothing before the latest blessed model counts.
-
-An object is replaced only when its model is judged again or gets a `.tflite` file. A run that ends at that moment and
-has read `blessed.json` before may write the older state of it there again.
+Trainings are recorded like blessings, one object per event, so that runs that end together lose none. Readers merge the
+objects in the order of their names, which is that of their times by the pods' clocks (a pod whose clock is slow takes
+the time just after the last object). `trained.json` next to the folder holds the merged state for people and tools.
+Nothing before the latest blessed model counts.
 
 All paths in the objects are relative to the pipeline's folder.
 """
@@ -27,88 +21,19 @@ import re
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from headrace.common.checksums import with_checksum, without_checksum
 from headrace.common.durable import write_text
 from headrace.common.errors import RunError
 from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import Entry, Registry, inside
 from headrace.components.trigger.decision import TrainingRecord
-from headrace.pipeline.kubeflow.pod.paths import PARTS_BELOW_HOME, PodPaths
+from headrace.pipeline.kubeflow.pod.paths import PodPaths, sibling
 from headrace.pipeline.kubeflow.store import Store
 
 logger = logging.getLogger(__name__)
 
-BLESSED, TRAINED = "blessed", "trained"
-"""The folders of the objects."""
+TRAINED = "trained"
+"""The folder of the objects of trainings."""
 BEFORE = "before.json"
-_JSON = ".json"
 _TRAINING = re.compile(r"(?P<time>[0-9T:.+-]+)-(?P<kind>judged|blessed|passed)-[0-9a-f]{16}\.json")
-
-
-def fetch_blessings(uri: str, path: Path, store: Store) -> Registry:
-    """Write the merged list of blessed models to `path`, and return it. uri: that of `blessed.json`.
-
-    Raises RunError if the list or an object is damaged.
-    """
-    store.get(uri, path)
-    try:
-        known = Registry.read(path)
-    except RunError as error:
-        raise RunError(str(error).replace(str(path), uri)) from None
-    folder = _sibling(uri, BLESSED)
-    names = store.children(folder)
-    known_names = {_blessing_name(each) for entry in known.models for each in (entry, _before_withdrawal(entry))}
-    for stray in (name for name in names if not name.endswith(_JSON)):
-        logger.warning(f"{folder}/{stray} is not a record of a blessing; it is ignored")
-    new = [_blessing(f"{folder}/{name}", store) for name in names if name.endswith(_JSON) and name not in known_names]
-    merged = known.merged(entry.with_paths(lambda text: str(path.parent / text)) for entry in new)
-    if merged.models:
-        merged.write(path)
-    return merged
-
-
-def publish_blessings(uri: str, path: Path, store: Store, known: Registry) -> None:
-    """Write an object for each blessing at `path` that is not in `known`; then `blessed.json`, merged with others'."""
-    new = [entry for entry in Registry.read(path).models if entry not in known.models]
-    if not new:
-        return
-    for entry in new:
-        file = path.with_name(f".{path.name}.entry")
-        relative = entry.with_paths(lambda text: inside(path.parent, text))
-        write_text(file, with_checksum(relative.model_dump_json()))
-        store.put(file, f"{_sibling(uri, BLESSED)}/{_blessing_name(entry)}")
-        file.unlink()
-    fetch_blessings(uri, path, store).merged(new).write(path)  # an object of that name may have been known already
-    store.put(path, uri)
-
-
-def _blessing(uri: str, store: Store) -> Entry:
-    try:
-        return Entry.model_validate_json(without_checksum(store.text(uri)))
-    except ValueError as error:  # ValidationError and ChecksumError are ValueErrors
-        what = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        raise RunError(
-            f"{uri}: the record of a blessing cannot be read: {what}\n"
-            "  Remove the object; its model then no longer serves as a baseline."
-        ) from None
-
-
-def _blessing_name(entry: Entry) -> str:
-    """The object's name: sorts by time, and is the same for the same blessing whatever the pod's paths are.
-
-    A withdrawal is an object of its own, which sorts after that of the blessing: a run that ends at the same time and
-    writes the list as it was before does not undo it.
-    """
-    model = "/".join(Path(entry.uri).parts[-PARTS_BELOW_HOME:])
-    withdrawn = ".withdrawn" if entry.withdrawn_at else ""
-    return f"{entry.blessed_at}-{hashlib.sha256(model.encode()).hexdigest()[:16]}{withdrawn}{_JSON}"
-
-
-def _before_withdrawal(entry: Entry) -> Entry:
-    """The entry as it was before a rollback from its model."""
-    return entry.model_copy(update={"withdrawn_at": None})
 
 
 def fetch_pushes(uri: str, path: Path, store: Store) -> PushRecord:
@@ -151,7 +76,7 @@ def fetch_trainings(uri: str, path: Path, store: Store) -> TrainingRecord:
 
     Raises RunError if an object is damaged.
     """
-    folder = _sibling(uri, TRAINED)
+    folder = sibling(uri, TRAINED)
     there = store.children(folder)
     names = sorted(name for name in there if _TRAINING.fullmatch(name))
     for stray in {*there} - {*names, BEFORE}:
@@ -170,7 +95,7 @@ def publish_trainings(uri: str, path: Path, store: Store, known: TrainingRecord,
     found = _new_record(known, _parsed(str(path), path.read_bytes()) if path.exists() else TrainingRecord())
     if found is None:
         return
-    folder, (kind, record) = _sibling(uri, TRAINED), found
+    folder, (kind, record) = sibling(uri, TRAINED), found
     there = store.children(folder)
     if known != TrainingRecord() and not there:
         store.write(f"{folder}/{BEFORE}", known.text())
@@ -222,11 +147,6 @@ def _parsed(uri: str, text: str | bytes) -> TrainingRecord:
             f"{uri}: the record of a training is damaged: {error}\n"
             "  Remove the object; the next run then trains, unless another record shows that it need not."
         ) from None
-
-
-def _sibling(uri: str, folder: str) -> str:
-    """The URI of a folder next to an object."""
-    return f"{uri.rpartition('/')[0]}/{folder}"
 
 
 def _kind(name: str) -> str:

@@ -26,7 +26,7 @@ from headrace.components.deploy import shared_models
 from headrace.components.deploy.registry import PUSHING
 from headrace.components.example_gen.spans.shared_spans import sharing
 from headrace.components.trigger.decision import TrainingRecord
-from headrace.pipeline.kubeflow.pod import records
+from headrace.pipeline.kubeflow.pod import blessings, records
 from headrace.pipeline.kubeflow.pod.checkpoints import mirrored
 from headrace.pipeline.kubeflow.pod.invocation import state_paths
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
@@ -44,12 +44,15 @@ ORIGIN = f"Format-Serving/{Origin.FILE}"
 
 
 class _Context(NamedTuple):
-    """user: `<run>/<task>`; compares: whether the component compares data with that of a blessed model."""
+    """user: `<run>/<task>`; compares: whether the component compares data with that of a blessed model; pushes: whether
+    it pushes one that it was given, so that of the others it needs the entries alone.
+    """
 
     paths: PodPaths
     store: Store
     user: str
     compares: bool
+    pushes: bool
 
 
 @contextlib.contextmanager
@@ -57,7 +60,7 @@ def present(properties: Mapping[str, Any], paths: PodPaths, store: Store, user: 
     """Fetch the state that the properties name; if the block succeeds, copy what changed back. user: `<run>/<task>`."""
     state, context = (
         state_paths(properties),
-        _Context(paths, store, user, compares=_compares(properties)),
+        _Context(paths, store, user, compares=_compares(properties), pushes="destination" in properties),
     )
     copied: tuple[tuple[Path | None, Callable[[Path, str, _Context], contextlib.AbstractContextManager[None]]], ...] = (
         (state.registry, _registry),
@@ -83,20 +86,20 @@ def _compares(properties: Mapping[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def _registry(path: Path, uri: str, context: _Context) -> Iterator[None]:
-    known = records.fetch_blessings(uri, path, context.store)
+    known = blessings.fetch_blessings(uri, path, context.store)
     paths = ((entry.uri, entry.compared_with, entry.statistics, entry.lite) for entry in known.models)
     _check_inside(uri, path.parent, (one for each in paths for one in each))
     local = known.newest.statistics if context.compares and known.newest is not None else None
     if local is not None and (remote := context.paths.remote(local)):
         context.store.get_all(remote, Path(local))
-    for entry in known.models:
+    for entry in () if context.pushes else known.models:
         model = context.paths.remote(entry.uri)
         if model is not None and context.store.exists(model):
             Path(entry.uri).mkdir(parents=True, exist_ok=True)
             context.store.get(f"{model}/{ORIGIN}", Path(entry.uri, ORIGIN))
     with shared_models.sharing(_StoredModels(path.parent, context)):
         yield
-    records.publish_blessings(uri, path, context.store, known)
+    blessings.publish_blessings(uri, path, context.store, known)
 
 
 class _StoredModels:

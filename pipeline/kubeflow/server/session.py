@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import kfp_server_api as api
@@ -33,17 +34,18 @@ REACHABLE = ("private-artifacts/{}/", "private/{}/", "artifacts/", "shared/")
 
 @dataclass(frozen=True)
 class Session:
-    """namespace: None on a single-user server."""
+    """namespace: None on a single-user server; folder: that of the config, as for `compile_pipeline`."""
 
     config: PipelineConfig
     server: Connection
     namespace: str | None
+    folder: Path | None = None
 
     @classmethod
-    def of(cls, config: PipelineConfig) -> Session:
+    def of(cls, config: PipelineConfig, folder: Path | None = None) -> Session:
         """Connect to the server that the config names."""
         server = connect(config.kubeflow.server)
-        return cls(config, server, server.namespace(config.kubeflow.namespace))
+        return cls(config, server, server.namespace(config.kubeflow.namespace), folder)
 
     @property
     def pipeline(self) -> str:
@@ -92,7 +94,7 @@ class Session:
         if compiled is None:
             from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 
-            compiled = compile_pipeline(self.config)
+            compiled = compile_pipeline(self.config, folder=self.folder)
             compiled = compiled if cache else without_cache(compiled)
         version = ensure_version(self.server, self.pipeline, compiled, self.namespace)
         return put_newest(self.server, version, compiled) if newest else version

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.common.errors import RunError
-from headrace.components.deploy.registry import Entry, Registry
+from headrace.components.deploy.blessing import record_blessing, time_after
+from headrace.components.deploy.registry import Entry, Registry, inside
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import present
@@ -104,6 +111,145 @@ def test_list_that_another_run_wrote_over_is_whole_again_on_reading(store: Store
     assert names == ["first", "second", "third"]
     models = json.loads(store.text(f"{HOME}/blessed.json"))["models"]
     assert [model["uri"].split("/")[0] for model in models] == names
+
+
+DAY = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@contextlib.contextmanager
+def pod(store: Store, folder: Path) -> Iterator[Path]:
+    """The path of the list in a pod that reads it at the start, and copies it back at the end."""
+    paths = PodPaths(str(folder))
+    path = paths.local(f"{HOME}/blessed.json")
+    with present({"registry": str(path)}, paths, store):
+        yield path
+
+
+def model(path: Path, name: str) -> str:
+    return str(path.parent / name / "trainer" / "salt" / "model")
+
+
+def judge_again(path: Path) -> None:
+    Registry.read(path).judged_again(model(path, "second"), "2026-03-09", model(path, "first")).write(path)
+
+
+def convert(path: Path) -> None:
+    Registry.read(path).converted(model(path, "second"), str(path.parent / "run/lite/17/blessing")).write(path)
+
+
+def roll_back(path: Path) -> None:
+    Registry.read(path).rolled_back_to(model(path, "first"), "2026-03-09").write(path)
+
+
+@pytest.mark.parametrize("change", [judge_again, convert, roll_back])
+def test_change_of_a_run_that_ends_while_another_writes_the_list_is_not_lost(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]
+) -> None:
+    bless(store, tmp_path / "1", "first", "2026-03-01")
+    bless(store, tmp_path / "2", "second", "2026-03-02")
+    put, others = Store.put, iter([tmp_path / "other"])
+
+    def put_after_another(self: Store, path: Path, to: str) -> None:
+        """The other run reads, changes and writes everything just before this one writes the list that it has read."""
+        if to == f"{HOME}/blessed.json" and (folder := next(others, None)):
+            with pod(store, folder) as list_of_other:
+                change(list_of_other)
+        put(self, path, to)
+
+    monkeypatch.setattr(Store, "put", put_after_another)
+    bless(store, tmp_path / "3", "third", "2026-03-03")
+    assert "2026-03-09" not in store.text(f"{HOME}/blessed.json")
+    assert "lite/17" not in store.text(f"{HOME}/blessed.json")
+    with pod(store, tmp_path / "4") as path:
+        found = {Path(entry.uri).parts[-4]: entry for entry in Registry.read(path).models}
+        second = found["second"]
+        changed: dict[Callable[[Path], None], bool] = {
+            judge_again: (second.judged_at, second.compared_with) == ("2026-03-09", model(path, "first")),
+            convert: second.lite == str(path.parent / "run/lite/17/blessing"),
+            roll_back: second.withdrawn_at == "2026-03-09" and found["first"].blessed_at == "2026-03-09",
+        }
+    assert {*found} == {"first", "second", "third"}
+    assert changed[change]
+    assert "2026-03-03" in [entry.blessed_at for entry in found.values()]
+
+
+def test_model_that_a_rollback_withdrew_is_not_brought_back_by_a_run_that_had_read_the_list(
+    store: Store, tmp_path: Path
+) -> None:
+    for day, name in enumerate(("first", "second", "third"), 1):
+        bless(store, tmp_path / name, name, f"2026-03-0{day}")
+    with pod(store, tmp_path / "run") as path:
+        with pod(store, tmp_path / "other") as list_of_other:
+            roll_back(list_of_other)
+        record_blessing(path, model(path, "second"), DAY + timedelta(days=20))
+    with pod(store, tmp_path / "next") as path:
+        listed = Registry.read(path)
+    assert [(Path(one.uri).parts[-4], one.withdrawn_at) for one in listed.models] == [
+        ("second", "2026-03-09"),
+        ("third", "2026-03-09"),
+        ("first", None),
+    ]
+
+
+def test_model_that_somebody_promoted_does_not_await_approval_again(store: Store, tmp_path: Path) -> None:
+    with pod(store, tmp_path / "run") as path:
+        with pod(store, tmp_path / "1") as other:
+            record_blessing(other, model(other, "first"), DAY, awaits_approval=True)
+        with pod(store, tmp_path / "2") as other:
+            at = (DAY + timedelta(days=1)).isoformat()
+            Registry.read(other).promoted(model(other, "first"), at, str(other.parent / "serving")).write(other)
+        record_blessing(path, model(path, "first"), DAY + timedelta(days=2), awaits_approval=True)
+    with pod(store, tmp_path / "next") as path:
+        (entry,) = Registry.read(path).models
+    assert (entry.awaiting_approval, entry.blessed_at) == (False, (DAY + timedelta(days=1)).isoformat())
+
+
+def bless_one(path: Path, number: int, now: datetime) -> None:
+    record_blessing(path, model(path, str(number)), now)
+
+
+def ask_for_approval(path: Path, number: int, now: datetime) -> None:
+    record_blessing(path, model(path, str(number)), now, awaits_approval=True)
+
+
+def convert_one(path: Path, number: int, now: datetime) -> None:
+    listed = Registry.read(path)
+    if listed.newest is not None:
+        listed.converted(listed.newest.uri, str(path.parent / f"lite-{number}")).write(path)
+
+
+def go_back(path: Path, number: int, now: datetime) -> None:
+    listed = Registry.read(path)
+    if known := [entry.uri for entry in listed.models if not entry.awaiting_approval][:-1]:
+        listed.rolled_back_to(known[number % len(known)], time_after(listed.last_change, now)).write(path)
+
+
+EVENTS = st.tuples(
+    st.sampled_from([bless_one, ask_for_approval, convert_one, go_back]), st.integers(0, 3), st.integers(0)
+)
+
+
+@settings(max_examples=20)
+@given(events=st.lists(EVENTS, max_size=10))
+def test_objects_make_up_for_any_older_list_that_a_run_wrote_last(
+    events: list[tuple[Callable[[Path, int, datetime], None], int, int]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        store, plain = Store({}, f"{folder}/store"), Path(folder, "plain", "blessed.json")
+        plain.parent.mkdir()
+        lists: list[str] = []
+        for day, (change, number, older) in enumerate(events):
+            change(plain, number, DAY + timedelta(days=day))
+            if lists:
+                store.write(f"{HOME}/blessed.json", lists[older % len(lists)])
+            with pod(store, Path(folder, f"pod-{day}")) as path:
+                change(path, number, DAY + timedelta(days=day))
+            if store.exists(f"{HOME}/blessed.json"):
+                lists.append(store.text(f"{HOME}/blessed.json"))
+        with pod(store, Path(folder, "next")) as path:
+            found = [entry.with_paths(lambda uri: inside(path.parent, uri)) for entry in Registry.read(path).models]
+        expected = [entry.with_paths(lambda uri: inside(plain.parent, uri)) for entry in Registry.read(plain).models]
+        assert found == expected
 
 
 def test_list_of_an_earlier_version_is_taken_over(store: Store, tmp_path: Path) -> None:

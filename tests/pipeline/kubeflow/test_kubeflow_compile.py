@@ -19,7 +19,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 from headrace.common.errors import ConfigError, RunError
 from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
-from headrace.pipeline.kubeflow.document import task_specs
+from headrace.pipeline.kubeflow.document import ORIGIN, task_specs, version_name
 from headrace.pipeline.kubeflow.pod.invocation import restore_uncached
 
 
@@ -100,7 +100,7 @@ def test_checkpoint_settings_are_compiled_apart_from_the_cache_key(plain: dict[s
     changed = compiled("train.checkpoint={every_steps: 7, keep: 5}")
     before, after = task_specs(plain)["trainer"].container, task_specs(changed)["trainer"].container
     assert after["args"] == before["args"]  # with the image, all of the key that the config decides
-    (variable,) = after["env"]
+    (variable,) = (one for one in after["env"] if one["name"] != ORIGIN)
     invocation = invocations(changed)["trainer"]
     properties = restore_uncached(invocation.exec_properties, {variable["name"]: variable["value"]})
     assert json.loads(json.loads(properties["custom_config"])["checkpoint"]) == {"every_steps": 7, "keep": 5}
@@ -185,4 +185,7 @@ def test_receivers_need_a_notifier_and_what_is_compiled_is_the_same(plain: dict[
     with pytest.raises(ConfigError, match=r"notify\.file: .*`kind: pushgateway`"):
         compile_pipeline(trips(receiver, notifier, "notify.file={kind: prometheus_file, path: x.prom}"), {})
     for accepted in ((receiver, notifier), (receiver, "kubeflow.notify={cron: null}"), (receiver, "notify=null")):
-        assert compiled(*accepted) == plain
+        texts = [json.dumps(one) for one in (compiled(*accepted), plain)]
+        assert (
+            len({version_name("trips", text) for text in texts}) == 1
+        )  # apart from the config that models are noted with

@@ -17,12 +17,14 @@ from s3_servers import S3Server
 from staged_nights import ObjectStore, object_store
 from test_notifier import BLESSED, EVALUATION
 from test_stored_models import HOME, ROOT, blessed_and_pushed, trained
+from tfx.types import standard_artifacts
 
 from headrace.common.errors import RunError
 from headrace.components.deploy.blessing import record_blessing
 from headrace.components.deploy.choices import choose_baseline
 from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import Registry
+from headrace.components.deploy.pusher import Pusher
+from headrace.components.deploy.registry import WITHDRAWN, NewestEntry, Registry, inside
 from headrace.pipeline.kubeflow.model_changes import promote, roll_back
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import GRAPH, present
@@ -127,6 +129,51 @@ def test_run_that_read_the_list_before_a_rollback_does_not_undo_it(store: Store,
     after = listed(store, tmp_path / "next")
     assert runs_of(after, withdrawn=True) == ["run-c"]
     assert runs_of(after, withdrawn=False) == ["run-a", "run-b", "run-d"]
+
+
+def push(store: Store, pod: Path, entry: str) -> standard_artifacts.PushedModel:
+    """The Pusher in a pod of its own. entry: what RecordBlessing gave it, for a blessed model."""
+    paths = PodPaths(str(pod))
+    home = paths.local(HOME)
+    model, blessing, given, pushed = (
+        standard_artifacts.Model(),
+        standard_artifacts.ModelBlessing(),
+        standard_artifacts.String(),
+        standard_artifacts.PushedModel(),
+    )
+    model.uri, given.uri, pushed.uri = str(home / NewestEntry.model_validate_json(entry).uri), f"{pod}/e", f"{pod}/p"
+    store.get_all(f"{HOME}/{inside(home, model.uri)}", Path(model.uri))
+    blessing.set_int_custom_property("blessed", 1)
+    Path(given.uri).write_text(entry, encoding="utf-8")
+    given.read()
+    properties = {
+        "destination": str(home / "serving" / "trips"),
+        "keep": 0,
+        "push_record": str(home / "pushed.json"),
+        "registry": str(home / "blessed.json"),
+    }
+    with present(properties, paths, store):
+        Pusher.EXECUTOR_SPEC.executor_class().Do(
+            {"model": [model], "model_blessing": [blessing], "entry": [given]}, {"pushed_model": [pushed]}, properties
+        )
+    return pushed
+
+
+def test_model_that_was_withdrawn_between_its_blessing_and_its_push_is_not_pushed(store: Store, tmp_path: Path) -> None:
+    nights(store, tmp_path)
+    trained(store, tmp_path, "run-d", BLESSED)
+    paths = PodPaths(str(tmp_path / "record"))
+    path = paths.local(f"{HOME}/blessed.json")
+    with present({"registry": str(path)}, paths, store):
+        record_blessing(path, str(path.parent / "run-d/trainer/5/model"), datetime(2026, 3, 4, tzinfo=UTC))
+        (listed,) = (one for one in Registry.read(path).models if "run-d" in one.uri)
+    entry = listed.with_paths(lambda uri: inside(path.parent, uri)).model_dump_json()  # as RecordBlessing outputs it
+    done = roll_back(CONFIG, store, None, datetime(2026, 3, 5, tzinfo=UTC))
+    assert done.withdrawn == tuple(f"{HOME}/{run}/trainer/5/model" for run in ("run-c", "run-d"))
+    before = served(store)
+    pushed = push(store, tmp_path / "pusher", entry)
+    assert (pushed.get_int_custom_property("pushed"), pushed.has_custom_property(WITHDRAWN)) == (0, True)
+    assert (served(store), in_service(store)) == (before, "run-b")
 
 
 def down_after(writes: int) -> Callable[[str, str], str | None]:

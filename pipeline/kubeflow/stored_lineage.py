@@ -1,0 +1,149 @@
+"""From a model of runs on Kubeflow back to what it was made from, and from a span or a file forward.
+
+lineage = stored_lineage(config, open_results(config), None)
+lineage.origins[0].model.commit, lineage.home
+
+It is read from the records that the Trainers' pods wrote beside their models (`pod/origin.py`), and from what the runs
+left in the store; neither ML Metadata nor the API server is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import tempfile
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from headrace.common.errors import RunError
+from headrace.components.deploy.registry import MANUAL
+from headrace.components.example_gen.spans.manifest import SpanManifest
+from headrace.configs.config import PipelineConfig
+from headrace.pipeline.kubeflow.pod.origin import CONFIG_FILE, FILE, SPANS_FILE, ModelOrigin, Upstream
+from headrace.pipeline.kubeflow.pod.paths import RECORD
+from headrace.pipeline.kubeflow.results_store import home_uri
+from headrace.pipeline.kubeflow.store import Store
+from headrace.pipeline.kubeflow.stored_models import StoredHome, StoredModel, by_age
+from headrace.pipeline.models.lineage import Lineage, forward, name_of
+from headrace.pipeline.models.origin import ArtifactOrigin, Origin, SpanOrigin
+
+_MADE_FROM = {
+    "examples": "example-gen",
+    "statistics": "statistics-gen",
+    "schema": "schema-gen",
+    "transform_graph": "transform",
+}
+"""Outputs to the tasks that write them."""
+
+
+def stored_lineage(config: PipelineConfig, store: Store, name: str | None) -> Lineage:
+    """The lineage of a model, span or file. All paths are relative to `Lineage.home`.
+
+    name: a version, the id of the run that trained a model, the URI of a model, a span, or the path of a source file as
+    pods name it; None for the model in service, or else the newest one.
+
+    Raises RunError if there is no model yet, none that has to do with `name`, or a record is damaged; OSError if the
+    store fails.
+    """
+    uri = home_uri(config)
+    with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+        home = StoredHome(uri, config.push_directory, store, Path(folder))
+        models = by_age(home.models(manual=config.deploy.approval == MANUAL))
+        if not models:
+            raise RunError(f"no run of {config.pipeline.name} has trained a model in {uri} yet")
+        origins = _Origins(uri, home, store, len(models))
+        chosen = _chosen(models, home, uri, name)
+        if chosen is None:
+            assert name is not None  # noqa: S101 - without a name there is a model
+            return replace(forward([origins.of(model) for model in models], name), home=uri)
+        return Lineage(name or name_of(chosen), "model", (origins.of(home.judged(chosen)),), home=uri)
+
+
+def _chosen(models: list[StoredModel], home: StoredHome, uri: str, name: str | None) -> StoredModel | None:
+    if name is None:
+        return next((model for model in models if model.in_service), models[0])
+    path = home.path_of(name) if name.isdecimal() else Path(name.removeprefix(f"{uri}/"))
+    return next(
+        (model for model in models if path == model.path or name in {model.run, *map(str, model.versions)}), None
+    )
+
+
+@dataclass(frozen=True)
+class _Origins:
+    """Reads origins. number: how many models there are."""
+
+    uri: str
+    home: StoredHome
+    store: Store
+    number: int
+
+    def of(self, model: StoredModel) -> Origin:
+        """The origin of a model; nothing but the model if there is no record, as with one of an earlier version."""
+        beside = model.path.parent
+        spans = self._spans_by_run.get(model.run or "", ())
+        record = ModelOrigin.read(f"{self.uri}/{beside / FILE}", self.store) if model.run else None
+        if record is None:
+            return Origin(replace(model, spans=spans))
+        examples = self._path(record, "examples")
+        read = self._spans(examples)
+        compiled = record.compiled
+        config = compiled.config if compiled else None
+        spans = tuple(span.name for span in read if span.name) or spans
+        given = record.upstream.get(examples or "", Upstream())
+        return Origin(
+            replace(model, spans=spans, commit=compiled.commit, dirty=compiled.dirty)
+            if compiled
+            else replace(model, spans=spans),
+            record=beside / FILE,
+            judged=Path(model.run) if model.run and self.home.output("evaluator", model.run) else None,
+            config=beside / CONFIG_FILE if config else None,
+            config_digest=hashlib.sha256(config.encode()).hexdigest() if config else None,
+            code_digest=compiled.code if compiled else None,
+            packages=record.packages,
+            fingerprint=given.fingerprint,
+            rows=given.rows,
+            spans=read,
+            artifacts=self._artifacts(model, record),
+            started_from=Path(record.started_from) if record.started_from else None,
+            parameters=record.parameters,
+        )
+
+    def _path(self, record: ModelOrigin, key: str) -> str | None:
+        """The path of the artifact of that name which a model was made from."""
+        ends = (path.split("/") for path in record.upstream)
+        return next(("/".join(parts) for parts in ends if parts[1:2] + parts[-1:] == [_MADE_FROM[key], key]), None)
+
+    def _artifacts(self, model: StoredModel, record: ModelOrigin) -> dict[str, ArtifactOrigin]:
+        paths = {key: self._path(record, key) for key in _MADE_FROM}
+        if paths["statistics"] is None and paths["examples"]:  # with a schema that the config names, none is inferred
+            paths["statistics"] = self._other_output(paths["examples"].partition("/")[0], "statistics")
+        contents = {path: one.contents for path, one in record.upstream.items()} | {str(model.path): record.contents}
+        paths |= {"model": str(model.path), "evaluation": self.home.output("evaluator", model.run)}
+        return {
+            key: ArtifactOrigin(Path(path), contents.get(path), path in self.home.artifacts)
+            for key, path in paths.items()
+            if path is not None
+        }
+
+    def _other_output(self, run: str, key: str) -> str | None:
+        ends = (path.split("/") for path in sorted(self.home.artifacts))
+        return next(("/".join(one) for one in ends if one[:2] + one[-1:] == [run, _MADE_FROM[key], key]), None)
+
+    def _spans(self, examples: str | None) -> tuple[SpanOrigin, ...]:
+        """The spans that ExampleGen read, from the record of Spans in the same run, or on a volume from its own."""
+        if examples is None:
+            return ()
+        run, folder = examples.partition("/")[0], examples.rpartition("/")[0]
+        records = [path for path in self.home.artifacts if path.startswith(f"{run}/spans/") and path.endswith(RECORD)]
+        for path in (f"{folder}/{SPANS_FILE}", *records):
+            with contextlib.suppress(OSError):
+                for line in self.store.text(f"{self.uri}/{path}").splitlines():  # RECORD has the other outputs too
+                    with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+                        found = SpanManifest.from_json(line).spans
+                        return tuple(SpanOrigin(one.name, one.fingerprint, one.files) for one in found)
+        return ()
+
+    @cached_property
+    def _spans_by_run(self) -> dict[str, tuple[str, ...]]:
+        return self.home.spans(2 * self.number)
