@@ -60,7 +60,7 @@ def texts_of(tensor: tf.Tensor) -> list[bytes]:
 
 
 @given(tables().filter(lambda table: table.num_columns), st.lists(st.integers(0, 9)), st.integers(1, 400), st.data())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 def test_stored_columns_are_read_in_the_batches_of_decoded_ones(
     table: pa.RecordBatch, cuts: list[int], block: int, data: st.DataObject
 ) -> None:
