@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_statistics_parts import assert_same_batch, tables
 from tfx.types import standard_artifacts
 from tfx.utils import io_utils
 
@@ -28,7 +29,6 @@ from headrace.components.example_gen.tfexample.framing import framed_examples
 from headrace.components.statistics import component, read
 from headrace.components.transform.record_blocks import ColumnBlock, RecordBlock, record_blocks
 from headrace.configs.schema.data import DataConfig
-from tests.components.test_statistics_parts import assert_same_batch, tables
 
 SHARD = "Split-train/data_tfrecord-00000-of-00001.gz"
 
