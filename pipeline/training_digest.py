@@ -80,7 +80,8 @@ def feature_files(config: PipelineConfig) -> list[str]:
 
 def model_files(config: PipelineConfig) -> list[str]:
     """The files and folders that the model is built from."""
-    return [*config.model.files().values()]
+    saved = [kind.saved_models().values() for kind in (config.model, *config.declared_features.values())]
+    return [*config.model.files().values(), *(folder for each in saved for folder in each)]
 
 
 def _module(dotted_path: str) -> str:

@@ -23,7 +23,6 @@ from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import CrossedFeature, Feature
 from headrace.configs.schema.kinds import Kind
-from headrace.configs.schema.models import ImageModel
 from headrace.configs.schema.optimizer import optimizer_config
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import CsvSource, SourceConfig
@@ -195,11 +194,14 @@ def file_violations(config: PipelineConfig) -> Iterator[Violation]:
     if (schema := config.data.schema_file) is not None and not Path(schema).is_file():
         yield ("data", "schema"), _no_file(schema)
     for section, kind in _kinds(config):
-        for path, file in {} if isinstance(kind, ImageModel) else kind.files().items():
+        for path, file in kind.files().items():
             found = Path(file).exists() if section == ("model",) else Path(file).is_file()
             if "://" not in file and not found:
                 yield (*section, *path), _no_file(file)
-    yield from _backbone(config)
+        for path, folder in kind.saved_models().items():  # the Trainer checks one that is given by an address
+            if "://" not in folder and not Path(folder, "saved_model.pb").is_file():
+                what = f"{folder} is not a SavedModel: it has no file saved_model.pb (relative to {Path.cwd()})"
+                yield (*section, *path), what
 
 
 def _kinds(config: PipelineConfig) -> Iterator[tuple[KeyPath, Kind]]:
@@ -218,15 +220,6 @@ def _no_file(file: str) -> str:
     folder = Path(file).parent
     others = [str(folder / other.name) for other in folder.iterdir()] if folder.is_dir() else []
     return f"there is no file {file} (relative to {Path.cwd()}){did_you_mean(file, others)}"
-
-
-def _backbone(config: PipelineConfig) -> Iterator[Violation]:
-    """A pretrained network that does not exist. The Trainer checks one that is given by a URL."""
-    backbone = config.model.backbone if isinstance(config.model, ImageModel) else None
-    if backbone is None or "://" in backbone.saved_model or Path(backbone.saved_model, "saved_model.pb").is_file():
-        return
-    what = f"{backbone.saved_model} is not a SavedModel: it has no file saved_model.pb (relative to {Path.cwd()})"
-    yield ("model", "backbone", "saved_model"), what
 
 
 def function_violations(config: PipelineConfig) -> Iterator[Violation]:

@@ -17,7 +17,7 @@ from headrace.configs.schema.section import Section
 from headrace.configs.schema.train import CheckpointConfig, TrainConfig
 from headrace.configs.schema.tune import with_values
 
-MODEL_SETTINGS = {"embedding", "deep", "wide", "combiner"}
+MODEL_SETTINGS = {"embedding", "deep", "wide", "combiner", "fine_tune"}
 """Settings of a feature that only the model reads."""
 
 

@@ -24,7 +24,7 @@ from headrace.components.example_gen.shards.group_split import GroupRows, group_
 from headrace.components.example_gen.shards.shard_names import with_span
 from headrace.components.example_gen.skips import Skipped
 from headrace.components.example_gen.sources import ParallelMap
-from headrace.components.example_gen.sources.jsonl.nested import check_objects
+from headrace.components.example_gen.sources.nested import check_objects
 from headrace.components.example_gen.span_ingest import ScannedSpan, SpanIngester
 from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.spans.store import COLUMNS, SCAN, SHARDS, SpanShards, SpanStore, link

@@ -22,7 +22,7 @@ from headrace.components.example_gen.skips import Skipped
 from headrace.components.example_gen.sources import ParallelMap, ReadOptions, ScanResult, Source, open_source
 from headrace.components.example_gen.sources.arrays.source import Arrays
 from headrace.components.example_gen.sources.base import suggest_columns
-from headrace.components.example_gen.sources.jsonl.nested import check_objects
+from headrace.components.example_gen.sources.nested import check_objects
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import Span
 from headrace.components.example_gen.types import LIST, Kind, listed

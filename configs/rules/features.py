@@ -15,6 +15,7 @@ from headrace.configs.schema.features import (
     IdentityFeature,
     ImageFeature,
     NumericFeature,
+    TextEmbeddingFeature,
     TextFeature,
 )
 from headrace.configs.schema.label import LabelConfig
@@ -67,8 +68,9 @@ def crosses_are_of_categories(features: Features) -> Iterator[Violation]:
         elif isinstance(other, CrossedFeature):
             keys = ", ".join(other.keys)
             yield where, f'"{key}" is a cross, and crosses cannot be nested; list its keys instead: {keys}'
-        elif isinstance(other, ImageFeature):
-            yield where, f'"{key}" is an image, but a cross takes categories; remove it from keys'
+        elif isinstance(other, ImageFeature | TextEmbeddingFeature):
+            what = "an image" if isinstance(other, ImageFeature) else "the vector of a text"
+            yield where, f'"{key}" is {what}, but a cross takes categories; remove it from keys'
         elif isinstance(other, CustomFeature) and other.num_categories is None:
             yield where, f'"{key}" is a number, but a cross takes categories; set its num_categories'
         elif other is not None and other.is_number:
@@ -103,7 +105,11 @@ def declared_types_fit_features(features: Features, data: DataConfig) -> Iterato
 def delimited_text_is_separated(features: Features, data: DataConfig) -> Iterator[Violation]:
     """A field of a CSV file is one value unless it is split."""
     for name, feature in features.items():
-        if data.source.kind != "csv" or not getattr(feature, "multivalued", False) or isinstance(feature, TextFeature):
+        if (
+            data.source.kind != "csv"
+            or not getattr(feature, "multivalued", False)
+            or isinstance(feature, TextEmbeddingFeature | TextFeature)
+        ):
             continue
         if getattr(feature, "separator", None) is None:
             what = "a field of a CSV file is one value unless a `separator` splits it"

@@ -39,6 +39,12 @@ class Kind(Section):
         """
         return {}
 
+    def saved_models(self) -> dict[KeyPath, str]:
+        """The SavedModels that become part of the trained model, folders or addresses, each by the setting that names
+        it. A local folder must exist, and its content counts for the Trainer's cache key.
+        """
+        return {}
+
     def functions(self) -> dict[KeyPath, str]:
         """The user's own functions that it calls, as dotted paths, each by the setting that names it."""
         return {}

@@ -192,7 +192,7 @@ class ImageModel(ModelBase):
             raise ValueError(f"a `backbone` replaces the convolutions; remove `{'`, `'.join(given)}`")
         return self
 
-    def files(self) -> dict[KeyPath, str]:
+    def saved_models(self) -> dict[KeyPath, str]:
         return {} if self.backbone is None else {("backbone", "saved_model"): self.backbone.saved_model}
 
 

@@ -15,7 +15,7 @@ from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
 from headrace.components.example_gen.sources.jsonl import blocks as blocks_module
 from headrace.components.example_gen.sources.jsonl import fast
-from headrace.components.example_gen.sources.jsonl.nested import check_objects
+from headrace.components.example_gen.sources.nested import check_objects
 from headrace.components.example_gen.sources.streams import LineRange
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig

@@ -145,10 +145,10 @@ def test_lists_become_multi_valued_features(tmp_path: Path, column: pa.Array) ->
 @pytest.mark.parametrize(
     ("column", "what"),
     [
-        (pa.array([{"a": 1}]), "struct"),
-        (pa.array([[{"a": 1}]]), "struct"),
         (pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())), "map"),
         (pa.array([[[1]]]), "lists of lists"),
+        (pa.array([[[{"a": 1, "b": 2}]]]), "lists of lists"),
+        (pa.array([[[{"a": 1}]]], pa.list_(pa.list_(pa.struct({"a": pa.int64()}), 1))), "lists of lists"),
     ],
 )
 def test_a_nested_column_is_refused_unless_it_is_not_read(tmp_path: Path, column: pa.Array, what: str) -> None:

@@ -27,7 +27,7 @@ from headrace.components.transform.shards import read_records
 from headrace.trainer import columns
 from headrace.trainer.columns.image import stored_image_loader, with_stored_images
 from headrace.trainer.model import build_model
-from headrace.trainer.models.backbone import Backbone
+from headrace.trainer.pretrained import Backbone
 from headrace.trainer.run import run_fn
 from headrace.trainer.sections import TrainerSections
 

@@ -22,8 +22,8 @@ import tensorflow as tf
 from headrace.common.errors import TrainingError
 from headrace.trainer import columns, models
 from headrace.trainer.columns.image import with_stored_images
-from headrace.trainer.models.backbone import Backbone
 from headrace.trainer.models.image import Augmented
+from headrace.trainer.pretrained import Backbone
 from headrace.trainer.sections import TrainerSections
 
 IMAGE = {"column": "image", "height": 8, "width": 8, "channels": 1}

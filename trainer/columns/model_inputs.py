@@ -18,6 +18,7 @@ from headrace.trainer.columns.layers import (
     OneHots,
     PooledEmbeddings,
 )
+from headrace.trainer.columns.text_embedding import TextEmbeddingColumn
 
 
 class ModelInputs:
@@ -29,7 +30,8 @@ class ModelInputs:
             return keras.Model(features.inputs, keras.layers.Activation("sigmoid")(logits))
 
     inputs: name of the feature → its keras.Input, [batch] of int64 (a category) or float32 (a number); for a vector
-    [batch, size]; for a multivalued feature ragged [batch, values], or padded with -1.
+    [batch, size]; for a multivalued feature ragged [batch, values], or padded with -1. That of an embedded text is
+    string [batch], and `numbers` and `deep` have its vector.
     num_categories: name of each categorical feature → its number of categories, including the one for missing values.
     """
 
@@ -48,6 +50,7 @@ class ModelInputs:
         self.inputs = {name: column.keras_input() for name, column in columns.items()}
         sizes = {name: column.num_categories(vocabulary_size) for name, column in columns.items()}
         self.num_categories: dict[str, int] = {name: size for name, size in sizes.items() if size is not None}
+        self._vectors: dict[str, keras.KerasTensor] = {}
 
     def deep(self, exclude: Collection[str] = ()) -> keras.KerasTensor | None:
         """All features for dense layers, float32 [batch, width]; None if there are none.
@@ -67,14 +70,24 @@ class ModelInputs:
         return keras.layers.Concatenate(name="deep")(parts)
 
     def numbers(self, exclude: Collection[str] = (), name: str = "numbers") -> keras.KerasTensor | None:
-        """The numbers alone, float32 [batch, numbers]; None if there are none.
+        """The numbers alone, with those of vectors and of embedded texts, float32 [batch, numbers]; None if there are
+        none.
 
         Args:
             exclude: Names of features to leave out.
             name: Name of the layer; a model that calls this and `deep` needs two.
         """
         names = [one for one, column in self.columns.items() if isinstance(column, NumberColumn) and one not in exclude]
-        return Numbers(name=name)(self._of(names)) if names else None
+        return Numbers(name=name)([self._numbers_of(one) for one in names]) if names else None
+
+    def _numbers_of(self, name: str) -> keras.KerasTensor:
+        """The input of a number; of an embedded text its vector, from a network that all parts of the model share."""
+        column = self.columns[name]
+        if not isinstance(column, TextEmbeddingColumn):
+            return self.inputs[name]
+        if name not in self._vectors:
+            self._vectors[name] = column.vectors(self.inputs[name])
+        return self._vectors[name]
 
     def images(self) -> dict[str, keras.KerasTensor]:
         """Name of each image → float32 [batch, height, width, channels] between 0 and 1."""

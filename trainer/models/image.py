@@ -11,8 +11,8 @@ from headrace.common.errors import TrainingError
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import AugmentConfig, ImageModel
 from headrace.trainer.columns import ModelInputs
-from headrace.trainer.models.backbone import Backbone
 from headrace.trainer.models.layers import check_activation, head, logits, tower
+from headrace.trainer.pretrained import Backbone
 
 
 def build(features: ModelInputs, label: LabelConfig, model: ImageModel) -> keras.Model:

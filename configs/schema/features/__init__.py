@@ -23,7 +23,7 @@ from headrace.configs.schema.features.tabular import (
     NumericFeature,
     VocabularyFeature,
 )
-from headrace.configs.schema.features.unstructured import ImageFeature, TextFeature
+from headrace.configs.schema.features.unstructured import ImageFeature, TextEmbeddingFeature, TextFeature
 from headrace.configs.schema.features.vector import VectorFeature
 from headrace.configs.schema.kinds import OpenUnion
 
@@ -48,6 +48,7 @@ __all__ = [
     "NumericFeature",
     "PreprocessingFunction",
     "SingleColumn",
+    "TextEmbeddingFeature",
     "TextFeature",
     "VectorFeature",
     "VocabularyFeature",
@@ -68,6 +69,7 @@ FEATURES = OpenUnion(
         "headrace.configs.schema.features.calendar.BooleanFeature",
         "headrace.configs.schema.features.calendar.DatetimeFeature",
         "headrace.configs.schema.features.unstructured.TextFeature",
+        "headrace.configs.schema.features.unstructured.TextEmbeddingFeature",
         "headrace.configs.schema.features.tabular.CrossedFeature",
         "headrace.configs.schema.features.unstructured.ImageFeature",
         "headrace.configs.schema.features.tabular.CustomFeature",

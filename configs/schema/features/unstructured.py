@@ -84,6 +84,37 @@ class TextFeature(SingleColumn, Categorical):
         return f"{words} in {known}, {self.oov_buckets} for unknown words"
 
 
+class TextEmbeddingFeature(SingleColumn):
+    """A text as the vector of a pretrained network, float32 of shape [batch, n]. The transformed feature is the text
+    itself; the network is part of the model, which takes its vector as it takes numbers.
+    """
+
+    implementation: ClassVar[str] = "headrace.trainer.columns.text_embedding.TextEmbeddingColumn"
+    fitting_types: ClassVar[tuple[str, ...]] = ("int", "string")
+    remedy: ClassVar[str] = "use a numeric feature"
+
+    column: Literal["text_embedding"]
+    """`text_embedding`."""
+    saved_model: Name
+    """A SavedModel in TensorFlow Hub's format (TF2): its folder, local or `s3://`, `gs://`; or a handle, such as
+    `https://tfhub.dev/google/tf2-preview/gnews-swivel-20dim/1`, which is looked up in the folder TFHUB_CACHE_DIR and
+    downloaded into it if it is not there. It takes texts, string [batch], and returns [batch, n]."""
+    fine_tune: bool = False
+    """Whether its weights are trained too, which calls for a low `train.learning_rate`. false: they are frozen."""
+    multivalued: bool = False
+    """Whether the values of the data column are pieces of one text, which are joined with spaces. Otherwise only the
+    first value is used. A missing text is an empty one."""
+
+    def saved_models(self) -> dict[KeyPath, str]:
+        return {("saved_model",): self.saved_model}
+
+    def description(self) -> str:
+        return f"the vector of {self.saved_model}, {'fine-tuned' if self.fine_tune else 'frozen'}"
+
+    def model_parts(self, model: Any) -> str:  # noqa: ARG002
+        return "vector"
+
+
 class ImageFeature(FeatureBase):
     """An image, decoded and resized to a fixed size in the Transform graph, so that the exported model takes the
     original images: JPEG or PNG files (or GIF, BMP and WebP), or raw bytes.

@@ -169,8 +169,9 @@ class ParquetSource(FileSource):
     become floats; decimals as described at `data.types`; texts, dates (`2026-11-21`), times and timestamps (`2026-11-21
     12:30:00.000`; with a time zone, in UTC and with a trailing `Z`) become strings; binary becomes bytes; lists of
     these become multivalued features. `data.types` can override this: a date as `int` is the number of days, a
-    timestamp the number of whole seconds, since 1970-01-01 UTC. Structs, maps and lists of lists cannot be read; leave
-    them out with `data.columns`. All files must have the same columns.
+    timestamp the number of whole seconds, since 1970-01-01 UTC. The fields of a struct are columns such as
+    `user.age`, and those of a list of structs are multivalued. Maps and lists of lists cannot be read; leave them out
+    with `data.columns`. All files must have the same columns.
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.parquet.source.ParquetFiles"

@@ -58,6 +58,10 @@ BROKEN: Broken = {
             "4: features.a.keys[1]: a cross takes categories; remove it from keys",
         ),
         (
+            features(said="text_embedding, saved_model: net", a="crossed, keys: [said, b], hash_buckets: 9"),
+            "3: features.a.keys[0]: the vector of a text, but a cross takes categories; remove it from keys",
+        ),
+        (
             features(a="crossed, keys: [a, b], hash_buckets: 9"),
             '2: features.a.keys[0]: "a" crosses itself; give the cross a name that is',
         ),

@@ -120,6 +120,11 @@ def test_the_example_fits_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
             "  fare: {column: image, height: 8, width: 8}\nmodel: {kind: image, backbone: {saved_model: net}}",
             "c.yaml:7: model.backbone.saved_model: net …saved_model.pb…{here}",
         ),
+        (
+            "  fare: {column: numeric}",
+            "  fare: {column: text_embedding, saved_model: net}",
+            "c.yaml:6: features.fare.saved_model: net …saved_model.pb…{here}",
+        ),
     ],
 )
 def test_what_does_not_exist_is_reported_at_its_line(here: Path, old: str, new: str, message: str) -> None:

@@ -40,6 +40,7 @@ def transform(name: str, **features: dict[str, Any]) -> np.ndarray:
         ({"column": "numeric", "key": "text", "normalize": "none", "missing": 0.0}, ["'text'", "holds text", "hashed"]),
         ({"column": "numeric", "key": "text"}, ["'text'", "holds text", "data.types.text: float"]),
         ({"column": "bucketized", "key": "text", "boundaries": [1.0]}, ["'text'", "holds text"]),
+        ({"column": "text_embedding", "key": "fraction", "saved_model": "net"}, ["'fraction'", "fractional numbers"]),
         ({"column": "bucketized", "key": "text", "buckets": 3}, ["'text'", "holds text"]),
         (
             {"column": "identity", "key": "text", "num_buckets": 3},

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.components.example_gen.sources.jsonl.nested import DOT
+from headrace.components.example_gen.sources.nested import DOT
 
 _NO_FEATURE = pa.dense_union([pa.field("other", pa.null())])
 _PRIMITIVE = {

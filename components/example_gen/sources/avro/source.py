@@ -25,7 +25,7 @@ from headrace.components.example_gen.sources.conversion import (
 )
 from headrace.components.example_gen.sources.files import SourceFiles
 from headrace.components.example_gen.sources.jsonl.fast import batch_of
-from headrace.components.example_gen.sources.jsonl.nested import flat_columns
+from headrace.components.example_gen.sources.nested import flat_columns
 from headrace.components.example_gen.sources.parquet.footers import are_compatible
 from headrace.components.example_gen.sources.streams import LineRange, line_ranges, text_size
 from headrace.components.example_gen.storage import at_once, stats

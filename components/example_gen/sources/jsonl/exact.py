@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from headrace.components.example_gen.sources.jsonl.nested import JsonObject, KnownPaths, flat_members, objects_in
+from headrace.components.example_gen.sources.nested import JsonObject, KnownPaths, flat_members, objects_in
 from headrace.components.example_gen.types import LIST, Kind, listed, widest, with_article
 
 _INT64 = range(-(2**63), 2**63)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from headrace.components.example_gen.arrow_columns import stacks_or_columns
-from headrace.components.example_gen.sources.jsonl.nested import (
+from headrace.components.example_gen.sources.nested import (
     DOT,
     KnownPaths,
     flat_columns,

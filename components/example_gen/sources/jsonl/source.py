@@ -30,7 +30,7 @@ from headrace.components.example_gen.sources.jsonl.fast import (
     cast_column,
     kind_of,
 )
-from headrace.components.example_gen.sources.jsonl.nested import KnownPaths, check_objects, parents_of
+from headrace.components.example_gen.sources.nested import KnownPaths, check_objects, parents_of
 from headrace.components.example_gen.sources.streams import (
     LineRange,
     line_at,

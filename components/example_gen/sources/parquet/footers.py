@@ -14,9 +14,12 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
+
 from headrace.common.errors import DataError
 from headrace.components.example_gen.sources.arrow_files import arrow_errors
 from headrace.components.example_gen.sources.conversion import is_uint64, kind_in_file
+from headrace.components.example_gen.sources.nested import flat_types
 from headrace.components.example_gen.storage import arrow_file, is_remote, open_file
 from headrace.components.example_gen.types import LIST, Kind, first_duplicate
 
@@ -72,17 +75,18 @@ def open_parquet(path: str) -> Iterator[Any]:
 
 
 def column_names(path: str) -> list[str]:
-    """The names of the columns, in the order of the file."""
+    """The names of the columns, in the order of the file. Those within structs have the names that lead to them."""
     check_marks(path)
     with open_parquet(path) as file:
-        return _names(path, file)
+        return list(column_types(path, file))
 
 
-def _names(path: str, file: Any) -> list[str]:
-    names = list(file.schema_arrow.names)
-    if (twice := first_duplicate(names)) is not None:
+def column_types(path: str, file: Any) -> dict[str, pa.DataType]:
+    """Name to type of each column of an open file. Raises DataError for a name that occurs twice."""
+    found = list(flat_types(file.schema_arrow))
+    if (twice := first_duplicate([name for name, _ in found])) is not None:
         raise DataError("two columns have this name", file=path, column=twice)
-    return names
+    return dict(found)
 
 
 def check_marks(path: str) -> None:
@@ -111,14 +115,13 @@ def read_footer(path: str, select: Callable[[list[str]], list[str]], first_path:
     """
     check_marks(path)
     with open_parquet(path) as file:
-        names = select(_names(path, file))
+        types, metadata = column_types(path, file), file.metadata
+        names = select(list(types))
         _same_columns(path, names, first_path, first)
-        schema, metadata = file.schema_arrow, file.metadata
-        types = dict(zip(schema.names, schema.types, strict=True))
-        columns = _leaves(file, schema.names)
-        leaves = [leaf for name in names for leaf in columns.get(name, ())]
+        columns = leaves_of(types)
+        leaves = [leaf for name in names for leaf in columns[name]]
         groups = [_group(metadata, number, sorted(leaves)) for number in range(metadata.num_row_groups)]
-        wide = {name: _wide(metadata, columns.get(name, ())) for name in names if is_uint64(types[name])}
+        wide = {name: _wide(metadata, columns[name]) for name in names if is_uint64(types[name])}
         kinds = {name: kind_in_file(path, name, types[name], wide=bool(wide.get(name))) for name in names}
     return Footer(
         path, tuple(groups), kinds, frozenset(wide), frozenset(name for name, known in wide.items() if known is None)
@@ -149,15 +152,24 @@ def _group(metadata: Any, number: int, leaves: list[int]) -> RowGroup:
     return RowGroup(number, group.num_rows, max(encoded, group.num_rows * len(leaves) * VALUE))
 
 
-def _leaves(file: Any, names: Sequence[str]) -> dict[str, list[int]]:
-    """For each column the numbers of its leaves, which are the columns on disk. The names of columns may have dots."""
-    known, leaves = frozenset(names), dict[str, list[int]]()
-    for leaf in range(len(file.schema)):
-        path = name = file.schema.column(leaf).path
-        while name not in known and "." in name:
-            name = name.rpartition(".")[0]
-        leaves.setdefault(name if name in known else path.partition(".")[0], []).append(leaf)
+def leaves_of(types: Mapping[str, pa.DataType]) -> dict[str, range]:
+    """For each column the numbers of its leaves, which are the columns on disk, in the order of the schema."""
+    leaves, first = dict[str, range](), 0
+    for name, arrow in types.items():
+        leaves[name] = range(first, first := first + _number_of_leaves(arrow))
     return leaves
+
+
+def _number_of_leaves(arrow: pa.DataType) -> int:
+    """More than one in maps, and where a list of lists, which no column can hold, has structs in it."""
+    if isinstance(arrow, pa.BaseExtensionType):
+        return _number_of_leaves(arrow.storage_type)
+    inner = list(arrow) if pa.types.is_struct(arrow) else []
+    if pa.types.is_map(arrow):
+        inner = [arrow.key_field, arrow.item_field]
+    elif pa.types.is_nested(arrow) and not inner:
+        inner = [arrow.value_field]
+    return sum(_number_of_leaves(field.type) for field in inner) if inner else 1
 
 
 def _wide(metadata: Any, leaves: Sequence[int]) -> bool | None:

@@ -27,11 +27,14 @@ from headrace.components.example_gen.sources.conversion import (
     text_kind,
 )
 from headrace.components.example_gen.sources.files import SourceFiles
+from headrace.components.example_gen.sources.nested import flat_columns
 from headrace.components.example_gen.sources.parquet.footers import (
     Footer,
     RowGroup,
     are_compatible,
     column_names,
+    column_types,
+    leaves_of,
     open_parquet,
     partition_kind,
     partition_values,
@@ -125,10 +128,9 @@ class ParquetFiles(SourceFiles[ParquetSource]):
     def max_list_lengths(self, names: Sequence[str]) -> dict[str, int]:
         """For each of these columns that holds lists, the length of the longest one in the first rows."""
         with open_parquet(self.files[0]) as file:
-            schema = file.schema_arrow
-            stored = dict(zip(schema.names, schema.types, strict=True))
+            stored = column_types(self.files[0], file)
             lists = [name for name in names if name in stored and _holds_values(stored[name])]
-            batch = next(file.iter_batches(FIRST_ROWS, columns=lists, use_threads=False), None) if lists else None
+            batch = next(_flat_batches(file, stored, lists, FIRST_ROWS), None) if lists else None
         if batch is None:
             return {}
         return {name: pc.max(pc.list_value_length(batch.column(name))).as_py() or 0 for name in lists}
@@ -169,8 +171,9 @@ class ParquetFiles(SourceFiles[ParquetSource]):
             return {}
         wide = dict.fromkeys(piece.unsure, False)
         with open_parquet(piece.path) as file:
+            stored = column_types(piece.path, file)
             for group in piece.groups:
-                for batch in _batches(file, group, list(wide)):
+                for batch in _batches(file, stored, list(wide), group):
                     wide |= {name: wide[name] or beyond_int64(batch.column(name)) for name in wide}
         return {name: text_kind(piece.kinds[name]) if wide[name] else piece.kinds[name] for name in wide}
 
@@ -191,13 +194,12 @@ class ParquetFiles(SourceFiles[ParquetSource]):
         """
         folders = {name: value for name, value in self._partitions(piece.path).items() if name in kinds}
         with open_parquet(piece.path) as file:
-            schema = file.schema_arrow  # each access builds a new one
-            stored = dict(zip(schema.names, schema.types, strict=True))
+            stored = column_types(piece.path, file)
             types = {name: stored[name] for name in kinds if name not in folders}
             names = [name for name, arrow in types.items() if not (only_unsure and always_fits(arrow, kinds[name]))]
             for group in piece.groups if names or not only_unsure else ():
                 start = 0
-                for batch in _batches(file, group, names):
+                for batch in _batches(file, stored, names, group):
                     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
                     columns |= {name: _repeat(value, batch.num_rows) for name, value in folders.items()}
                     ordered = {name: columns[name] for name in kinds if name in columns}
@@ -219,12 +221,27 @@ def folder_pattern(path: str) -> str:
     return path
 
 
-def _batches(file: Any, group: RowGroup, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _batches(
+    file: Any, stored: Mapping[str, pa.DataType], names: Sequence[str], group: RowGroup
+) -> Iterator[pa.RecordBatch]:
     rows = batch_rows(group.size, group.rows, len(names))
-    batches: Iterator[pa.RecordBatch] = file.iter_batches(
-        rows, row_groups=[group.number], columns=list(names), use_threads=False
-    )
-    return batches
+    return _flat_batches(file, stored, names, rows, row_groups=[group.number])
+
+
+def _flat_batches(
+    file: Any, stored: Mapping[str, pa.DataType], names: Sequence[str], rows: int, **which: Any
+) -> Iterator[pa.RecordBatch]:
+    """Read columns in batches of up to so many rows, without structs. stored: all columns of the file with their types;
+    which: arguments of `iter_batches`.
+    """
+    leaves = leaves_of(stored)
+    paths = [file.schema.column(leaf).path for name in names for leaf in leaves[name]]
+    for batch in file.iter_batches(rows, columns=paths, use_threads=False, **which):
+        if any(pa.types.is_nested(field.type) for field in batch.schema):
+            found, columns = flat_columns(batch)
+            yield pa.RecordBatch.from_arrays(columns, found)
+        else:
+            yield batch
 
 
 def _repeat(value: str | None, rows: int) -> pa.Array:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.common.errors import DataError
 from headrace.components.example_gen.sources.arrays.tables import as_table, is_pandas
 from headrace.components.example_gen.sources.conversion import MAX_ROWS, batch_rows
-from headrace.components.example_gen.sources.jsonl.nested import flat_columns, object_paths
+from headrace.components.example_gen.sources.nested import flat_columns, object_paths
 from headrace.components.example_gen.types import Kind, first_duplicate
 
 ROWS = 4096

@@ -24,7 +24,7 @@ from headrace.components.example_gen.sources.conversion import (
     stored_kind,
     text_kind,
 )
-from headrace.components.example_gen.sources.jsonl.nested import parents_of
+from headrace.components.example_gen.sources.nested import parents_of
 from headrace.components.example_gen.sources.python.rows import RowBatch, batches_of, number_of_rows
 from headrace.components.example_gen.storage import UNKNOWN, FileState
 from headrace.components.example_gen.types import LIST, Kind, widest

@@ -1,6 +1,6 @@
-"""A pretrained network as a Keras layer: a SavedModel in TensorFlow Hub's format (TF2), from a folder or a Hub handle.
+"""Pretrained networks as Keras layers: SavedModels in TensorFlow Hub's format (TF2), from a folder or a Hub handle.
 
-Hub's own KerasLayer is for Keras 2. This layer wraps the SavedModel's variables as Keras variables, so that they are
+Hub's own KerasLayer is for Keras 2. These layers wrap the SavedModel's variables as Keras variables, so that they are
 counted, trained, saved with the model's weights, and exported like any others.
 
 A handle is an `https://` address. Its files are cached as the `tensorflow_hub` library caches them, in a folder named
@@ -24,34 +24,34 @@ import tensorflow as tf
 
 from headrace.common.errors import TrainingError
 
-SETTING = "model.backbone.saved_model"
 CACHE = "TFHUB_CACHE_DIR"
 TIMEOUT = 60
 """Seconds without a byte after which a download fails."""
 
 
-@keras.saving.register_keras_serializable("headrace")
-class Backbone(keras.layers.Layer):
-    """float32 [batch, height, width, channels] → float32 [batch, n]."""
+class Pretrained(keras.layers.Layer):
+    """A network that maps a batch to float32 [batch, n]."""
 
-    def __init__(self, saved_model: str, fine_tune: bool = False, **settings: Any) -> None:
+    def __init__(self, saved_model: str, fine_tune: bool, section: str, **settings: Any) -> None:
         """Load the network. Raises TrainingError if it does not exist or has another format.
 
         Args:
             saved_model: A folder or a handle.
             fine_tune: Whether to train its weights.
+            section: Section of the config with the settings `saved_model` and `fine_tune`, for errors.
             settings: Arguments of `keras.layers.Layer`.
         """
         super().__init__(**{**settings, "dtype": "float32", "trainable": fine_tune})
         self.saved_model = saved_model
         self.fine_tune = fine_tune
-        self.network = _load(saved_model)
+        self.section = section
+        self.network = _load(saved_model, f"{section}.saved_model")
         trainable = {id(variable) for variable in getattr(self.network, "trainable_variables", ())} if fine_tune else ()
         for variable in getattr(self.network, "variables", ()):
             self._track_variable(_wrapped(variable, trainable=id(variable) in trainable))
         if fine_tune and not trainable:
             raise TrainingError(
-                f"model.backbone.fine_tune: {saved_model} lists no `trainable_variables`, as TensorFlow Hub's format"
+                f"{section}.fine_tune: {saved_model} lists no `trainable_variables`, as TensorFlow Hub's format"
                 " requires; set `fine_tune: false`, or save the model with that attribute"
             )
         self._knows_training = _takes_training(self.network)
@@ -62,33 +62,64 @@ class Backbone(keras.layers.Layer):
         settings = {name: value for name, value in super().get_config().items() if name not in {"dtype", "trainable"}}
         return {**settings, "saved_model": self.saved_model, "fine_tune": self.fine_tune}
 
-    def call(self, images: tf.Tensor, training: bool = False) -> tf.Tensor:
+    def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Compute the vectors. A frozen network always runs in inference mode."""
         arguments = {"training": bool(training and self.fine_tune)} if self._knows_training else {}
+        setting = f"{self.section}.saved_model: {self.saved_model}"
         try:
-            vectors = self.network(images, **arguments)
+            vectors = self.network(inputs, **arguments)
         except (ValueError, TypeError) as error:
-            raise TrainingError(
-                f"{SETTING}: {self.saved_model} does not take images of the shape {images.shape[1:]}; set the feature's"
-                f" `height`, `width` and `channels` to what it takes ({_first_line(error)})"
-            ) from error
+            raise TrainingError(f"{setting} {self.explain(inputs)} ({_first_line(error)})") from error
         if not isinstance(vectors, tf.Tensor) or vectors.shape.rank != 2 or vectors.shape[1] is None:
-            raise TrainingError(f"{SETTING}: {self.saved_model} gives {vectors}, not vectors of shape [batch, n]")
+            raise TrainingError(f"{setting} gives {vectors}, not vectors of shape [batch, n]")
         if training and self.fine_tune:
             for penalty in getattr(self.network, "regularization_losses", ()):
                 self.add_loss(penalty())
-        return vectors
+        return tf.cast(vectors, tf.float32)
+
+    def explain(self, inputs: tf.Tensor) -> str:
+        """What to do about a network that does not take these inputs."""
+        raise NotImplementedError
 
 
-def _load(saved_model: str) -> Any:
-    folder = local_folder(saved_model)
+@keras.saving.register_keras_serializable("headrace")
+class Backbone(Pretrained):
+    """float32 [batch, height, width, channels] → float32 [batch, n]."""
+
+    def __init__(self, saved_model: str, fine_tune: bool = False, **settings: Any) -> None:
+        """As `Pretrained`."""
+        super().__init__(saved_model, fine_tune, "model.backbone", **settings)
+
+    def explain(self, inputs: tf.Tensor) -> str:
+        shape = f"images of the shape {inputs.shape[1:]}"
+        return f"does not take {shape}; set the feature's `height`, `width` and `channels` to what it takes"
+
+
+@keras.saving.register_keras_serializable("headrace")
+class TextVectors(Pretrained):
+    """string [batch] → float32 [batch, n]."""
+
+    def __init__(self, saved_model: str, fine_tune: bool, feature: str, **settings: Any) -> None:
+        """feature: its name; the others as of `Pretrained`."""
+        super().__init__(saved_model, fine_tune, f"features.{feature}", **settings)
+        self.feature = feature
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "feature": self.feature}
+
+    def explain(self, inputs: tf.Tensor) -> str:  # noqa: ARG002
+        return "does not take texts, string [batch]; choose one that turns whole texts into vectors"
+
+
+def _load(saved_model: str, setting: str) -> Any:
+    folder = local_folder(saved_model, setting)
     try:
         network = tf.saved_model.load(folder)
     except (OSError, tf.errors.OpError) as error:
-        raise TrainingError(f"{SETTING}: {folder} is not a SavedModel: {_first_line(error)}") from error
+        raise TrainingError(f"{setting}: {folder} is not a SavedModel: {_first_line(error)}") from error
     if not callable(network):
         raise TrainingError(
-            f"{SETTING}: {saved_model} is a SavedModel that cannot be called. One in TensorFlow Hub's format (TF2) can:"
+            f"{setting}: {saved_model} is a SavedModel that cannot be called. One in TensorFlow Hub's format (TF2) can:"
             " save a tf.Module with a `__call__`, or a Keras model wrapped in one"
         )
     return network
@@ -114,13 +145,16 @@ def is_handle(saved_model: str) -> bool:
     return saved_model.startswith(("https://", "http://"))
 
 
-def local_folder(saved_model: str) -> str:
-    """Return the folder of the SavedModel, downloading it if necessary. Raises TrainingError if there is none."""
+def local_folder(saved_model: str, setting: str) -> str:
+    """Return the folder of the SavedModel, downloading it if necessary. Raises TrainingError if there is none.
+
+    setting: What names it, for errors.
+    """
     if is_handle(saved_model):
-        return str(_cached(saved_model))
+        return str(_cached(saved_model, setting))
     if not tf.io.gfile.exists(f"{saved_model.rstrip('/')}/saved_model.pb"):
         raise TrainingError(
-            f"{SETTING}: there is no SavedModel in {saved_model}: no file saved_model.pb"
+            f"{setting}: there is no SavedModel in {saved_model}: no file saved_model.pb"
             + ("" if "://" in saved_model else f" (looked for in {Path.cwd()})")
         )
     return saved_model
@@ -131,14 +165,14 @@ def cache_folder() -> Path:
     return Path(os.environ.get(CACHE) or Path(tempfile.gettempdir(), "tfhub_modules"))
 
 
-def _cached(handle: str) -> Path:
+def _cached(handle: str, setting: str) -> Path:
     folder = cache_folder() / hashlib.sha1(handle.encode()).hexdigest()  # noqa: S324 - a name, not a secret
     if not (folder / "saved_model.pb").is_file():
-        _download(handle, folder)
+        _download(handle, folder, setting)
     return folder
 
 
-def _download(handle: str, folder: Path) -> None:
+def _download(handle: str, folder: Path, setting: str) -> None:
     """Download into a temporary folder alongside, so that a failed download leaves nothing that looks complete."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as fresh:
@@ -147,10 +181,10 @@ def _download(handle: str, folder: Path) -> None:
                 _unpack(stream, Path(fresh))
         except (OSError, tarfile.TarError, EOFError) as error:
             raise TrainingError(
-                f"{SETTING}: {handle} cannot be downloaded: {error}. Download it by hand, and set its folder"
+                f"{setting}: {handle} cannot be downloaded: {error}. Download it by hand, and set its folder"
             ) from error
         if not Path(fresh, "saved_model.pb").is_file():
-            raise TrainingError(f"{SETTING}: {handle} returned an archive without a saved_model.pb")
+            raise TrainingError(f"{setting}: {handle} returned an archive without a saved_model.pb")
         if folder.exists():
             shutil.rmtree(folder)
         Path(fresh).rename(folder)

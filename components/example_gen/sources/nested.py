@@ -1,4 +1,5 @@
-"""Nested JSON as columns: a column for each value in an object, named by the keys that lead to it, joined with dots.
+"""Nested records of JSON, Avro and Parquet as columns: a column for each value in an object, named by the keys that
+lead to it, joined with dots.
 
 {"user": {"age": 3, "home": {"zip": "07"}}}     user.age is 3, user.home.zip is "07"
 {"items": [{"price": 1}, {"price": 2}]}         items.price is [1, 2]
@@ -137,6 +138,25 @@ def flat_columns(batch: pa.RecordBatch, objects: Collection[str] = ()) -> tuple[
     return names, columns
 
 
+def flat_types(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
+    """The names and the types of the columns that `flat_columns` returns for a batch of this schema."""
+    return (each for field in schema for each in _flat_types(field.name, field.type))
+
+
+def _flat_types(name: str, arrow: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    if pa.types.is_struct(arrow):
+        for field in arrow:
+            yield from _flat_types(f"{name}{DOT}{field.name}", field.type)
+    elif _is_list_of_structs(arrow):
+        yield from ((inner, pa.list_(values)) for inner, values in _flat_types(name, arrow.value_type))
+    else:
+        yield name, arrow
+
+
+def _is_list_of_structs(arrow: pa.DataType) -> bool:
+    return bool((pa.types.is_list(arrow) or pa.types.is_large_list(arrow)) and pa.types.is_struct(arrow.value_type))
+
+
 def object_paths(schema: pa.Schema) -> frozenset[str]:
     """The paths of the objects that have columns in a batch of this schema."""
     return frozenset(path for field in schema for path in _object_paths(field.name, field.type))
@@ -159,7 +179,7 @@ def _flat(name: str, column: pa.Array) -> Iterator[tuple[str, pa.Array]]:
     if pa.types.is_struct(column.type):
         for field, values in zip(column.type, column.flatten(), strict=True):
             yield from _flat(f"{name}{DOT}{field.name}", values)
-    elif pa.types.is_list(column.type) and pa.types.is_struct(column.type.value_type):
+    elif _is_list_of_structs(column.type):
         rows = np.asarray(pc.list_parent_indices(column))
         for inner, values in _flat(name, column.flatten()):
             yield inner, _lists(values, rows, len(column))
