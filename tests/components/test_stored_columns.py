@@ -44,12 +44,12 @@ def write(folder: Path, parts: list[list[pa.RecordBatch]]) -> Path:
         writer = ColumnWriter(piece)
         for batch in batches:
             records = framed_examples(batch)
-            with shard.open("ab") as file:
-                file.write(gzip.compress(memoryview(records.buffers()[2]), 1))
+            with shard.open("ab") as out:
+                out.write(gzip.compress(memoryview(records.buffers()[2]), 1))
             writer.add(batch, np.diff(offsets_of(records)))
         writer.close()
-        with path_beside(shard).open("ab") as file:
-            file.write(piece.read_bytes())
+        with path_beside(shard).open("ab") as out:
+            out.write(piece.read_bytes())
     finish(path_beside(shard), shard)
     return shard
 
