@@ -17,6 +17,7 @@ HeadraceError
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.common.credentials import redact
 
@@ -80,7 +81,8 @@ class DataError(HeadraceError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Keep the fields when the error is pickled by a Beam worker process."""
-        return _data_error, (self.what, self.file, self.line, self.column, self.hint)
+        fields = {"file": self.file, "line": self.line, "column": self.column, "hint": self.hint}
+        return _data_error, (type(self), self.what, fields)
 
 
 class NoDataError(DataError):
@@ -88,11 +90,11 @@ class NoDataError(DataError):
 
 
 class UnreadableColumnError(DataError):
-    """A column of the data is of a type that no feature can hold, such as a struct."""
+    """A column of the data is of a type that no feature can hold, such as a map."""
 
 
-def _data_error(what: str, file: str | None, line: int | None, column: str | None, hint: str) -> DataError:
-    return DataError(what, file=file, line=line, column=column, hint=hint)
+def _data_error(kind: type[DataError], what: str, fields: dict[str, Any]) -> DataError:
+    return kind(what, **fields)
 
 
 class GateError(HeadraceError):

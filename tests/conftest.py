@@ -18,7 +18,7 @@ from s3_servers import ENDPOINT, S3Server
 from s3_servers import s3_server as open_s3_server
 from skips import Skips
 
-from headrace.common.environment import prepare
+from headrace.common.environment import collect_rarely, prepare
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -54,7 +54,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """From here on look for garbage among what tests make."""
+    """From here on look for garbage among what tests make, as rarely as commands do."""
+    collect_rarely()
     gc.freeze()
     gc.enable()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial, reduce
@@ -54,10 +54,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Predicted:
-    """What was written. skipped: the records that could not be read."""
+    """What was written. skipped: the records that could not be read; unreadable: as in `OpenedInput`."""
 
     rows: int
     skipped: Skipped
+    unreadable: Mapping[str, str]
 
 
 @dataclass
@@ -162,7 +163,7 @@ def _finished(request: Request, rows: Rows, counts: Sequence[RowCount]) -> Predi
     skipped = reduce(Skipped.__add__, (one.skipped for one in counts), rows.opened.skipped)
     number = sum(one.rows for one in counts)
     check_fraction(request.given.data, skipped, number)
-    return Predicted(number, skipped)
+    return Predicted(number, skipped, rows.opened.unreadable)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.common.errors import DataError
+from headrace.common.errors import DataError, UnreadableColumnError
 from headrace.components.example_gen.checks import check_fraction
 from headrace.components.example_gen.column_cache import MAX_BYTES, ColumnCache
 from headrace.components.example_gen.parts import files_of_part
@@ -120,7 +120,8 @@ class OpenedInput:
     """Data that is ready to be read.
 
     parts: in the order of the rows; kinds: of the columns that are read; features: those that the model reads; keys:
-    those that are written next to the predictions; skipped: records that cannot be read.
+    those that are written next to the predictions; skipped: records that cannot be read; unreadable: the columns that
+    are not written because no feature could hold them, each with the reason.
     """
 
     parts: Sequence[Part]
@@ -128,6 +129,7 @@ class OpenedInput:
     features: tuple[str, ...]
     keys: tuple[str, ...]
     skipped: Skipped
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
 def open_input(
@@ -138,21 +140,33 @@ def open_input(
     keys: the columns to write, None for all; work: an existing folder for what a scan has parsed. Raises DataError for
     a column that does not exist, and for data that cannot be read.
     """
-    names = list(dict.fromkeys(name for source in given.open() for name in source.columns()))
-    written = _written(given, names, keys)
+    names, unreadable = _names(given), dict[str, str]()
     uncertain = _check_features(given, model, names)
-    read = tuple(dict.fromkeys((*written, *model.features)))
-    sources = given.open(read)
-    declared = {name: kind for name in read if name not in uncertain and (kind := _declared(given, model, name))}
-    scan = len(declared) < len(read) or given.data.on_bad_record == "skip"
-    parts, found = _parts(sources, declared, parallel_map, work if scan and _is_small(given) else None, scan=scan)
+    while True:
+        written = [name for name in _written(given, names, keys) if name not in unreadable]
+        read = tuple(dict.fromkeys((*written, *model.features)))
+        declared = {name: kind for name in read if name not in uncertain and (kind := _declared(given, model, name))}
+        scan = len(declared) < len(read) or given.data.on_bad_record == "skip"
+        columns = work if scan and _is_small(given) else None
+        try:
+            parts, found = _parts(given.open(read), declared, parallel_map, columns, scan=scan)
+            break
+        except UnreadableColumnError as error:
+            if keys is not None or error.column is None or error.column in {*model.features, *unreadable}:
+                raise
+            unreadable[error.column] = error.what
     check_fraction(given.data, found.skipped, sum(found.rows.values()))
     for name in uncertain:
         if found.kinds.get(name, "missing") == "missing":
             raise _missing_feature(name, names)
     kinds = {name: declared.get(name) or _kind(model.types.get(name), found.kinds.get(name)) for name in read}
     parts = [part if part.cache and part.cache.fits(kinds) else Part(part.source, part.part, 0) for part in parts]
-    return OpenedInput(parts, kinds, model.features, tuple(written), found.skipped)
+    return OpenedInput(parts, kinds, model.features, tuple(written), found.skipped, unreadable)
+
+
+def _names(given: Input) -> list[str]:
+    """The columns of the input."""
+    return list(dict.fromkeys(name for source in given.open() for name in source.columns()))
 
 
 def _written(given: Input, names: Sequence[str], keys: Sequence[str] | None) -> list[str]:
@@ -210,7 +224,7 @@ def _parts(
         if scan:
             folder = work and work / f"columns-{index}"
             if folder:
-                folder.mkdir()
+                folder.mkdir(exist_ok=True)  # an earlier attempt met a column that cannot be read
             cache = ColumnCache.scan(source, own, declared, parallel_map, folder)
             results.append(cache.result)
         parts += [Part(source, part, number, cache) for number, part in enumerate(own)]

@@ -75,6 +75,8 @@ def predict(  # noqa: PLR0913, PLR0917 - one for each option
         overrides=overrides,
     )
     done = scoring.to_file(output)
+    for column, reason in done.unreadable.items():
+        click.echo(f"left out: column {column!r} {reason}", err=True)
     for line in done.skipped.reported:
         click.echo(f"skipped: {line}", err=True)
     if done.skipped.count:

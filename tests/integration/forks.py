@@ -271,9 +271,10 @@ def _become(asked: dict[str, Any]) -> None:
 def main(descriptor: int, *, only_libraries: bool) -> None:
     """Import what programs need, and serve. Programs get `sys.path` as it is before: setuptools adds to it."""
     path = list(sys.path)
-    from headrace.common.environment import prepare
+    from headrace.common.environment import collect_rarely, prepare
 
     prepare()
+    collect_rarely()
     gc.disable()
     for name in LIBRARIES:
         importlib.import_module(name)

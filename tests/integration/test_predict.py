@@ -79,6 +79,22 @@ class TestInputs:
         assert found.select(SCHEMA.names).to_pylist() == pushed.rows
         assert len({round(value, 4) for value in expected[:, 0].tolist()}) > 10  # the model has learned something
 
+    def test_what_no_column_of_the_output_could_hold_is_left_out_and_said(
+        self, pushed: Pushed, expected: np.ndarray
+    ) -> None:
+        maps, rows = pa.map_(pa.string(), pa.int64()), pa.Table.from_pylist(pushed.rows, SCHEMA)
+        table = rows.append_column("extra", pa.array([[("k", row)] for row in range(len(rows))], maps))
+        pq.write_table(table.append_column("at", pa.array([{"gate": 7}] * len(rows))), pushed.folder / "more.parquet")
+        done = headrace(pushed.folder, "predict", "parcels.yaml", "--input", "more.parquet", "-o", "more.out.parquet")
+        assert (done.code, "left out: column 'extra' is of type map" in done.err) == (0, True), done.err
+        found = pq.read_table(pushed.folder / "more.out.parquet")
+        check(found, expected)
+        assert found.column_names[:7] == [*SCHEMA.names, "at.gate"]
+        assert found["at.gate"].to_pylist() == [7] * len(rows)
+        asked = ("--input", "more.parquet", "-o", "more.out.parquet", "--columns", "id,extra")
+        refused = headrace(pushed.folder, "predict", "parcels.yaml", *asked)
+        assert (refused.code, "column 'extra': is of type map" in refused.err) == (1, True)
+
     def test_json_lines_in_which_codes_are_numbers_and_keys_are_absent(
         self, pushed: Pushed, expected: np.ndarray
     ) -> None:

@@ -124,13 +124,13 @@ def test_rows_in_the_order_of_time_are_noticed(tmp_path: Path, sorted_: bool, st
 
 def test_columns_that_no_feature_can_hold_are_left_out_with_the_reason(tmp_path: Path) -> None:
     rows = 200
-    place, names = [{"lat": row / 7, "city": "Ulm"} for row in range(rows)], [[["a"], ["b"]]] * rows
-    table = pa.table({"y": [row % 2 for row in range(rows)], "place": place, "x": [row / 3 for row in range(rows)]})
+    tags, names = pa.array([[("k", row)] for row in range(rows)], pa.map_(pa.string(), pa.int64())), [[["a"]]] * rows
+    table = pa.table({"y": [row % 2 for row in range(rows)], "tags": tags, "x": [row / 3 for row in range(rows)]})
     text = written(tmp_path, table.append_column("names", pa.array(names)), "y")
     assert yaml.safe_load(text)["data"]["columns"] == "used"
     assert [*yaml.safe_load(text)["features"]] == ["x"]
     assert "all 200 rows of 4 columns" in text
-    assert re.search(r"# place: .*struct", text)
+    assert re.search(r"# tags: .*map", text)
     assert re.search(r"# names: .*list", text)
 
 
