@@ -26,14 +26,15 @@ FIELD = "checksum"
 """Name of the field with the checksum in a JSON object."""
 
 
-def file_checksum(path: Path) -> int:
-    """The CRC32C of a file's bytes. Raises OSError."""
+def file_checksum(path: Path, end: int | None = None) -> int:
+    """The CRC32C of a file's bytes, or of those before `end`. Raises OSError."""
     import google_crc32c
 
-    value = 0
+    value, left = 0, path.stat().st_size if end is None else end
     with path.open("rb", buffering=0) as file:
-        while block := file.read(BLOCK):
+        while block := file.read(min(BLOCK, left)):
             value = google_crc32c.extend(value, block)
+            left -= len(block)
     return int(value)
 
 

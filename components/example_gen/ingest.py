@@ -19,6 +19,7 @@ from headrace.common.errors import DataError
 from headrace.common.names import join_names
 from headrace.components.example_gen.checks import check_columns, check_fraction, check_splits, thin_classes
 from headrace.components.example_gen.required import RequiredColumn
+from headrace.components.example_gen.shards.column_files import shards_and_columns
 from headrace.components.example_gen.shards.group_split import GroupRows, group_lines
 from headrace.components.example_gen.shards.shard_names import with_span
 from headrace.components.example_gen.skips import Skipped
@@ -178,10 +179,9 @@ def _write(
 
 
 def _link_shards(span: str, folder: Path, output: Path) -> None:
-    """Link the shards of a span into the output, under names that contain the span's."""
-    for split in sorted(path for path in folder.iterdir() if path.is_dir()):
-        for shard in sorted(split.iterdir()):
-            link(shard, output / split.name / with_span(shard.name, span))
+    """Link the shards of a span, and their columns, into the output, under names that contain the span's."""
+    for shard in shards_and_columns(folder):
+        link(shard, output / shard.parent.relative_to(folder) / with_span(shard.name, span))
 
 
 def _roundings(written: Sequence[SpanShards]) -> dict[str, ColumnRounding]:

@@ -19,6 +19,7 @@ from headrace.components.example_gen.column_cache import MAX_BYTES, ColumnCache
 from headrace.components.example_gen.finding import reads_files
 from headrace.components.example_gen.required import RequiredColumn
 from headrace.components.example_gen.row_division import RowsToDivide, shares_of_splits
+from headrace.components.example_gen.shards.column_files import worth_writing
 from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.shards.layout import (
     MIN_SHARD_BYTES,
@@ -193,7 +194,8 @@ class SpanIngester:
         layout = ShardLayout(buckets, plan.shards, data.split_keys, data.shuffle_seed, plan.partitions, by_column, only)
         spent = scanned.cache.paths if scanned.cache else ()
         skip_bad = data.on_bad_record == "skip"
-        writer = ShardWriter(layout, compression, work, work / "joined", skip_bad, self.required)
+        columns = worth_writing(size.held, sum(scanned.result.rows.values()), len(kinds))
+        writer = ShardWriter(layout, compression, work, work / "joined", skip_bad, self.required, columns)
         result, sizes = writer.write(parts, read, parallel_map, spent)
         described = f"{plan.reason}; wrote {_sizes(sizes, layout)}"
         return SpanShards(

@@ -111,7 +111,7 @@ def _column(cursor: _Cursor, name: bytes, row_ends: Positions) -> pa.Array:
     present = feature > 0
     values = _single_values(_Cursor(cursor.data, cursor.position[present]), ends[present]) if present.any() else None
     cursor.position = ends
-    return pa.nulls(len(present)) if values is None else _lists(values, present)
+    return pa.nulls(len(present)) if values is None else lists(values, present)
 
 
 def _single_values(cursor: _Cursor, ends: Positions) -> pa.Array:
@@ -241,10 +241,10 @@ class _FeatureMatrix:
             if level == "list":
                 _check(bool((self._data[where] == _LENGTH).all()))
         if kind == FLOAT:
-            return _lists(_floats(self._data, where, length), present.ravel())
+            return lists(_floats(self._data, where, length), present.ravel())
         if kind == INT64:
-            return _lists(_integers(self._data, where, length), present.ravel())
-        return _lists(self._string_values(where, length, present), present.ravel())
+            return lists(_integers(self._data, where, length), present.ravel())
+        return lists(self._string_values(where, length, present), present.ravel())
 
     def _string_values(self, position: Positions, length: Positions, present: NDArray[np.bool_]) -> pa.Array:
         """Strings of [features, rows] values. `_strings` needs rising positions, which is the order of the rows."""
@@ -285,7 +285,7 @@ def _integers(data: NDArray[np.uint8], position: Positions, length: Positions) -
     return pa.array(total.view(np.int64))
 
 
-def _lists(values: pa.Array, present: NDArray[np.bool_]) -> pa.Array:
+def lists(values: pa.Array, present: NDArray[np.bool_]) -> pa.Array:
     """A list of one value where one is present, null elsewhere."""
     offsets = np.zeros(len(present) + 1, np.int64)
     np.cumsum(present, out=offsets[1:])

@@ -20,6 +20,7 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 from headrace.common.errors import DataError
 from headrace.components.example_gen.tfexample.framing import checksums_match
 from headrace.components.statistics.decode import decode
+from headrace.components.statistics.stored_columns import as_decoded, rows_in_blocks
 
 BYTES = 4 << 20
 """Uncompressed bytes in a batch."""
@@ -33,11 +34,16 @@ _length = struct.Struct("<Q").unpack_from
 
 
 def batches(file: str) -> Iterator[pa.RecordBatch]:
-    """All examples of a TFRecord file in order. It is gzipped if its name ends in .gz.
+    """All examples of a TFRecord file in order, from its stored columns if there are any (see `stored_columns`).
+
+    The file is gzipped if its name ends in .gz.
 
     A column without any value has the type null. The records' checksums are compared only without gzip, which has one
     of its own. Raises DataError if the file is damaged.
     """
+    if (stored := rows_in_blocks(file, BYTES)) is not None:
+        yield from map(as_decoded, stored)
+        return
     decoder = ExamplesToRecordBatchDecoder()
     for data, starts, ends in framed_blocks(file):
         batch = decode(data, starts, ends)

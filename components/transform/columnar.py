@@ -11,6 +11,7 @@ the graph would get. So nothing but the lookup is written twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform.tf_metadata import schema_utils
 
-from headrace.components.transform.record_blocks import RecordBlock
+from headrace.components.transform.record_blocks import Block
 from headrace.components.transform.single_values import (
     INTEGER_MISSING,
     SingleValues,
@@ -90,7 +91,7 @@ class Columnar:
             if isinstance(column, VocabularyColumn):
                 self._vocabularies[name] = VocabularyIds(column, output)
 
-    def features(self, block: RecordBlock) -> dict[str, Values] | None:
+    def features(self, block: Block) -> dict[str, Values] | None:
         """What the graph computes of some examples: [rows] each. None if they must go through the graph."""
         values, label = self._values(block), self._sections.label
         if values is None:
@@ -106,14 +107,14 @@ class Columnar:
                 found[name] = _of_distinct(_key(column), values[_key(column)], self._alone(name, column))
         return found
 
-    def analyzed(self, block: RecordBlock, analyzers: ColumnAnalyzers) -> tuple[Floats | None, list[pa.Array]] | None:
+    def analyzed(self, block: Block, analyzers: ColumnAnalyzers) -> tuple[Floats | None, list[pa.Array]] | None:
         """The arguments of `ColumnAnalyzers.add`. None if the examples must go through the graph."""
         if (values := self._values(block)) is None:
             return None
         numbers = np.stack([values[key].floats() for key in analyzers.keys], axis=1) if analyzers.keys else None
         return numbers, [values[one.key].texts(one.missing) for one in analyzers.vocabularies]
 
-    def _values(self, block: RecordBlock) -> dict[str, SingleValues] | None:
+    def _values(self, block: Block) -> dict[str, SingleValues] | None:
         """The data columns; None unless each has at most one value per example, of the type that the graph parses."""
         batch = block.columns
         return None if batch is None else single_values(batch, self._spec)
@@ -161,8 +162,8 @@ class VocabularyIds:
         return np.append(self._look_up(as_texts(distinct)), self._missing)[codes]
 
     def _look_up(self, texts: Sequence[bytes]) -> NDArray[np.int64]:
-        get, unknown = self._ids.get, len(self._ids)
-        ids = np.fromiter((get(text, unknown) for text in texts), np.int64, len(texts))
+        unknown = len(self._ids)
+        ids = np.fromiter(map(self._ids.get, texts, repeat(unknown)), np.int64, len(texts))
         places = np.flatnonzero(ids == unknown)
         if self._buckets > 1 and len(places):
             others = tf.constant([texts[place] for place in places.tolist()], tf.string)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from headrace.components.example_gen.tfexample.encode import encode
 from headrace.components.statistics.decode import decode
 from headrace.components.statistics.read import framed_blocks
+from headrace.components.statistics.stored_columns import as_decoded, rows_in_batches
 
 BATCH = 2048
 """The most examples that pass through the graph at once, unless batches are joined."""
@@ -44,11 +47,36 @@ class RecordBlock:
         return decode(self.data, self.starts, self.ends)
 
 
-def record_blocks(file: str, rows: int) -> Iterator[RecordBlock]:
+@dataclass(frozen=True)
+class ColumnBlock:
+    """The same examples, read as the columns that ExampleGen stored."""
+
+    rows: pa.RecordBatch
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    def serialized(self) -> tf.Tensor:
+        """The records: string [rows]. ExampleGen made them of these columns, by the same function."""
+        return tf.constant(encode(self.rows).to_pylist(), tf.string)
+
+    @cached_property
+    def columns(self) -> pa.RecordBatch:
+        """The examples as columns of lists."""
+        return as_decoded(self.rows)
+
+
+Block: TypeAlias = RecordBlock | ColumnBlock
+
+
+def record_blocks(file: str, rows: int) -> Iterator[Block]:
     """All records of a TFRecord file in order, in blocks of this many rows; the last one may have fewer.
 
-    Raises DataError if the file is damaged.
+    They are read from the stored columns if there are any. Raises DataError if the file is damaged.
     """
+    if (stored := rows_in_batches(file, rows)) is not None:
+        yield from map(ColumnBlock, stored)
+        return
     rest = RecordBlock(b"", np.zeros(0, np.int64), np.zeros(0, np.int64))
     for data, starts, ends in framed_blocks(file):
         block = _joined(rest, RecordBlock(data, starts, ends)) if len(rest) else RecordBlock(data, starts, ends)

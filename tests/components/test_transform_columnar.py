@@ -88,6 +88,7 @@ def write(file: Path, rows: list[tuple[Any, ...]]) -> RecordBlock:
     )
     file.write_bytes(memoryview(framed_examples(table).buffers()[2]))
     (block,) = record_blocks(str(file), len(rows))
+    assert isinstance(block, RecordBlock)
     return block
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from pathlib import Path
@@ -21,8 +22,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from headrace.components.example_gen.arrow_columns import offsets_of
 from headrace.components.example_gen.parts import files_of_part, room, split_of_part
 from headrace.components.example_gen.required import RequiredColumn, with_value
+from headrace.components.example_gen.shards import column_files
+from headrace.components.example_gen.shards.column_files import ColumnWriter
 from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.shards.group_split import GroupRows
 from headrace.components.example_gen.shards.layout import Partitioner, Shard, ShardLayout, random_state
@@ -94,6 +98,7 @@ class ShardWriter:
         output: the folder that gets the shards.
         skip_bad: skip rows with a number beyond float32's range, instead of raising DataError.
         required: the column without a value in which a row is dropped; None for none.
+        columns: whether to write the rows as columns as well, if each has one value (see `column_files`).
     """
 
     layout: ShardLayout
@@ -102,6 +107,7 @@ class ShardWriter:
     output: Path
     skip_bad: bool = False
     required: RequiredColumn | None = None
+    columns: bool = False
 
     def write(
         self, parts: Sequence[object], read: ReadPart, parallel_map: ParallelMap, spent: Sequence[Path] = ()
@@ -154,11 +160,14 @@ class ShardWriter:
             return 0
         order = random_state(self.layout.seed, 1, partition.number).permutation(len(rows))
         step = max(1, room(ENCODE_BYTES, column_count(rows)) * len(rows) // max(rows.nbytes, 1))
-        compressor = self.compression.compressor()
-        with open(self._packed_path(partition.number), "wb", buffering=0) as file:
+        compressor, columns = self.compression.compressor(), ColumnWriter(self._columns_path(partition.number))
+        with open(self._packed_path(partition.number), "wb", buffering=0) as file, closing(columns):
             for start in range(0, len(rows), step):
-                records = framed_examples(to_columns(rows.take(pa.array(order[start : start + step]))))
+                batch = to_columns(rows.take(pa.array(order[start : start + step])))
+                records = framed_examples(batch)
                 file.write(compressor.compress(memoryview(records.buffers()[2])))
+                if self.columns:
+                    columns.add(batch, np.diff(offsets_of(records)))
             file.write(compressor.flush())
             return file.tell()
 
@@ -173,13 +182,13 @@ class ShardWriter:
         packed = [file for partition in partitions if (file := self._packed_path(partition)).exists()]
         if not packed:
             return path.write_bytes(self.compression.compressor().flush())
-        packed[0].rename(path)
-        with open(path, "ab") as joined:
-            for file in packed[1:]:
-                with open(file, "rb") as source:
-                    shutil.copyfileobj(source, joined, 1 << 20)
-                file.unlink()
-            return joined.tell()
+        size = _join(packed, path)
+        if columns := [file for number in partitions if (file := self._columns_path(number)).exists()]:
+            beside = column_files.path_beside(path)
+            beside.parent.mkdir(parents=True, exist_ok=True)
+            _join(columns, beside)
+            column_files.finish(beside, path)
+        return size
 
     def _gathered(self, partition: Partition) -> pa.RecordBatch | None:
         parts = [(self._scattered_path(part), chunks) for part, chunks in enumerate(partition.chunks) if chunks]
@@ -191,6 +200,20 @@ class ShardWriter:
 
     def _packed_path(self, partition: int) -> Path:
         return self.work / f"packed-{partition:05d}"
+
+    def _columns_path(self, partition: int) -> Path:
+        return self.work / f"columns-{partition:05d}.arrow"
+
+
+def _join(files: Sequence[Path], into: Path) -> int:
+    """Move the content of some files into one; its size in bytes."""
+    files[0].rename(into)
+    with open(into, "ab") as joined:
+        for file in files[1:]:
+            with open(file, "rb") as source:
+                shutil.copyfileobj(source, joined, 1 << 20)
+            file.unlink()
+        return joined.tell()
 
 
 def _call(task: Callable[[], int]) -> int:

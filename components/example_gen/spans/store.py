@@ -27,6 +27,7 @@ from pydantic import TypeAdapter
 
 from headrace.common.checksums import file_checksum
 from headrace.common.durable import sync_folder, sync_tree, write_text
+from headrace.components.example_gen.shards.column_files import shards_and_columns
 from headrace.components.example_gen.shards.group_split import GroupRows
 from headrace.components.example_gen.skips import Skipped
 from headrace.components.example_gen.sources import ScanResult
@@ -249,8 +250,8 @@ def _parsed(path: Path, form: TypeAdapter[_Form]) -> _Form | None:
 
 
 def _states(folder: Path) -> dict[str, tuple[int, int]]:
-    """The size of each shard in bytes, and its time of writing."""
-    found = {str(path.relative_to(folder)): path.stat() for path in sorted(folder.glob("Split-*/*"))}
+    """The size of each shard in bytes, and its time of writing; and those of its columns."""
+    found = {str(path.relative_to(folder)): path.stat() for path in shards_and_columns(folder)}
     return {name: (state.st_size, state.st_mtime_ns) for name, state in found.items()}
 
 

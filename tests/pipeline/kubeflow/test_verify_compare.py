@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from headrace.components.evaluation.result import Evaluation, SliceMetrics, write_evaluation
+from headrace.components.example_gen.shards.column_files import ColumnWriter, finish, path_beside
 from headrace.pipeline.kubeflow.verify import compare
 from headrace.pipeline.kubeflow.verify.compare import same_graph
 from headrace.pipeline.kubeflow.verify.predictions import compare_predictions
@@ -32,6 +34,24 @@ def test_examples_must_be_equal_byte_for_byte(tmp_path: Path) -> None:
     assert (other.same, other.what) == (False, "1 of 2 files differ: b")
     fewer = compare.folders("X", "x", "Examples", ours, folder(tmp_path / "fewer", a="1"))
     assert (fewer.same, fewer.what) == (False, "only in one of the two runs: b")
+
+
+def test_columns_of_shards_are_compared_by_their_rows(tmp_path: Path) -> None:
+    for name, number, level in (("ours", 1, 1), ("repacked", 1, 9), ("other", 2, 1)):
+        shard = tmp_path / name / "Split-train" / "data.gz"
+        for file in (shard, path_beside(shard)):
+            file.parent.mkdir(parents=True)
+        shard.write_bytes(gzip.compress(b"a record" * 9, level, mtime=0))
+        writer = ColumnWriter(path_beside(shard))
+        writer.add(pa.record_batch({"n": pa.array([number])}), np.array([72]))
+        writer.close()
+        finish(path_beside(shard), shard)
+    ours = tmp_path / "ours"
+    columns = path_beside(Path("Split-train/data.gz"))
+    assert (ours / columns).read_bytes() != (tmp_path / "repacked" / columns).read_bytes()
+    assert compare.folders("X", "x", "Examples", ours, tmp_path / "repacked").same
+    other = compare.folders("X", "x", "Examples", ours, tmp_path / "other")
+    assert (other.same, other.what) == (False, f"1 of 2 files differ: {columns}")
 
 
 def predictions(path: Path, *rows: tuple[dict[str, int], Any]) -> Path:
