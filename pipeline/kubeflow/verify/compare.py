@@ -25,6 +25,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from headrace.components.bulk_predictor.artifact import Predictions
 from headrace.components.evaluation.result import FILE_NAME, Metrics, read_evaluation
 from headrace.components.example_gen.shards import column_files
+from headrace.pipeline.kubeflow.pod.origin import MADE_FROM
 from headrace.pipeline.kubeflow.verify.predictions import compare_predictions
 from headrace.pipeline.kubeflow.verify.tables import compare_tables
 
@@ -101,8 +102,8 @@ def folders(component: str, output: str, type_: str, local: Path, cluster: Path)
 def properties(
     component: str, output: str, local: Mapping[str, object], cluster: Mapping[str, object]
 ) -> OutputComparison | None:
-    """Compare properties; None if they are equal apart from paths."""
-    names = sorted(local.keys() | cluster.keys())
+    """Compare properties; None if they are equal apart from paths, and from what only pods note."""
+    names = sorted((local.keys() | cluster.keys()) - {MADE_FROM})
     differing = [name for name in names if not _agree(local.get(name), cluster.get(name))]
     return (
         OutputComparison(component, output, False, f"properties differ: {', '.join(differing)}") if differing else None
