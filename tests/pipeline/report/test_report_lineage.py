@@ -38,15 +38,15 @@ def traced(run: Run) -> Run:
 
 def test_picture_and_table_name_what_the_model_was_made_from_and_what_followed(traced: Run) -> None:
     page = traced.report()
-    facts = page.table("Part", "Which")
+    facts = page.table("Part", "Details")
     names = ["3 spans", "Examples", "Statistics", "Schema", "Transform graph", "Commit", "Config", "Started from"]
     assert list(facts) == [*names, "Model", "Evaluation", "Version"]
-    assert facts["3 spans"]["Which"] == f"2026-11-16 to {EVIL}, fingerprint {'f' * 64}"
-    assert facts["Commit"]["Which"] == f"{traced.record.commit}+dirty"
+    assert facts["3 spans"]["Details"] == f"2026-11-16 to {EVIL}, fingerprint {'f' * 64}"
+    assert facts["Commit"]["Details"] == f"{traced.record.commit}+dirty"
     digest = hashlib.sha256((traced.folder / "config.yaml").read_bytes()).hexdigest()
-    assert facts["Config"]["Which"] == f"configs/taxi.yaml, SHA-256 {digest}"
-    assert facts["Model"]["Which"] == f"{traced.artifacts}/Trainer/model/1, checksum {'a' * 64}"
-    assert facts["Version"]["Which"] == "/s/1795402861"
+    assert facts["Config"]["Details"] == f"configs/taxi.yaml, SHA-256 {digest}"
+    assert facts["Model"]["Details"] == f"{traced.artifacts}/Trainer/model/1, checksum {'a' * 64}"
+    assert facts["Version"]["Details"] == "/s/1795402861"
     html = (traced.folder / "report.html").read_text(encoding="utf-8")
     (picture,) = re.findall(r'<svg[^>]*class="chart lineage".*?</svg>', html, re.DOTALL)
     for name in facts:
@@ -61,7 +61,7 @@ def test_run_without_a_model_has_no_picture_and_a_model_alone_has_a_small_one(ru
     run.output("ExampleGen", "examples", {"input_fingerprint": "f" * 64})
     assert "Lineage" not in run.report().all_text()
     run.output("Trainer", "model")
-    assert list(run.report().table("Part", "Which")) == ["Data", "Examples", "Config", "Model"]
+    assert list(run.report().table("Part", "Details")) == ["Data", "Examples", "Config", "Model"]
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
