@@ -89,10 +89,10 @@ def _ignored(where: KeyPath, way: str) -> Violation:
     return where, f"`model.kind: trees` has no steps or layers, so it would ignore `{'.'.join(map(str, where))}`; {way}"
 
 
-RULES: tuple[Rule, ...] = (
+MODEL_RULES: tuple[Rule, ...] = (
     trees_have_a_label,
     trees_have_single_values,
     trees_have_no_layers,
     trees_have_no_steps,
-    trees_are_not_tuned,
 )
+RULES: tuple[Rule, ...] = (*MODEL_RULES, trees_are_not_tuned)
