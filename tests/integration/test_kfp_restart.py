@@ -106,7 +106,7 @@ def test_a_submission_in_which_the_server_restarts_makes_one_run_at_the_second_t
     server: Server, done: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = compile_module.compile_pipeline(load(ROOT / CONFIG, overrides=[IMAGE]))
-    monkeypatch.setattr(compile_module, "compile_pipeline", lambda _: text)  # once for all
+    monkeypatch.setattr(compile_module, "compile_pipeline", lambda _, **_given: text)  # once for all
     at_once = []
     for at in itertools.count(1):
         there = Built(server, 1000 + 2 * at + done)

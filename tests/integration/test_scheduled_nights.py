@@ -71,7 +71,7 @@ def nightly(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nightly]:
         (folder / "nightly.yaml").write_text(CONFIG % (folder, server.url))
         config = load(folder / "nightly.yaml")
         whole = compile_module.compile_pipeline(config)
-        patch.setattr(compile_module, "compile_pipeline", lambda _: whole)
+        patch.setattr(compile_module, "compile_pipeline", lambda _, **_given: whole)
         patch.setattr(subprocess, "Popen", Forked)
         cluster = Cluster(folder / "cluster", config.kubeflow.pipeline_root)
         yield Nightly(server, Session.of(config), cluster, reading_alone(whole))

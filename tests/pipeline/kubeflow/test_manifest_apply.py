@@ -92,7 +92,7 @@ def _check_lists(one: Any) -> None:
 @pytest.fixture(autouse=True)
 def _compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "pipelineInfo: {name: trips}\nepochs: %s\n"  # of the pipeline nothing but its content counts here
-    monkeypatch.setattr(module, "compile_pipeline", lambda config, _: text % config.train.epochs)
+    monkeypatch.setattr(module, "compile_pipeline", lambda config, *_given: text % config.train.epochs)
 
 
 def written(*overrides: str) -> str:

@@ -118,7 +118,7 @@ def server() -> Iterator[ApiServer]:
 @pytest.fixture(autouse=True)
 def _compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = GOLDEN.read_text(encoding="utf-8")
-    monkeypatch.setattr(compile_module, "compile_pipeline", lambda _: text)
+    monkeypatch.setattr(compile_module, "compile_pipeline", lambda _, **_given: text)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
 
 
@@ -342,7 +342,7 @@ def test_drift_is_told_without_the_columns_values(
 ) -> None:
     settings = ("schedule={cron: '0 5 * * *', retrain: drift}", "kubeflow.parameters=[window]")
     text = compile_pipeline(trips(*settings), {})
-    monkeypatch.setattr(compile_module, "compile_pipeline", lambda _: text)
+    monkeypatch.setattr(compile_module, "compile_pipeline", lambda _, **_given: text)
     receiver = {"kind": "webhook", "url": f"{hook.url}/all", "on": ["drifted"]}
     kubeflow = kubeflow_of(server, store, tmp_path, *settings, ops=receiver)
     drifted, same = kubeflow.ended("SUCCEEDED", {}), kubeflow.ended("SUCCEEDED", {"trainer": ("SKIPPED", "")})

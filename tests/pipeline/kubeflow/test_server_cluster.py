@@ -44,7 +44,7 @@ def server() -> Iterator[ApiServer]:
 @pytest.fixture(autouse=True)
 def _compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     text = GOLDEN.read_text(encoding="utf-8")
-    monkeypatch.setattr(compile_module, "compile_pipeline", lambda _: text)
+    monkeypatch.setattr(compile_module, "compile_pipeline", lambda _, **_given: text)
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def server() -> Iterator[ApiServer]:
 def session_of(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionOf:
     """The session of a user, who has a token, with a namespace in the config."""
     text = GOLDEN.read_text(encoding="utf-8")
-    monkeypatch.setattr(compile_module, "compile_pipeline", lambda _: text)
+    monkeypatch.setattr(compile_module, "compile_pipeline", lambda _, **_given: text)
 
     def session(user: str, namespace: str = "team-a", *overrides: str) -> Session:
         (tmp_path / user).write_text(AUDIENCE_TOKEN.format(user))
@@ -115,8 +115,8 @@ def test_who_may_only_view_sees_runs_and_is_told_what_may_not_be_done(
         submit(bob, again=True)
     with pytest.raises(ServerError, match="cannot cancel the run: " + refused):
         runs.cancel(bob.server, submitted.run)
-    text = GOLDEN.read_text(encoding="utf-8")
-    monkeypatch.setattr(compile_module, "compile_pipeline", lambda _: text + "# other\n")
+    other = GOLDEN.read_text(encoding="utf-8").replace("pipelineInfo:\n", "pipelineInfo:\n  description: another\n")
+    monkeypatch.setattr(compile_module, "compile_pipeline", lambda _, **_given: other)
     with pytest.raises(ServerError, match=r"cannot upload the pipeline: HTTP 400.*\n.*may not create pipelines in the"):
         submit(bob)
     assert len(server.objects["runs"]) == 1
