@@ -17,7 +17,7 @@ import tempfile
 import urllib.parse
 import urllib.request
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import keras
 import tensorflow as tf
@@ -31,6 +31,9 @@ TIMEOUT = 60
 
 class Pretrained(keras.layers.Layer):
     """A network that maps a batch to float32 [batch, n]."""
+
+    refusal: ClassVar[str]
+    """What to say of a network that does not take inputs whose shape, without the batch, is `{shape}`."""
 
     def __init__(self, saved_model: str, fine_tune: bool, section: str, **settings: Any) -> None:
         """Load the network. Raises TrainingError if it does not exist or has another format.
@@ -69,7 +72,8 @@ class Pretrained(keras.layers.Layer):
         try:
             vectors = self.network(inputs, **arguments)
         except (ValueError, TypeError) as error:
-            raise TrainingError(f"{setting} {self.explain(inputs)} ({_first_line(error)})") from error
+            refusal = self.refusal.format(shape=inputs.shape[1:])
+            raise TrainingError(f"{setting} {refusal} ({_first_line(error)})") from error
         if not isinstance(vectors, tf.Tensor) or vectors.shape.rank != 2 or vectors.shape[1] is None:
             raise TrainingError(f"{setting} gives {vectors}, not vectors of shape [batch, n]")
         if training and self.fine_tune:
@@ -77,27 +81,25 @@ class Pretrained(keras.layers.Layer):
                 self.add_loss(penalty())
         return tf.cast(vectors, tf.float32)
 
-    def explain(self, inputs: tf.Tensor) -> str:
-        """What to do about a network that does not take these inputs."""
-        raise NotImplementedError
-
 
 @keras.saving.register_keras_serializable("headrace")
 class Backbone(Pretrained):
     """float32 [batch, height, width, channels] → float32 [batch, n]."""
 
+    refusal = (
+        "does not take images of the shape {shape}; set the feature's `height`, `width` and `channels` to what it takes"
+    )
+
     def __init__(self, saved_model: str, fine_tune: bool = False, **settings: Any) -> None:
         """As `Pretrained`."""
         super().__init__(saved_model, fine_tune, "model.backbone", **settings)
-
-    def explain(self, inputs: tf.Tensor) -> str:
-        shape = f"images of the shape {inputs.shape[1:]}"
-        return f"does not take {shape}; set the feature's `height`, `width` and `channels` to what it takes"
 
 
 @keras.saving.register_keras_serializable("headrace")
 class TextVectors(Pretrained):
     """string [batch] → float32 [batch, n]."""
+
+    refusal = "does not take texts, string [batch]; choose one that turns whole texts into vectors"
 
     def __init__(self, saved_model: str, fine_tune: bool, feature: str, **settings: Any) -> None:
         """feature: its name; the others as of `Pretrained`."""
@@ -106,9 +108,6 @@ class TextVectors(Pretrained):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "feature": self.feature}
-
-    def explain(self, inputs: tf.Tensor) -> str:  # noqa: ARG002
-        return "does not take texts, string [batch]; choose one that turns whole texts into vectors"
 
 
 def _load(saved_model: str, setting: str) -> Any:
