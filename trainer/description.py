@@ -13,6 +13,7 @@ import tensorflow as tf
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from headrace.common.errors import RunError
+from headrace.common.records import first_mistake
 from headrace.configs.schema.label import LabelConfig
 
 FILE_NAME = "assets.extra/description.json"
@@ -63,8 +64,7 @@ class ModelDescription(BaseModel):
                 " Headrace, or by an earlier version.\n  Run the pipeline again: its Trainer writes the file."
             ) from None
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise RunError(f"{file} is damaged, or of another version: {first['msg']}") from None
+            raise RunError(f"{file} is damaged, or of another version: {first_mistake(error)}") from None
 
 
 def stored_types(spec: Mapping[str, tf.io.VarLenFeature | tf.io.FixedLenFeature]) -> dict[str, StoredType]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from headrace.common.checksums import checksum, with_checksum, without_checksum
+from headrace.common.checksums import checksum, with_checksum
 from headrace.common.durable import write_text
 from headrace.common.errors import RunError
+from headrace.common.records import parse_record
 from headrace.components.deploy.registry import Entry, inside
 
 
@@ -54,13 +55,12 @@ class PushRecord(BaseModel):
     def read(cls, path: Path) -> PushRecord:
         """The record in a file; empty if there is no file. Raises RunError if the file is damaged."""
         try:
-            return cls.model_validate_json(without_checksum(path.read_bytes()))
+            return parse_record(cls, path.read_bytes())
         except FileNotFoundError:
             return cls()
-        except ValueError as error:  # ValidationError and ChecksumError are ValueErrors
-            what = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        except ValueError as error:
             raise RunError(
-                f"{path}: the record of pushed models is damaged: {what}.\n"
+                f"{path}: the record of pushed models is damaged: {error}.\n"
                 "  Delete it: the next run then compares the newest blessed model with the newest version in service,"
                 " and pushes it if they differ. If you edited it yourself, remove its `checksum` instead."
             ) from None

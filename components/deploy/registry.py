@@ -18,11 +18,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from headrace.common.checksums import ChecksumError, with_checksum, without_checksum
+from headrace.common.checksums import ChecksumError, with_checksum
 from headrace.common.durable import write_text
 from headrace.common.errors import RunError
+from headrace.common.records import parse_record
 
 AUTOMATIC, MANUAL = "automatic", "manual"
 """The values of `deploy.approval`: a blessed model is pushed by its run, or waits for `headrace promote`."""
@@ -145,15 +146,15 @@ class Registry(BaseModel):
     def read(cls, path: Path) -> Registry:
         """The registry in a file; empty if there is no file. Raises RunError if the file is damaged."""
         try:
-            found = cls.model_validate_json(without_checksum(path.read_bytes()))
+            found = parse_record(cls, path.read_bytes())
             return cls(models=tuple(entry.with_paths(lambda uri: str(path.parent / uri)) for entry in found.models))
         except FileNotFoundError:
             return cls()
         except ChecksumError as error:
             raise RunError(f"{path}: the list of blessed models is damaged: {error}.\n  {MEND_LIST}") from None
-        except ValidationError as error:
+        except ValueError as error:
             raise RunError(
-                f"{path}: the list of blessed models cannot be read: {_first_error(error)}\n"
+                f"{path}: the list of blessed models cannot be read: {error}\n"
                 "  Correct the file, or delete it: the next blessed model is then compared with none."
             ) from None
 
@@ -257,9 +258,3 @@ def inside(folder: Path, uri: str) -> str:
     """The URI relative to a folder if it lies below it."""
     path = Path(uri)
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else uri
-
-
-def _first_error(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    field = ".".join(map(str, first["loc"]))
-    return f"{field}: {first['msg']}" if field else first["msg"]

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from headrace.common.checksums import with_checksum, without_checksum
+from headrace.common.checksums import with_checksum
 from headrace.common.durable import write_text
 from headrace.common.errors import RunError
 from headrace.common.locks import wait_and_hold
+from headrace.common.records import parse_record
 from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.configs.schema.schedule import Retrain
 
@@ -87,10 +88,7 @@ class TrainingRecord(BaseModel):
     @classmethod
     def parsed(cls, text: str | bytes) -> TrainingRecord:
         """The record in JSON, with paths as in it. Raises ValueError with the reason if it is damaged."""
-        try:
-            return cls.model_validate_json(without_checksum(text))
-        except ValidationError as error:
-            raise ValueError(error.errors(include_url=False)[0]["msg"]) from None
+        return parse_record(cls, text)
 
     def text(self) -> str:
         """The record as JSON with a checksum, with paths as they are."""

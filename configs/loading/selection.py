@@ -22,10 +22,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from headrace.common.checksums import ChecksumError, with_checksum, without_checksum
+from headrace.common.checksums import with_checksum
 from headrace.common.digests import digest_text
 from headrace.common.durable import write_text
 from headrace.common.errors import DataError
+from headrace.common.records import parse_record
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.problems import explain
 from headrace.configs.loading.tree import LocatedProblem, Location, Tree, dotted, location_of, plain
@@ -130,10 +131,10 @@ def _found(config: PipelineConfig, written: _Written, selections: list[Selection
 def _stored(file: Path) -> Selected | None:
     """Raises DataError if the file is damaged."""
     try:
-        return Selected.model_validate_json(without_checksum(file.read_bytes()))
+        return parse_record(Selected, file.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ChecksumError, ValidationError) as error:
+    except (OSError, ValueError) as error:
         hint = "Restore the file; or delete it, and the features are chosen by the present data"
         raise DataError(f"the stored features cannot be read: {error}", file=str(file), hint=hint) from None
 

@@ -19,8 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headrace.common.checksums import without_checksum
 from headrace.common.errors import RunError
+from headrace.common.records import parse_record
 from headrace.components.canary.verdict import FILE_NAME as VERDICT
 from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.deploy.push_record import PushRecord
@@ -172,7 +172,7 @@ class _Results:
         """The folder of the version that was pushed: that of this run's model, or else the newest."""
         push = self._session.config.push_directory
         try:
-            pushes = PushRecord.model_validate_json(without_checksum(self._store.text(f"{self._home}/pushed.json")))
+            pushes = parse_record(PushRecord, self._store.text(f"{self._home}/pushed.json"))
         except (FileNotFoundError, ValueError):  # missing or damaged, which the next run reports
             return None
         folder, models = pushed_models(pushes, self._home, push) if push else ("", {})

@@ -17,10 +17,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from headrace.common.checksums import with_checksum, without_checksum
+from headrace.common.checksums import with_checksum
 from headrace.common.errors import RunError
+from headrace.common.records import parse_record
 from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.notify.record import FILE_NAME, Delivery
 
@@ -79,13 +80,12 @@ def read_record(store: Store, home: str) -> SweepRecord | None:
     """The record in the pipeline's folder; None if there is none. Raises RunError if it is damaged."""
     uri = f"{home}/{FILE_NAME}"
     try:
-        return SweepRecord.model_validate_json(without_checksum(store.text(uri)))
+        return parse_record(SweepRecord, store.text(uri))
     except FileNotFoundError:
         return None
-    except ValueError as error:  # ValidationError and ChecksumError are ValueErrors
-        what = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
+    except ValueError as error:
         raise RunError(
-            f"{uri}: the record of who was notified is damaged: {what}\n"
+            f"{uri}: the record of who was notified is damaged: {error}\n"
             "  Remove the object; receivers are then notified again of what ended within the last day."
         ) from None
 

@@ -25,11 +25,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import ValidationError
-
-from headrace.common.checksums import with_checksum, without_checksum
+from headrace.common.checksums import with_checksum
 from headrace.common.durable import write_text
 from headrace.common.errors import RunError
+from headrace.common.records import parse_record
 from headrace.components.deploy.registry import Entry, Registry, inside
 from headrace.pipeline.kubeflow.pod.paths import PARTS_BELOW_HOME, sibling
 from headrace.pipeline.kubeflow.store import Store
@@ -169,11 +168,10 @@ def _merged(entries: Iterable[Entry]) -> Registry:
 
 def _read(uri: str, store: Store) -> Entry:
     try:
-        return Entry.model_validate_json(without_checksum(store.text(uri)))
-    except ValueError as error:  # ValidationError and ChecksumError are ValueErrors
-        what = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        return parse_record(Entry, store.text(uri))
+    except ValueError as error:
         raise RunError(
-            f"{uri}: the record of a blessing cannot be read: {what}\n"
+            f"{uri}: the record of a blessing cannot be read: {error}\n"
             "  Remove the object; its model then no longer serves as a baseline."
         ) from None
 

@@ -16,10 +16,11 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from headrace.common.checksums import with_checksum, without_checksum
+from headrace.common.checksums import with_checksum
 from headrace.common.errors import RunError
+from headrace.common.records import parse_record
 from headrace.components.contents import CONTENTS
 from headrace.pipeline.kubeflow.document import ORIGIN
 from headrace.pipeline.kubeflow.pod.invocation import unpack
@@ -97,13 +98,12 @@ class ModelOrigin(BaseModel):
     def read(cls, uri: str, store: Store) -> Self | None:
         """The record at a URI; None if there is none. Raises RunError if it is damaged."""
         try:
-            return cls.model_validate_json(without_checksum(store.text(uri)))
+            return parse_record(cls, store.text(uri))
         except FileNotFoundError:
             return None
-        except ValueError as error:  # ValidationError and ChecksumError are ValueErrors
-            what = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        except ValueError as error:
             raise RunError(
-                f"{uri}: the record of what a model was made from is damaged: {what}\n"
+                f"{uri}: the record of what a model was made from is damaged: {error}\n"
                 "  Remove the object; the model is then listed without it."
             ) from None
 
