@@ -19,14 +19,30 @@ if TYPE_CHECKING:
     from headrace.pipeline.models.rollback import Rollback
 
 
-def models(config: ConfigSource, *, profile: str | None = None, overrides: Overrides = ()) -> list[Model]:
-    """List the models of the config's pipeline on this machine, newest first; empty if there is none.
+def models(
+    config: ConfigSource,
+    *,
+    kubeflow: bool = False,
+    limit: int = 20,
+    profile: str | None = None,
+    overrides: Overrides = (),
+) -> list[Model]:
+    """List the models of the config's pipeline, newest first; empty if there is none.
 
-    Raises RunError if the list of blessed models or the record of pushed ones is damaged.
+    kubeflow: those of runs on Kubeflow, from the object store or the mounted volume, instead of those on this machine;
+    limit: of those on Kubeflow, how many to list besides the one in service.
+
+    Raises RunError if the list of blessed models or the record of pushed ones is damaged, or the store fails.
     """
+    loaded = load(config, profile=profile, overrides=overrides)
+    if kubeflow:
+        from headrace.pipeline.kubeflow.results_store import results_of
+        from headrace.pipeline.kubeflow.stored_models import stored_models
+
+        with results_of(loaded) as store:
+            return [*stored_models(loaded, store, limit)]
     from headrace.pipeline.models.listing import list_models
 
-    loaded = load(config, profile=profile, overrides=overrides)
     return list_models(loaded, runs(loaded))
 
 
@@ -46,19 +62,31 @@ def compare(
 
 
 def lineage(
-    config: ConfigSource, name: int | str | None = None, *, profile: str | None = None, overrides: Overrides = ()
+    config: ConfigSource,
+    name: int | str | None = None,
+    *,
+    kubeflow: bool = False,
+    profile: str | None = None,
+    overrides: Overrides = (),
 ) -> Lineage:
     """Follow a model back to its commit, config, code, data and artifacts, or data forward to the models it touched.
 
     name: a pushed version, the id of a run, or the folder of a model; or a span, or the path of a source file; by
-    default the model in service, or else the newest one.
+    default the model in service, or else the newest one; kubeflow: of runs on Kubeflow, whose paths are relative to
+    `Lineage.home`, instead of those on this machine.
 
-    Raises RunError if there is no model yet, or none that has to do with `name`.
+    Raises RunError if there is no model yet, none that has to do with `name`, or the store fails.
     """
+    loaded, wanted = load(config, profile=profile, overrides=overrides), None if name is None else str(name)
+    if kubeflow:
+        from headrace.pipeline.kubeflow.results_store import results_of
+        from headrace.pipeline.kubeflow.stored_lineage import stored_lineage
+
+        with results_of(loaded) as store:
+            return stored_lineage(loaded, store, wanted)
     from headrace.pipeline.models.lineage import lineage as follow
 
-    loaded = load(config, profile=profile, overrides=overrides)
-    return follow(loaded, runs(loaded), None if name is None else str(name))
+    return follow(loaded, runs(loaded), wanted)
 
 
 def promote(

@@ -6,7 +6,8 @@ store.text(f"{home_uri(config)}/blessed.json")
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,17 @@ def open_results(config: PipelineConfig) -> Store:
             f" runs are on that volume ({volume.claim}); mount it at that path, as the pods of runs do"
         )
     return volume_store(volume.path, config.kubeflow.pipeline_root)
+
+
+@contextlib.contextmanager
+def results_of(config: PipelineConfig) -> Iterator[Store]:
+    """The results of runs on Kubeflow. A failure of the object store becomes a RunError."""
+    try:
+        yield open_results(config)
+    except RunError:
+        raise
+    except OSError as error:
+        raise RunError(f"{home_uri(config)}: the object store failed: {error}") from None
 
 
 def volume_store(mount: str, uri: str) -> Store:

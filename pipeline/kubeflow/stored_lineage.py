@@ -24,7 +24,7 @@ from headrace.pipeline.kubeflow.pod.origin import CONFIG_FILE, FILE, SPANS_FILE,
 from headrace.pipeline.kubeflow.pod.paths import RECORD
 from headrace.pipeline.kubeflow.results_store import home_uri
 from headrace.pipeline.kubeflow.store import Store
-from headrace.pipeline.kubeflow.stored_models import StoredHome, StoredModel, by_age
+from headrace.pipeline.kubeflow.stored_models import StoredHome, StoredModel, by_age, with_commit
 from headrace.pipeline.models.lineage import Lineage, forward, name_of
 from headrace.pipeline.models.origin import ArtifactOrigin, Origin, SpanOrigin
 
@@ -82,7 +82,7 @@ class _Origins:
         """The origin of a model; nothing but the model if there is no record, as with one of an earlier version."""
         beside = model.path.parent
         spans = self._spans_by_run.get(model.run or "", ())
-        record = ModelOrigin.read(f"{self.uri}/{beside / FILE}", self.store) if model.run else None
+        record = self.home.origin(model)
         if record is None:
             return Origin(replace(model, spans=spans))
         examples = self._path(record, "examples")
@@ -92,9 +92,7 @@ class _Origins:
         spans = tuple(span.name for span in read if span.name) or spans
         given = record.upstream.get(examples or "", Upstream())
         return Origin(
-            replace(model, spans=spans, commit=compiled.commit, dirty=compiled.dirty)
-            if compiled
-            else replace(model, spans=spans),
+            with_commit(replace(model, spans=spans), record),
             record=beside / FILE,
             judged=Path(model.run) if model.run and self.home.output("evaluator", model.run) else None,
             config=beside / CONFIG_FILE if config else None,

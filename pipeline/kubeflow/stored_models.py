@@ -28,6 +28,8 @@ from headrace.components.evaluation.result import read_evaluation
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.kubeflow.pod.blessings import fetch_blessings
+from headrace.pipeline.kubeflow.pod.origin import FILE as ORIGIN
+from headrace.pipeline.kubeflow.pod.origin import ModelOrigin
 from headrace.pipeline.kubeflow.pod.paths import PARTS_BELOW_HOME
 from headrace.pipeline.kubeflow.pod.records import TRAINED, fetch_pushes
 from headrace.pipeline.kubeflow.pod.state import GRAPH
@@ -47,7 +49,7 @@ SERVING = f"/Format-Serving/{GRAPH}"
 @dataclass(frozen=True)
 class StoredModel(Model):
     """A model in the object store. `path` is relative to the pipeline's folder there; `run` is the id of the run; the
-    commit is in its lineage (`stored_lineage`). uri: of the Model artifact, or of the version if no run pushed it.
+    commit is that of the machine that compiled. uri: of the Model artifact, or of the version if no run pushed it.
     """
 
     uri: str = ""
@@ -56,14 +58,23 @@ class StoredModel(Model):
 def stored_models(config: PipelineConfig, store: Store, limit: int) -> list[StoredModel]:
     """The newest models, newest first, and the one in service if it is not among them.
 
-    Raises RunError if `blessed.json` or `pushed.json` is damaged, OSError if the store fails.
+    Raises RunError if `blessed.json`, `pushed.json` or a model's record is damaged, OSError if the store fails.
     """
     with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
         home = StoredHome(home_uri(config), config.push_directory, store, Path(folder))
         order = by_age(home.models(manual=config.deploy.approval == MANUAL))
         spans = home.spans(2 * limit)
         chosen = (model for place, model in enumerate(order) if place < limit or model.in_service)
-        return [home.judged(replace(model, spans=spans.get(model.run or "", ()))) for model in chosen]
+        return [
+            home.judged(with_commit(replace(model, spans=spans.get(model.run or "", ())), home.origin(model)))
+            for model in chosen
+        ]
+
+
+def with_commit(model: StoredModel, origin: ModelOrigin | None) -> StoredModel:
+    """The model with the commit that it was compiled from, as far as its record has it."""
+    compiled = None if origin is None else origin.compiled
+    return model if compiled is None else replace(model, commit=compiled.commit, dirty=compiled.dirty)
 
 
 def by_age(models: Iterable[StoredModel]) -> list[StoredModel]:
@@ -170,6 +181,14 @@ class StoredHome:
                 if data is not None and any(data.spans):
                     found[data.statistics.partition("/")[0]] = data.spans
         return found
+
+    def origin(self, model: StoredModel) -> ModelOrigin | None:
+        """The record that the Trainer's pod wrote beside the model; None if there is none, as of an earlier version.
+
+        Raises RunError if it is damaged.
+        """
+        name = f"{model.path.parent}/{ORIGIN}"
+        return ModelOrigin.read(f"{self._uri}/{name}", self._store) if name in self._listing else None
 
     def judged(self, model: StoredModel) -> StoredModel:
         """The model with the verdict of its run."""

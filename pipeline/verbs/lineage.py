@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.pipeline.verbs.models import NONE, blessing, marked_versions, print_table, results_of, short_commit
-from headrace.pipeline.verbs.options import config_options, load, reports_errors, short
+from headrace.pipeline.verbs.models import NONE, blessing, marked_versions, print_table, short_commit
+from headrace.pipeline.verbs.options import config_options, reports_errors, short
 
 if TYPE_CHECKING:
     from headrace.pipeline.models.lineage import Lineage
@@ -44,23 +44,12 @@ def lineage(  # noqa: PLR0913, PLR0917
     from headrace.pipeline import api
     from headrace.pipeline.results.record import on_one_line
 
-    if kubeflow:
-        found = _stored_lineage(config, profile, overrides, name)
-    else:
-        found = api.lineage(config, name, profile=profile, overrides=overrides)
+    found = api.lineage(config, name, kubeflow=kubeflow, profile=profile, overrides=overrides)
     if as_json:
         click.echo(json.dumps(asdict(found), indent=1, default=_plain))
         return
     rows = _back(found.origins[0], found.home) if found.kind == "model" else _forward(found)
     print_table([tuple(on_one_line(cell) or NONE for cell in row) for row in rows])
-
-
-def _stored_lineage(config: Path, profile: str | None, overrides: tuple[str, ...], name: str | None) -> Lineage:
-    from headrace.pipeline.kubeflow.stored_lineage import stored_lineage
-
-    loaded = load(config, profile, overrides, data=False).config
-    with results_of(loaded) as store:
-        return stored_lineage(loaded, store, name)
 
 
 def _plain(value: object) -> str:

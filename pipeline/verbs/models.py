@@ -4,9 +4,8 @@ earlier one back into service.
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
@@ -44,11 +43,7 @@ def models(  # noqa: PLR0913, PLR0917
     """
     from headrace.pipeline import api
 
-    found: Sequence[Model]
-    if kubeflow:
-        found = _stored_models(config, profile, overrides, limit)
-    else:
-        found = api.models(config, profile=profile, overrides=overrides)
+    found = api.models(config, kubeflow=kubeflow, limit=limit, profile=profile, overrides=overrides)
     if as_json:
         click.echo(json.dumps([_fields(model) for model in found], indent=1))
     elif found:
@@ -123,14 +118,6 @@ def rollback(config: Path, profile: str | None, overrides: tuple[str, ...], to: 
         _show_change(_Change(str(done.version), done.entry.uri, None, done.withdrawn))
 
 
-def _stored_models(config: Path, profile: str | None, overrides: tuple[str, ...], limit: int) -> Sequence[Model]:
-    from headrace.pipeline.kubeflow.stored_models import stored_models
-
-    loaded = load(config, profile, overrides, data=False).config
-    with results_of(loaded) as store:
-        return stored_models(loaded, store, limit)
-
-
 def _changed_on_kubeflow(
     config: Path,
     profile: str | None,
@@ -139,7 +126,7 @@ def _changed_on_kubeflow(
 ) -> _Change:
     """Change the model in service on Kubeflow, and register what changed."""
     from headrace.pipeline.kubeflow.registration import register_pushed, registration
-    from headrace.pipeline.kubeflow.results_store import home_uri
+    from headrace.pipeline.kubeflow.results_store import home_uri, results_of
 
     loaded = load(config, profile, overrides, data=False).config
     with results_of(loaded) as store:
@@ -147,20 +134,6 @@ def _changed_on_kubeflow(
         if given := registration(loaded):
             register_pushed(given, home_uri(loaded), store)
     return _Change(done.version, done.model, done.run, done.withdrawn)
-
-
-@contextlib.contextmanager
-def results_of(config: PipelineConfig) -> Iterator[Store]:
-    """The results of runs on Kubeflow. A failure of the object store becomes a RunError."""
-    from headrace.common.errors import RunError
-    from headrace.pipeline.kubeflow.results_store import home_uri, open_results
-
-    try:
-        yield open_results(config)
-    except RunError:
-        raise
-    except OSError as error:
-        raise RunError(f"{home_uri(config)}: the object store failed: {error}") from None
 
 
 class _Change(NamedTuple):

@@ -11,6 +11,7 @@ from test_notifier import BLESSED
 from test_stored_models import CONFIG, HOME, blessed_and_pushed, trained
 from tfx.types import standard_artifacts
 
+import headrace
 from headrace.common.errors import RunError
 from headrace.components.example_gen.spans.manifest import Span, SpanManifest
 from headrace.components.example_gen.storage import FileState
@@ -151,6 +152,17 @@ def test_model_without_a_record_is_listed_and_a_damaged_record_is_named(store: S
     store.remove(record)
     (origin,) = stored_lineage(CONFIG, store, "run-a").origins
     assert (origin.model.run, origin.record, origin.artifacts) == ("run-a", None, {})
+
+
+def test_commits_are_listed_and_python_returns_the_same(store: Store, tmp_path: Path) -> None:
+    train(store, tmp_path, "run-a", (1,))
+    trained(store, tmp_path, "run-b", BLESSED)  # of an earlier version, without a record
+    found = {model.run: model for model in headrace.models(CONFIG, kubeflow=True)}
+    assert (found["run-a"].commit, found["run-a"].dirty) == ("4f0c2a", True)
+    assert found["run-b"].commit is None
+    (origin,) = headrace.lineage(CONFIG, "run-a", kubeflow=True).origins
+    assert (origin.model.commit, origin.rows) == ("4f0c2a", {"train": 7, "eval": 2})
+    assert headrace.lineage(CONFIG, 1, kubeflow=True).kind == "span"
 
 
 def test_commit_does_not_name_another_version_of_the_pipeline() -> None:
