@@ -4,8 +4,10 @@ A model is listed as blessed (RecordBlessing), pushed, and noted as pushed, in t
 disk is full, the model in service is in the list anyway. A model that is listed but not noted is pushed by the next
 run, even if that run's candidate is not blessed. So is one whose version in service is damaged.
 
-A rollback that came after RecordBlessing is found in the list itself: what it withdrew is not pushed. Until the push is
-noted, the list is locked, so that on one file system a rollback happens before or after all of it.
+What came after RecordBlessing is found in the list itself: a model that a rollback withdrew is not pushed, nor is one
+that another run has overtaken, whose model was blessed later and is in service. (Runs on Kubeflow have no lock in
+common.) Until the push is noted, the list is locked, so that on one file system a rollback happens before or after all
+of it.
 
 With `deploy.approval: manual` a run pushes only what a person has promoted: to complete a promotion that was stopped,
 or to replace a damaged version.
@@ -83,7 +85,12 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
     blessed = is_model_blessed(model_blessing) and (canary is None or is_infra_validated(canary))
     target = _Target(Path(destination), keep, Path(push_record), approval)
     with changing(Path(registry)) if registry else contextlib.nullcontext():
-        target.push(Path(model.uri), newest and _as_listed(newest, registry), pushed_model, blessed=blessed)
+        overtaken = None
+        if newest and registry:
+            listed = Registry.read(Path(registry))
+            newest = _as_listed(newest, listed, Path(registry).parent)
+            overtaken = target.overtaken_by(newest, listed)
+        target.push(Path(model.uri), newest, pushed_model, overtaken, blessed=blessed)
 
 
 @dataclass(frozen=True)
@@ -95,11 +102,20 @@ class _Target:
     record: Path
     approval: str
 
-    def push(self, model: Path, newest: NewestEntry | None, pushed_model: Any, *, blessed: bool) -> None:
+    def overtaken_by(self, newest: NewestEntry, listed: Registry) -> str | None:
+        """The version that was pushed last, if its model was blessed after this one and may be in service."""
+        record = PushRecord.read(self.record)
+        later = (entry for entry in listed.models if entry.blessed_at > newest.blessed_at and not entry.withdrawn_at)
+        pushes = (record.of(self.record, entry, self.folder) for entry in later)
+        return next((push.version for push in pushes if push), None)
+
+    def push(
+        self, model: Path, newest: NewestEntry | None, pushed_model: Any, overtaken: str | None, *, blessed: bool
+    ) -> None:
         """Do what Pusher does. blessed: whether the run's own model is, by the Evaluator and the Canary."""
         withdrawn, refused = (newest.withdrawn, newest.refused) if newest else (None, None)
         record = PushRecord.read(self.record)
-        blessed = blessed and not withdrawn and not refused
+        blessed = blessed and not withdrawn and not refused and not overtaken
         last = record.of(self.record, newest, self.folder) if newest else None
         waits = False
         if self.approval == MANUAL:
@@ -111,9 +127,12 @@ class _Target:
         damaged = self.folder / last.version if last and _is_damaged(last, self.folder, model) else None
         if withdrawn:
             pushed_model.set_string_custom_property(WITHDRAWN, "the model was rolled back, so it is not pushed again")
-        unfit = newest is not None and newest.uri in {refused, withdrawn}
+        elif overtaken:
+            why = f"version {overtaken}, whose model was blessed later, is in service, so this one is not pushed"
+            pushed_model.set_string_custom_property(WITHDRAWN, why)
+        unfit = newest is not None and (overtaken is not None or newest.uri in {refused, withdrawn})
         if newest is None or unfit or (not blessed and last and not damaged):
-            logger.info(_why_nothing(withdrawn, refused, waits=waits))
+            logger.info(_why_nothing(withdrawn, refused, overtaken, waits=waits))
             pushed_model.set_int_custom_property("pushed", 0)
             if last and last.contents:
                 pushed_model.set_string_custom_property(IN_SERVICE, str(self.folder / last.version))
@@ -143,19 +162,19 @@ class _Target:
         logger.info(f"pushed to {version}")
 
 
-def _as_listed(newest: NewestEntry, registry: str) -> NewestEntry:
+def _as_listed(newest: NewestEntry, listed: Registry, home: Path) -> NewestEntry:
     """The newest entry, as withdrawn if a rollback has withdrawn its model since RecordBlessing read the list."""
-    if not registry:
-        return newest
-    listed = Registry.read(Path(registry)).find(str(Path(registry).parent / newest.uri))
-    return newest.model_copy(update={"withdrawn": newest.uri}) if listed and listed.withdrawn_at else newest
+    known = listed.find(str(home / newest.uri))
+    return newest.model_copy(update={"withdrawn": newest.uri}) if known and known.withdrawn_at else newest
 
 
-def _why_nothing(withdrawn: str | None, refused: str | None, *, waits: bool) -> str:
+def _why_nothing(withdrawn: str | None, refused: str | None, overtaken: str | None, *, waits: bool) -> str:
     if withdrawn:
         return f"{withdrawn} was rolled back, so it is not pushed"
     if refused:
         return f"{refused} failed its canary or its conversion for LiteRT, so it is not pushed"
+    if overtaken:
+        return f"a model that was blessed later is in service, version {overtaken}, so this one is not pushed"
     return "the model awaits approval, so it is not pushed" if waits else "no model to push"
 
 

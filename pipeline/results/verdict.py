@@ -64,7 +64,7 @@ class ModelVerdict:
         bounds: The limits on metrics.
         reasons: Why the model is not blessed; for a blessed model, the limits it met.
         pushed: The directory of the version that was pushed, by the run or by a promotion of its model.
-        withdrawn: Why a blessed model was not pushed: a rollback took it out of service.
+        withdrawn: Why a blessed model was not pushed: a rollback took it out of service, or a later one is in service.
         awaiting: The command that pushes a blessed model that awaits approval.
         in_service: The directory of the version that was pushed last, if the run blessed that model and pushed nothing.
         canary: The Canary's verdict; None if there is none.
