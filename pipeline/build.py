@@ -9,8 +9,9 @@ from importlib import import_module
 from tfx.dsl.components.base.base_node import BaseNode
 from tfx.orchestration.pipeline import Pipeline
 
+from headrace.common.errors import RunError
 from headrace.configs.config import PipelineConfig
-from headrace.configs.schema.components import DECLARATIONS, Components
+from headrace.configs.schema.components import DECLARATIONS, Components, Declaration
 from headrace.pipeline.extension.extend import extended
 from headrace.pipeline.folders import Folders
 
@@ -35,12 +36,21 @@ def _components(config: PipelineConfig, folders: Folders) -> Components:
     built = Components()
     chosen = {name: each for name, each in DECLARATIONS.items() if each.predicts or not config.only_predicts}
     for name, declared in chosen.items():
-        module, _, function = declared.make.rpartition(".")
-        make: Make = getattr(import_module(module), function)
-        if (node := make(config, built, folders)) is not None:
+        if (node := _make(name, declared)(config, built, folders)) is not None:
             _wait(node, name, built)
             built = replace(built, **{name: node})
     return built
+
+
+def _make(name: str, declared: Declaration) -> Make:
+    """The function that builds a component. Raises RunError for a line of the registry with a mistake."""
+    module, _, function = declared.make.rpartition(".")
+    try:
+        found: Make = getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        line = f'Components.{name}: "{declared.make}" cannot be imported'
+        raise RunError(f"{line}: {type(error).__name__}: {error}; correct the line in the registry") from error
+    return found
 
 
 def _wait(node: BaseNode, name: str, built: Components) -> None:

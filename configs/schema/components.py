@@ -14,8 +14,9 @@ Imports TFX for its types only: the config's rules need the ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -130,4 +131,22 @@ DECLARATIONS: dict[str, Declaration] = {
     one.name: one.metadata[_DECLARATION] for one in fields(Components) if _DECLARATION in one.metadata
 }
 """By the names of the components, in the order in which they are built."""
+
+
+def check_declarations(declarations: Mapping[str, Declaration]) -> None:
+    """Raise ValueError if a gate guards a component that does not exist, or that is built before the gate.
+
+    Nothing would wait for such a gate, so a run that it stops would push its model nevertheless.
+    """
+    names = [*declarations]
+    for place, (name, declared) in enumerate(declarations.items()):
+        for guarded in declared.before:
+            if guarded in names[place + 1 :]:
+                continue
+            what = f'Components.{name}: `before` names "{guarded}", which is no component that is declared after it'
+            near = get_close_matches(guarded, names[place + 1 :], n=1)
+            raise ValueError(f'{what}; did you mean "{near[0]}"?' if near else what)
+
+
+check_declarations(DECLARATIONS)
 IDS = tuple(declared.id for declared in DECLARATIONS.values())

@@ -129,6 +129,8 @@ class OpenUnion:
             raise RunError(f"{line} is not a class derived from {_name(self.base)}; correct the line")
         if self.tag not in kind.model_fields:
             raise RunError(f'{line}: the class needs the setting `{self.tag}: Literal["..."]`')
+        if issubclass(kind, self.base) and not kind.implementation:
+            raise RunError(f"{line}: the class needs the class variable `implementation`, the dotted path of its code")
         return kind
 
     def _tag_of(self, kind: type[Kind]) -> str:

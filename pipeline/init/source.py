@@ -32,7 +32,7 @@ from headrace.components.example_gen.storage import resolve
 from headrace.configs.loading.editing import to_flow
 from headrace.configs.schema.data import DataConfig, placeholder_error, placeholders
 from headrace.configs.schema.sources import SourceConfig
-from headrace.configs.schema.sources.endings import JSON, KIND_OF_ENDING, known_ending
+from headrace.configs.schema.sources.endings import JSON, KIND_OF_ENDING, KNOWN, known_ending
 from headrace.pipeline.init.splits import split_named_by, splits_of, without_split
 from headrace.pipeline.validate import DELIMITERS, other_delimiter
 
@@ -117,9 +117,7 @@ def _file(given: str) -> dict[str, Any]:
         return {"kind": "parquet", "path": given}
     if name.endswith(DATABASES):
         raise RunError(f"{given} looks like a database; write it as sqlite:///{given}, with --table")
-    raise RunError(
-        f"{given}: the ending names no kind of data; known are {', '.join(KIND_OF_ENDING)}, and .gz after them"
-    )
+    raise RunError(f"{given}: the ending names no kind of data; known are {KNOWN}")
 
 
 def _named_splits(folder: str, splits: Sequence[str]) -> dict[str, Any]:

@@ -157,6 +157,7 @@ def test_entry_point_in_a_group_that_nothing_reads_is_named(site: Path, log: pyt
         (f"{__name__}.Sqare", "has no attribute 'Sqare'"),
         ("json.JSONDecoder", "is not a class derived from"),
         (f"{__name__}.Shape", '`kind: Literal["..."]`'),
+        (f"{__name__}.Nameless", "the class variable `implementation`"),
     ],
 )
 def test_line_of_the_registry_with_a_mistake_is_named(line: str, why: str) -> None:
