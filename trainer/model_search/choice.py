@@ -5,8 +5,8 @@ choice.model["kind"], choice.search.table()
 job = with_chosen_model(job)        # the job that a config with the chosen kind has
 
 The lowest eval loss is partly luck, the more so the fewer examples the eval split has. So a candidate that is listed
-earlier in `model.candidates` is chosen unless the lowest loss is below its own by more than the noise of their difference
-(`choose`).
+earlier in `model.candidates` is chosen, unless the lowest loss is below its own by more than the noise of their
+difference (`choose`).
 """
 
 from __future__ import annotations
