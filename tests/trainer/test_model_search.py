@@ -20,13 +20,16 @@ from hypothesis import strategies as st
 from trainings import train_alone
 
 from headrace.common.errors import TrainingError
+from headrace.configs.rules.trees import why_no_trees
 from headrace.configs.schema.auto_model import AutoModel
+from headrace.configs.schema.trees_model import TreesModel
 from headrace.trainer.description import ModelDescription
 from headrace.trainer.devices.strategy import StrategyChoice, choose_strategy, detect_hardware, set_up
 from headrace.trainer.job import Job
 from headrace.trainer.model_search import search
 from headrace.trainer.model_search.choice import Candidate, ModelChoice, choose
 from headrace.trainer.run import run_fn
+from headrace.trainer.sections import TrainerSections
 from headrace.trainer.training import plan
 from headrace.trainer.trees import examples
 
@@ -252,6 +255,42 @@ def test_trees_are_left_out_with_the_reason_where_a_config_with_them_is_refused(
     assert found.search.tried == 1
     assert "left out" in found.search.table()
     assert ", of 1 candidates, in " in found.words
+
+
+@pytest.mark.parametrize(
+    ("features", "label", "train", "reasons"),
+    [
+        ({"a": {"column": "numeric"}, "b": {"column": "vocabulary"}}, {"kind": "binary"}, {}, []),
+        ({"a": {"column": "text"}}, {"kind": "binary"}, {}, ["features.a.column: "]),
+        ({"a": {"column": "vocabulary", "multivalued": True}}, {"kind": "binary"}, {}, ["features.a.multivalued: "]),
+        ({"a": {"column": "numeric"}}, {"kind": "multilabel", "classes": ["x", "y"]}, {}, ["is multilabel"]),
+        ({"a": {"column": "numeric"}}, {"kind": "binary"}, {"strategy": "one_gpu"}, ["not with `one_gpu`"]),
+        (
+            {"a": {"column": "text"}},
+            {"kind": "binary"},
+            {"batch_size": 8, "input": {"cache": "disk"}, "seed": 3},
+            ["features.a.column: ", "`train.batch_size`", "`train.input.cache`"],
+        ),
+    ],
+)
+def test_reasons_against_trees_name_their_settings(
+    features: dict[str, Any], label: dict[str, Any], train: dict[str, Any], reasons: list[str]
+) -> None:
+    content = {"label": {"key": "y", **label}, "features": features, "train": train}
+    sections = TrainerSections.from_json(json.dumps(content))
+    found = why_no_trees(sections.label, sections.features, sections.train)
+    assert bool(found) == bool(reasons)
+    assert found.count("; ") == max(len(reasons) - 1, 0)
+    assert [reason for reason in reasons if reason not in found] == []
+
+
+def test_trees_among_the_candidates_count_for_the_digest_and_do_not_take_layers() -> None:
+    auto = AutoModel(kind="auto", hidden=(7,), candidates=("tabm", "trees", "linear"))
+    assert auto.model("trees") == TreesModel(kind="trees")
+    assert auto.model("tabm").hidden == (7,)
+    assert auto.cheapest_first == ["linear", "trees", "tabm"]
+    assert auto.libraries() == ["lightgbm"]
+    assert AutoModel(kind="auto", candidates=("tabm", "linear")).libraries() == []
 
 
 def test_trees_are_left_out_of_a_training_over_several_devices(prepared: Prepare, tmp_path: Path) -> None:
