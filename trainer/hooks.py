@@ -16,6 +16,8 @@ from typing import Any
 from headrace.common.errors import TrainingError
 
 _END = object()
+KERAS_REPEATS = ("Exception encountered when calling", "Could not automatically infer the output shape")
+"""Starts of the messages in which Keras repeats the one of an error."""
 
 
 def resolve(path: str, where: str) -> Callable[..., Any]:
@@ -74,7 +76,7 @@ def innermost(error: Exception) -> Exception:
     escape codes for bold, or as a failure to infer the shape of its output.
     """
     inside = error.__context__
-    if error.__suppress_context__ and isinstance(inside, Exception) and str(inside) in str(error):
+    if isinstance(inside, Exception) and str(error).startswith(KERAS_REPEATS) and str(inside) in str(error):
         return innermost(inside)
     return error
 

@@ -124,11 +124,17 @@ def test_own_network_that_does_not_take_the_features_is_told_what_it_got(
 
 
 def test_other_errors_of_an_own_function_are_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "broken_network.py").write_text("def build(features, label, model):\n    return features.inputs['x']\n")
+    (tmp_path / "broken_network.py").write_text(
+        "def build(features, label, model):\n"
+        "    try:\n"
+        "        next(iter([]))\n"
+        "    except StopIteration:\n"
+        "        raise KeyError('x') from None\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     features = {"miles": {"column": "numeric"}}
     content = {"label": LABEL, "features": features, "model": {"kind": "broken_network.build"}}
     sections = TrainerSections.from_json(json.dumps(content))
     inputs = columns.ModelInputs(columns.build(sections.features), lambda _: 0)
-    with pytest.raises(TrainingError, match=r"broken_network\.build raised KeyError: 'x' \(\S+:2\)$"):
+    with pytest.raises(TrainingError, match=r"broken_network\.build raised KeyError: 'x' \(\S+:5\)$"):
         models.build(inputs, sections.label, sections.model)

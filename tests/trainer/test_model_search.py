@@ -254,7 +254,7 @@ def test_trees_are_left_out_with_the_reason_where_a_config_with_them_is_refused(
     assert found.search.failed == 0
     assert found.search.tried == 1
     assert "left out" in found.search.table()
-    assert ", of 1 candidates, in " in found.words
+    assert ", of 1 candidate, in " in found.words
 
 
 @pytest.mark.parametrize(

@@ -99,11 +99,10 @@ def choose(candidates: Mapping[int, Candidate], losses: Mapping[int, Losses], pr
     """
     ranked = best_of(candidates)
     lowest = ranked[0]
-    for number in sorted(ranked, key=lambda number: preferred.index(candidates[number].name)):
-        difference = Difference.of(losses[number], losses[lowest])
-        if number == lowest or difference.is_noise:
-            return Chosen(number, lowest, difference)
-    return Chosen(lowest, lowest, Difference(0.0, 0.0))  # not reached: the lowest is among them
+    differences = {number: Difference.of(losses[number], losses[lowest]) for number in ranked}
+    in_order = sorted(ranked, key=lambda number: preferred.index(candidates[number].name))
+    number = next(number for number in in_order if number == lowest or differences[number].is_noise)
+    return Chosen(number, lowest, differences[number])
 
 
 class Chosen(NamedTuple):
@@ -148,7 +147,8 @@ class ModelChoice:
         """For the training record."""
         seconds = sum(trial.seconds for trial in self.search.trials)
         name = ", ".join(f"{name}: {value}" if name != "kind" else str(value) for name, value in self.model.items())
-        return f"{name}, of {self.search.tried} candidates, in {seconds:.0f} s: {self.search.reason}"
+        tried = self.search.tried
+        return f"{name}, of {tried} candidate{'s' * (tried != 1)}, in {seconds:.0f} s: {self.search.reason}"
 
     def write(self, run_dir: Path) -> None:
         """Write the file."""

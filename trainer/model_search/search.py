@@ -239,7 +239,7 @@ class ModelSearch:
             except TrainingPausedError as paused:
                 model, ended = paused.model, False
                 of_epochs = [epoch.metrics["val_loss"] for epoch in paused.epochs]
-            except (ModelError, MissingDependencyError) as error:  # of the data or a full disk: not its fault
+            except (ModelError, MissingDependencyError) as error:  # those of the data or a disk are not its fault
                 self.folder.part(number).clear()
                 return dataclasses.replace(before, loss=None, failure=str(error)), NO_LOSSES
             losses = self._losses(model)
