@@ -121,7 +121,7 @@ class Chosen(NamedTuple):
         lowest = candidates[self.lowest]
         return (
             f"an eval loss of {candidates[self.number].loss:.5g}; that of {lowest.name}, {lowest.loss:.5g}, is lower by"
-            f" {self.difference.mean:.2g}, which is within the noise ({self.difference.error:.2g})"
+            f" {self.difference.mean:.3g}, which is within the noise ({self.difference.error:.3g})"
         )
 
 

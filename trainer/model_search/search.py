@@ -35,7 +35,7 @@ from headrace.configs.schema.auto_model import AutoModel
 from headrace.configs.schema.train import CHECKPOINT_FOLDER
 from headrace.trainer.callbacks.checkpoint import TrainingPausedError
 from headrace.trainer.callbacks.epoch_log import FILE
-from headrace.trainer.checkpointing.checkpoints import Checkpoints, StateTree, TrainingPosition
+from headrace.trainer.checkpointing.checkpoints import Checkpoints, TrainingPosition
 from headrace.trainer.devices.errors import explain_out_of_memory
 from headrace.trainer.devices.strategy import StrategyChoice
 from headrace.trainer.input.errors import explain_label_errors
@@ -43,6 +43,7 @@ from headrace.trainer.input.inputs import InputPlan
 from headrace.trainer.job import Job, checkpoint_name, checkpoints
 from headrace.trainer.model import losses_on
 from headrace.trainer.model_search.choice import Candidate, Losses, ModelChoice, best_of, with_model
+from headrace.trainer.model_search.race import Race
 from headrace.trainer.sections import TrainerSections
 from headrace.trainer.training import Circumstances, plan, train_model, without_retracing_warnings
 from headrace.trainer.trees.training import train_trees
@@ -79,54 +80,6 @@ def _with_checkpoints(job: Job) -> Iterator[Job]:
         return
     with tempfile.TemporaryDirectory() as folder:
         yield dataclasses.replace(job, custom_config={**job.custom_config, CHECKPOINT_FOLDER: folder})
-
-
-@dataclass
-class _Race:
-    """How far a search has come."""
-
-    candidates: dict[int, Candidate]
-    """By their numbers, from 1."""
-    racing: list[int]
-    """Those of the current round."""
-    waiting: list[int]
-    """Those that are still to be trained in it."""
-    over: bool = False
-    losses: dict[int, Losses] = field(default_factory=dict)
-    """For each candidate, the losses of the examples of the eval split in its best epoch."""
-
-    @property
-    def seconds(self) -> float:
-        """Time that all of them took."""
-        return sum(one.seconds for one in self.candidates.values())
-
-    @property
-    def share(self) -> float:
-        """The part of the time left that the next training gets."""
-        later, size = 0, len(self.racing)
-        while (size := size // 2) > 1:
-            later += size
-        return 1 / (len(self.waiting) + later)
-
-    def next_round(self, *, more_time: bool) -> None:
-        """Go on with the better half of those that race, unless none of them or no time is left for it."""
-        ranked = [number for number in best_of(self.candidates) if number in self.racing]
-        self.racing = ranked[: len(ranked) // 2]
-        self.waiting = [number for number in self.racing if self.candidates[number].open]
-        self.over = len(self.racing) < 2 or not self.waiting or not more_time
-
-    def to_tree(self) -> StateTree:
-        """For a checkpoint."""
-        plain = dataclasses.asdict(dataclasses.replace(self, losses={}))
-        return {"race": json.dumps(plain), "losses": {str(number): each for number, each in self.losses.items()}}
-
-    @classmethod
-    def from_tree(cls, tree: StateTree) -> _Race:
-        """Parse the output of `to_tree`."""
-        plain = json.loads(tree["race"])
-        plain["candidates"] = {int(number): Candidate(**one) for number, one in plain["candidates"].items()}
-        losses = {int(number): each for number, each in tree["losses"].items()}
-        return cls(**{**plain, "losses": losses})
 
 
 @dataclass
@@ -174,10 +127,10 @@ class ModelSearch:
         with without_retracing_warnings():
             return self._train(self._candidate_job(best.number, self.job.run_dir), around)
 
-    def _begin(self) -> tuple[_Race, int]:
+    def _begin(self) -> tuple[Race, int]:
         """The state that a killed search left, or that of a new one; and the number of its changes."""
         if (saved := self.folder.latest()) is not None:
-            race = _Race.from_tree(saved.tree)
+            race = Race.from_tree(saved.tree)
             done = "is over" if race.over else "is between two rounds"
             if race.waiting and not race.over:
                 done = f"continues with {race.candidates[race.waiting[0]].name}"
@@ -190,7 +143,7 @@ class ModelSearch:
         numbers = [number for number, one in candidates.items() if one.open]
         names = ", ".join(candidates[number].name for number in numbers)
         logger.info(f"model: searching among {names} for {self.auto.seconds:g} s")
-        return _Race(candidates, numbers, numbers), 0
+        return Race(candidates, numbers, numbers), 0
 
     def _candidate(self, name: str) -> Candidate:
         """A candidate before the search, left out if the config or the devices do not allow it."""
@@ -202,7 +155,7 @@ class ModelSearch:
             reason = f"it is trained on the processors of one machine, not with `{self.choice.strategy}`"
         return Candidate(name, failure=reason, left_out=bool(reason))
 
-    def _save(self, race: _Race, changes: int) -> None:
+    def _save(self, race: Race, changes: int) -> None:
         self.folder.write(TrainingPosition(batches=changes), race.to_tree())
 
     def _candidate_job(self, number: int, run_dir: Path) -> Job:
