@@ -153,7 +153,8 @@ def fit(model: keras.Model, training: Training, directory: Path) -> History:
     try:
         _run(model, training, checkpoint, [*profile, finite_loss, *callbacks, checkpoint, *last])
     except TrainingPausedError as paused:
-        paused.epochs = log.epochs
+        best.restore_weights()
+        paused.epochs, paused.model = log.epochs, model
         raise
     done = len(log.epochs)
     rest = (*leftover_batches(train, checkpoint.batches), *still_falling(log.epochs, train.max_epochs))

@@ -16,6 +16,8 @@ from typing import Any
 from headrace.common.errors import TrainingError
 
 _END = object()
+KERAS_REPEATS = ("Exception encountered when calling", "Could not automatically infer the output shape")
+"""Starts of the messages in which Keras repeats the one of an error."""
 
 
 def resolve(path: str, where: str) -> Callable[..., Any]:
@@ -69,6 +71,16 @@ def iterate(path: str, where: str) -> Generator[Any]:
             close()
 
 
+def innermost(error: Exception) -> Exception:
+    """The error that a layer raised, without those in which Keras repeats it: with the arguments of the layer and
+    escape codes for bold, or as a failure to infer the shape of its output.
+    """
+    inside = error.__context__
+    if isinstance(inside, Exception) and str(error).startswith(KERAS_REPEATS) and str(inside) in str(error):
+        return innermost(inside)
+    return error
+
+
 def unknown_name(where: str, found: str, known: Iterable[str]) -> TrainingError:
     """Return an error for a name that Keras does not know, with the closest names or all of them.
 
@@ -90,9 +102,10 @@ def _explain_errors(function: Callable[..., Any], path: str, where: str) -> Call
         except TrainingError:
             raise
         except Exception as error:
+            inner = innermost(error)
             raise TrainingError(
-                f"{where}: {path} raised {type(error).__name__}: {error}{_location(file, error)}"
-            ) from error
+                f"{where}: {path} raised {type(inner).__name__}: {inner}{_location(file, error)}"
+            ) from inner
 
     code = getattr(inspect.unwrap(function), "__code__", None)
     file = getattr(code, "co_filename", None)

@@ -155,7 +155,7 @@ def job_digest(job: Job) -> str:
     }
     graph = _file_digests([f"{job.transform_output}/*/*", f"{job.transform_output}/*/*/*"])
     examples = _file_digests([*job.train_files, *job.eval_files])
-    names = ("tensorflow", "keras", "numpy", *(["lightgbm"] if job.sections.model.has_trees else []))
+    names = ("tensorflow", "keras", "numpy", *job.sections.model.libraries())
     libraries = [f"{name} {installed_version(name)}" for name in names]
     parts = [settings, other, graph, examples, job.base_uri, libraries]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

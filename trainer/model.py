@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import keras
+import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
+from numpy.typing import NDArray
 
 from headrace.common.errors import TrainingError
 from headrace.configs.schema.label import LabelConfig
@@ -91,35 +93,40 @@ def compile_model(
     return tables
 
 
-def loss(label: LabelConfig) -> keras.losses.Loss:
-    """Cross-entropy of the predicted probabilities, or the squared error."""
+def loss(
+    label: LabelConfig, reduction: Literal["sum_over_batch_size", "none"] = "sum_over_batch_size"
+) -> keras.losses.Loss:
+    """Cross-entropy of the predicted probabilities, or the squared error. reduction: as in Keras."""
     if label.kind in ("binary", "multilabel"):
-        return keras.losses.BinaryCrossentropy()
+        return keras.losses.BinaryCrossentropy(reduction=reduction)
     if label.kind in ("multiclass", "next_word"):
-        return keras.losses.SparseCategoricalCrossentropy()
-    return keras.losses.MeanSquaredError()
+        return keras.losses.SparseCategoricalCrossentropy(reduction=reduction)
+    return keras.losses.MeanSquaredError(reduction=reduction)
 
 
 EVALUATED = 100_000
-"""Maximum number of examples on which `loss_on` computes the loss."""
+"""Maximum number of examples whose losses `losses_on` computes."""
 
 
-def loss_on(model: keras.Model, batches: tf.data.Dataset, label: LabelConfig) -> float:
-    """The mean loss on the first EVALUATED examples of batches of features, label and perhaps weights."""
-    of_label = loss(label)
+def losses_on(model: keras.Model, batches: tf.data.Dataset, label: LabelConfig) -> NDArray[np.float32]:
+    """float32 [examples]: the losses of the first EVALUATED examples of batches of features, label and perhaps weights.
+
+    Their mean is the eval loss of an epoch: a weighted example has its loss times its weight.
+    """
+    of_label = loss(label, "none")
 
     @tf.function(autograph=False, reduce_retracing=True)
     def of_batch(features: Any, y: Any, *weight: Any) -> Any:
         one = y if label.kind == "multilabel" else tf.reshape(y, (-1, 1))
         return of_label(one, model(features, training=False), *weight)
 
-    total, count = 0.0, 0
+    found, count = [np.zeros(0, np.float32)], 0
     for features, y, *weight in batches:
-        size = int(tf.shape(y)[0])
-        total, count = total + size * float(of_batch(features, y, *weight)), count + size
+        found.append(of_batch(features, y, *weight).numpy().astype(np.float32))
+        count += len(found[-1])
         if count >= EVALUATED:
             break
-    return total / max(count, 1)
+    return np.concatenate(found)[:EVALUATED]
 
 
 def metrics(label: LabelConfig) -> list[keras.metrics.Metric]:

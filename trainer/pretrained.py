@@ -23,6 +23,7 @@ import keras
 import tensorflow as tf
 
 from headrace.common.errors import TrainingError
+from headrace.trainer.hooks import innermost
 
 CACHE = "TFHUB_CACHE_DIR"
 TIMEOUT = 60
@@ -33,7 +34,7 @@ class Pretrained(keras.layers.Layer):
     """A network that maps a batch to float32 [batch, n]."""
 
     refusal: ClassVar[str]
-    """What to say of a network that does not take inputs whose shape, without the batch, is `{shape}`."""
+    """What to say of a network that takes `{takes}`, and not inputs whose shape, without the batch, is `{shape}`."""
 
     def __init__(self, saved_model: str, fine_tune: bool, section: str, **settings: Any) -> None:
         """Load the network. Raises TrainingError if it does not exist or has another format.
@@ -65,6 +66,13 @@ class Pretrained(keras.layers.Layer):
         settings = {name: value for name, value in super().get_config().items() if name not in {"dtype", "trainable"}}
         return {**settings, "saved_model": self.saved_model, "fine_tune": self.fine_tune}
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As Keras does, with an error about the network as it is."""
+        try:
+            return super().__call__(*args, **kwargs)
+        except TrainingError as error:
+            raise innermost(error) from None
+
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Compute the vectors. A frozen network always runs in inference mode."""
         arguments = {"training": bool(training and self.fine_tune)} if self._knows_training else {}
@@ -72,8 +80,8 @@ class Pretrained(keras.layers.Layer):
         try:
             vectors = self.network(inputs, **arguments)
         except (ValueError, TypeError) as error:
-            refusal = self.refusal.format(shape=inputs.shape[1:])
-            raise TrainingError(f"{setting} {refusal} ({_first_line(error)})") from error
+            refusal = self.refusal.format(shape=inputs.shape[1:], takes=_takes(self.network) or _first_line(error))
+            raise TrainingError(f"{setting} {refusal}") from error
         if not isinstance(vectors, tf.Tensor) or vectors.shape.rank != 2 or vectors.shape[1] is None:
             raise TrainingError(f"{setting} gives {vectors}, not vectors of shape [batch, n]")
         if training and self.fine_tune:
@@ -87,7 +95,8 @@ class Backbone(Pretrained):
     """float32 [batch, height, width, channels] → float32 [batch, n]."""
 
     refusal = (
-        "does not take images of the shape {shape}; set the feature's `height`, `width` and `channels` to what it takes"
+        "does not take images of the shape {shape}; set the feature's `height`, `width` and `channels` to what it"
+        " takes, {takes}, or choose another network"
     )
 
     def __init__(self, saved_model: str, fine_tune: bool = False, **settings: Any) -> None:
@@ -99,7 +108,10 @@ class Backbone(Pretrained):
 class TextVectors(Pretrained):
     """string [batch] → float32 [batch, n]."""
 
-    refusal = "does not take texts, string [batch]; choose one that turns whole texts into vectors"
+    refusal = (
+        "does not take texts, string [batch]; choose a network that turns whole texts into vectors. This one takes"
+        " {takes}"
+    )
 
     def __init__(self, saved_model: str, fine_tune: bool, feature: str, **settings: Any) -> None:
         """feature: its name; the others as of `Pretrained`."""
@@ -133,6 +145,24 @@ def _wrapped(variable: tf.Variable, *, trainable: bool) -> keras.Variable:
 def _takes_training(network: Any) -> bool:
     specification = network.__call__.function_spec.fullargspec
     return "training" in (*specification.args, *specification.kwonlyargs)
+
+
+def _takes(network: Any) -> str:
+    """What a network takes as its first argument; empty if it does not say."""
+    found = []
+    for function in getattr(network.__call__, "concrete_functions", ()):
+        arguments, _ = function.structured_input_signature
+        found += [describe_tensor(arguments[0])] if arguments and isinstance(arguments[0], tf.TensorSpec) else []
+    return " or ".join(dict.fromkeys(found))
+
+
+def describe_tensor(tensor: keras.KerasTensor | tf.TensorSpec) -> str:
+    """Type and shape, such as `float32 [batch, 8, 8, any]`."""
+    dtype = keras.backend.standardize_dtype(tensor.dtype)
+    if tensor.shape is None or getattr(tensor.shape, "rank", 0) is None:
+        return f"{dtype} of any shape"
+    first, *others = ("any" if size is None else str(size) for size in tensor.shape) if len(tensor.shape) else ("",)
+    return f"{dtype} [{', '.join(['batch' if first == 'any' else first, *others])}]"
 
 
 def _first_line(error: Exception) -> str:

@@ -7,20 +7,17 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import keras
 import tensorflow as tf
 
-from headrace.trainer.callbacks.checkpoint import TrainingPausedError
-from headrace.trainer.callbacks.epoch_log import History
 from headrace.trainer.callbacks.finite_loss import BatchesAfter, NonFiniteLossError
 from headrace.trainer.devices.strategy import StrategyChoice, check_same_checkpoint, output_directory
 from headrace.trainer.fitting import Training, fit
 from headrace.trainer.input.errors import explain_label_errors
 from headrace.trainer.input.inputs import InputPlan, Inputs, plan_inputs
 from headrace.trainer.job import Job, checkpoints
-from headrace.trainer.model import build_model, compile_model, loss_on
+from headrace.trainer.model import build_model, compile_model
 from headrace.trainer.models.layers import adapt_scale
 from headrace.trainer.weights.warm_start import WeightLayout, start_from
 
@@ -76,23 +73,13 @@ def train_model(
             record = {**around.record, **job.tuned_words, **_warm_start(model, job)}
             with output_directory(job.run_dir, choice) as directory:
                 training = Training(sections, inputs, choice, folder, saved, batches_after, job.budget, around.pause)
-                history = _fit(model, training, directory)
+                history = fit(model, training, directory)
                 dataclasses.replace(history, chosen={**history.chosen, **record}).write(directory)
     except NonFiniteLossError as error:
         if not choice.distributed or not choice.writes:
             raise
         raise _diagnose(error, job, inputs, batches_after) from None
     return model
-
-
-def _fit(model: keras.Model, training: Training, directory: Path) -> History:
-    """Train; if that is paused before the end of the first epoch, add the eval loss so far."""
-    try:
-        return fit(model, training, directory)
-    except TrainingPausedError as paused:
-        if not paused.epochs:
-            paused.loss = loss_on(model, training.inputs.eval.peek, training.sections.label)
-        raise
 
 
 def _diagnose(error: NonFiniteLossError, job: Job, inputs: Inputs, batches_after: BatchesAfter) -> NonFiniteLossError:

@@ -28,7 +28,9 @@ class Trial:
     score: float | None = None
     """The objective in the best epoch; None if the trial failed."""
     failure: str = ""
-    """Why it failed."""
+    """Why it failed, or was not tried."""
+    left_out: bool = False
+    """Whether it was not tried, as the config or the machine does not allow it."""
 
     @property
     def words(self) -> dict[str, str]:
@@ -45,11 +47,16 @@ class Search:
     """The metric on the eval split."""
     higher_is_better: bool
     trials: tuple[Trial, ...]
+    chosen: int | None = None
+    """Number of the trial that was chosen, if not by the best score alone."""
+    reason: str = ""
+    """Why that one."""
 
     @property
     def best(self) -> Trial | None:
-        """The trial with the best score; of equal ones, the first."""
-        return next((trial for trial in self.ranked if trial.score is not None), None)
+        """The trial that was chosen, else the one with the best score; of equal ones, the first."""
+        scored = [trial for trial in self.ranked if trial.score is not None]
+        return next((trial for trial in scored if self.chosen in {None, trial.number}), None)
 
     @property
     def ranked(self) -> list[Trial]:
@@ -65,7 +72,12 @@ class Search:
     @property
     def failed(self) -> int:
         """Number of failed trials."""
-        return sum(trial.score is None for trial in self.trials)
+        return sum(trial.score is None and not trial.left_out for trial in self.trials)
+
+    @property
+    def tried(self) -> int:
+        """Number of trials, without those that were left out."""
+        return sum(not trial.left_out for trial in self.trials)
 
     def to_plain(self) -> dict[str, Any]:
         """Convert to plain data for JSON."""
@@ -75,7 +87,8 @@ class Search:
     def from_plain(cls, plain: Mapping[str, Any]) -> Search:
         """Parse the output of `to_plain`."""
         trials = tuple(Trial(**trial) for trial in plain["trials"])
-        return cls(plain["algorithm"], plain["objective"], plain["higher_is_better"], trials)
+        chosen, reason = plain.get("chosen"), plain.get("reason", "")
+        return cls(plain["algorithm"], plain["objective"], plain["higher_is_better"], trials, chosen, reason)
 
     def table(self) -> str:
         """Format the trials for the log: one line each, best first."""
@@ -91,5 +104,6 @@ def format_value(value: Any) -> str:
 
 
 def _row(trial: Trial) -> list[str]:
-    score = "failed" if trial.score is None else f"{trial.score:.5f}"
+    without = "left out" if trial.left_out else "failed"
+    score = without if trial.score is None else f"{trial.score:.5f}"
     return [str(trial.number), score, f"{trial.seconds:.1f}", str(trial.epochs)]

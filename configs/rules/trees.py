@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pydantic import BaseModel
 
 from headrace.common.names import join_names
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Rule, Violation, apply_rules
 from headrace.configs.schema.features import Feature, TextEmbeddingFeature, TextFeature
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import ModelBase, ModelConfig
@@ -22,6 +22,7 @@ APPLIES = frozenset({"seed", "early_stopping", "class_weight", "checkpoint", "st
 READING = frozenset({"threads", "read_batch", "open_files"})
 """The settings of `train.input` that say how files are read."""
 STRATEGIES = ("auto", "cpu")
+CHECKPOINT = ("train", "checkpoint")
 INSTEAD: Mapping[str, str] = {
     "epochs": "set `model.iterations` instead",
     "learning_rate": "set `model.learning_rate` instead",
@@ -76,6 +77,16 @@ def trees_have_no_steps(model: ModelConfig, train: TrainConfig) -> Iterator[Viol
 def trees_are_not_tuned(model: ModelConfig, tune: TuneConfig | None) -> Iterator[Violation]:
     if isinstance(model, TreesModel) and tune is not None:
         yield ("tune",), "a search trains with steps, and `model.kind: trees` has none; remove `tune`"
+
+
+def why_no_trees(label: LabelConfig, features: dict[str, Feature], train: TrainConfig) -> str:
+    """Why trees are not among the candidates of `kind: auto`: what a config with `kind: trees` would be refused for.
+
+    Empty if they are. The interval of checkpoints, which changes no result, is no reason.
+    """
+    sections = {"model": TreesModel(kind="trees"), "label": label, "features": features, "train": train}
+    found = [(where, what) for where, what in apply_rules(MODEL_RULES, sections) if where[:2] != CHECKPOINT]
+    return "; ".join(f"{'.'.join(map(str, where))}: {what.partition(';')[0]}" for where, what in found)
 
 
 def _changed(section: BaseModel, apply: frozenset[str]) -> Iterator[str]:

@@ -49,6 +49,10 @@ class ModelBase(Kind):
     """Width of the embeddings of features that do not set their own: an integer, `auto` (number of categories to the
     power 0.25, rounded up), or `one_hot`."""
 
+    def libraries(self) -> list[str]:
+        """The distributions besides TensorFlow, Keras and NumPy whose versions affect the trained weights."""
+        return ["lightgbm"] if self.has_trees else []
+
 
 class DnnModel(ModelBase):
     """Dense layers over numbers and embeddings of categories."""

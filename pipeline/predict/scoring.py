@@ -180,8 +180,8 @@ def source_of(path: str, usual: SourceConfig | None) -> SourceConfig:
         kind = "datasets" if is_dataset(path.removesuffix("/")) else None
     if usual is not None and usual.split_names:
         usual = usual.of_split(usual.split_names[0])
-    if isinstance(usual, ImagesSource):
-        return _with(usual, "index" if usual.index is not None and kind in {"csv", "parquet"} else "path", path)
+    if isinstance(usual, ImagesSource) or (usual is None and kind is None and _has_images(path)):
+        return _images(path, usual, kind)
     if isinstance(usual, FileSource) and kind in {None, usual.kind}:
         return _with(usual, "path", path)
     if kind is None and Path(path).is_dir():
@@ -189,6 +189,22 @@ def source_of(path: str, usual: SourceConfig | None) -> SourceConfig:
     if kind is None:
         raise RunError(f"{path}: the ending names no kind of data; known are {KNOWN}")
     return _valid({"kind": kind, "path": path})
+
+
+def _images(path: str, usual: ImagesSource | None, kind: str | None) -> SourceConfig:
+    """The source for images: an index, the folder of its relative paths, or class folders; or if images are in the
+    folder itself, all of the images in it, without labels.
+    """
+    if usual is not None and (usual.index is not None or not _has_images(path)):
+        return _with(usual, "index" if usual.index is not None and kind in {"csv", "parquet"} else "path", path)
+    settings = {} if usual is None else usual.model_dump()
+    return _valid({**settings, "kind": "images", "path": path, "labels": "none"})
+
+
+def _has_images(path: str) -> bool:
+    from headrace.components.example_gen.sources.images.listing import has_images
+
+    return has_images(path)
 
 
 def _with(source: FileSource | ImagesSource, setting: str, path: str) -> SourceConfig:

@@ -23,6 +23,7 @@ from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
 from headrace.components.example_gen.sources.images import source as images_module
 from headrace.components.example_gen.sources.images.image import BadImageError, read_header
+from headrace.components.example_gen.sources.images.listing import has_images
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import ImagesSource
@@ -233,6 +234,34 @@ def test_folders_hold_what_desktops_leave_and_two_classes_the_same_name(tmp_path
     assert read({"path": str(tmp_path)}, skip_bad=True)[0].skipped.count == 1
 
 
+def test_images_without_labels_have_their_files(tmp_path: Path) -> None:
+    for name in ("b.png", "a.jpg", "sub/b.png", "Thumbs.db", ".hidden.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(JPEG if name.endswith("jpg") else PNG)
+    scan, rows = read({"path": str(tmp_path), "labels": "none"})
+    assert list(scan.kinds) == ["image", "height", "width", "channel", "file"]
+    assert [(row["file"], row["image"]) for row in rows] == [("a.jpg", JPEG), ("b.png", PNG), ("sub/b.png", PNG)]
+    (tmp_path / "c.png").write_bytes(PNG[:20])
+    with pytest.raises(DataError, match=r"c\.png: "):
+        read({"path": str(tmp_path), "labels": "none"})
+    assert len(read({"path": str(tmp_path), "labels": "none"}, skip_bad=True)[1]) == 3
+
+
+def test_images_in_the_folder_itself_are_told_from_class_folders(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "cat" / "1.png").write_bytes(PNG)
+    assert not has_images(str(tmp_path))
+    (tmp_path / "notes.txt").write_text("PNG")
+    (tmp_path / ".1.png").write_bytes(PNG)
+    (tmp_path / "Thumbs.db").write_bytes(PNG)
+    os.mkfifo(tmp_path / "pipe")
+    assert not has_images(str(tmp_path))
+    (tmp_path / "picture").write_bytes(JPEG)
+    assert has_images(f"{tmp_path}/")
+    assert not has_images(str(tmp_path / "picture"))
+    assert not has_images(str(tmp_path / "nowhere"))
+
+
 def test_rows_of_an_index_without_an_image_are_reported_or_left_out(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
     (tmp_path / "i.csv").write_text("file,y\na.png,1\ngone.png,2\n,3\na.png,4\n")
@@ -279,6 +308,11 @@ def test_images_of_an_object_store_are_read_by_folder_and_by_index(s3_bucket: Bu
     data = config(path=f"{s3_bucket.url}/all")
     assert [row["label"] for row in read({"path": f"{s3_bucket.url}/all"})[1]] == ["cat", "dog"]
     assert find_spans(data).paths == [f"{s3_bucket.url}/all/cat/1.png", f"{s3_bucket.url}/all/dog/deep/1.jpg"]
+    assert [row["file"] for row in read({"path": f"{s3_bucket.url}/all", "labels": "none"})[1]] == [
+        "cat/1.png",
+        "dog/deep/1.jpg",
+    ]
+    assert [has_images(f"{s3_bucket.url}/{folder}") for folder in ("all", "all/cat/", "none")] == [False, True, False]
 
 
 def test_a_pipe_among_the_images_does_not_hang(tmp_path: Path) -> None:
@@ -306,3 +340,5 @@ def test_images_are_read_with_the_header_alone_where_asked(tmp_path: Path) -> No
 def test_something_to_read_is_needed() -> None:
     with pytest.raises(ValueError, match="needs a `path`"):
         ImagesSource(kind="images")
+    with pytest.raises(ValueError, match="`labels: none` is for a folder"):
+        ImagesSource(kind="images", index="i.csv", labels="none")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from command import headrace
 from pages import Followed, follow
+from sklearn.datasets import load_digits
+
+import headrace as api
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +34,30 @@ def test_folders_of_images_are_classes(images: Followed) -> None:
     assert images.of("run")[0].ending("blessing").startswith("blessed: accuracy is ")
     rows = images.rows("scored.csv")
     assert len(rows) == 97
-    assert sum(row["prediction"] == row["label"] for row in rows) >= 87
+    digits = load_digits().target
+    assert [row["file"] for row in rows] == sorted(f"{number}.png" for number in range(1700, 1797))
+    assert sum(row["prediction"] == f"digit {digits[int(row['file'][:-4])]}" for row in rows) >= 87
     assert [*rows[0]][-10:] == [f"probability_digit {digit}" for digit in range(10)]
+    assert "label" not in rows[0]
+
+
+def test_a_model_alone_predicts_a_folder_of_images(images: Followed) -> None:
+    model = images.of("run")[0].uri("Trainer", "model")
+    done = headrace(images.folder, "predict", str(model), "--input", "pictures/new", "--output", "alone.csv")
+    assert done.code == 0, done.err
+    assert images.rows("alone.csv") == images.rows("scored.csv")
+    table = api.predict(model, images.folder / "pictures" / "new", columns=["file"])
+    assert isinstance(table, pa.Table)
+    assert table["prediction"].to_pylist() == [row["prediction"] for row in images.rows("scored.csv")]
+
+
+def test_class_folders_are_read_as_in_training(images: Followed) -> None:
+    given = images.folder / "sorted" / "digit 3"
+    given.mkdir(parents=True)
+    shutil.copy(images.folder / "pictures" / "new" / "1700.png", given)
+    done = headrace(images.folder, "predict", "pictures.yaml", "--input", "sorted", "--output", "sorted.csv")
+    assert done.code == 0, done.err
+    assert [(row["label"], "file" in row) for row in images.rows("sorted.csv")] == [("digit 3", False)]
 
 
 def test_the_words_of_a_text_tell_its_package(texts: Followed) -> None:

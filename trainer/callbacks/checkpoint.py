@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -40,13 +39,12 @@ Agree = Callable[[tuple[bool, ...]], tuple[bool, ...]]
 class TrainingPausedError(Exception):
     """A training was saved and interrupted because its time was up.
 
-    epochs: those that it completed; loss: on the eval split, if it completed none.
+    epochs: those that it completed; model: with the weights of the best of them, or if there is none, as it is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, epochs: Sequence[Epoch] = (), model: keras.Model | None = None) -> None:
         super().__init__("the training is paused")
-        self.epochs: Sequence[Epoch] = ()
-        self.loss = math.inf
+        self.epochs, self.model = epochs, model
 
 
 class Checkpoint(keras.callbacks.Callback):

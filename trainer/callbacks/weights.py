@@ -35,8 +35,13 @@ class BestWeights(keras.callbacks.Callback):
 
     def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
         """Restore and write the best weights."""
-        self.model.set_weights(self._weights)
+        self.restore_weights()
         self.model.save_weights(self.path)
+
+    def restore_weights(self) -> None:
+        """Restore the best weights; before the end of the first epoch, do nothing."""
+        if self._weights:
+            self.model.set_weights(self._weights)
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint."""

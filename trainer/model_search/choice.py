@@ -3,16 +3,24 @@
 choice = ModelChoice.read(job.run_dir)
 choice.model["kind"], choice.search.table()
 job = with_chosen_model(job)        # the job that a config with the chosen kind has
+
+The lowest eval loss is partly luck, the more so the fewer examples the eval split has. So a candidate that is listed
+earlier in `model.candidates` is chosen, unless the lowest loss is below its own by more than the noise of their
+difference (`choose`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from headrace.common.durable import write_text
 from headrace.configs.schema.auto_model import AutoModel
@@ -23,6 +31,10 @@ from headrace.trainer.trials import MODEL_SEARCH_FILE, Search, Trial
 
 ALGORITHM = "kinds of models"
 """Name of the search in the report, where others have random, bayesian or hyperband."""
+NOISE = 1.0
+"""Standard errors of the paired difference of two losses that count as noise."""
+Losses = NDArray[np.float32]
+"""[examples]: the losses of the examples of the eval split."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +52,9 @@ class Candidate:
     ended: bool = False
     """Whether it is trained to its end, by early stopping or its last epoch."""
     failure: str = ""
-    """Why it cannot be trained."""
+    """Why it cannot be trained, or is left out."""
+    left_out: bool = False
+    """Whether it is not tried at all."""
 
     @property
     def open(self) -> bool:
@@ -54,6 +68,63 @@ def best_of(candidates: Mapping[int, Candidate]) -> list[int]:
     return sorted(losses, key=lambda number: (losses[number], number))
 
 
+class Difference(NamedTuple):
+    """How much higher the loss of one candidate is than that of another, on the same examples."""
+
+    mean: float
+    error: float
+    """Standard error of the mean."""
+
+    @classmethod
+    def of(cls, losses: Losses, lowest: Losses) -> Self:
+        """Compare the losses of examples, in the same order. Of fewer than two examples, the error is infinite."""
+        paired = losses.astype(np.float64) - lowest.astype(np.float64)
+        count = len(paired)
+        return cls(float(paired.mean()), float(paired.std(ddof=1)) / math.sqrt(count) if count > 1 else math.inf)
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether it is no more than NOISE standard errors."""
+        return self.mean <= NOISE * self.error
+
+
+def choose(candidates: Mapping[int, Candidate], losses: Mapping[int, Losses], preferred: Sequence[str]) -> Chosen:
+    """Choose the first of `preferred` whose loss exceeds the lowest one by no more than noise.
+
+    This is the rule of one standard error (Breiman, Friedman, Olshen and Stone 1984, Classification and Regression
+    Trees, section 3.4.3), with the error of the paired difference, from which what makes an example hard for every
+    candidate cancels out.
+
+    losses: those of the examples of the eval split, of each candidate that did not fail.
+    """
+    ranked = best_of(candidates)
+    lowest = ranked[0]
+    differences = {number: Difference.of(losses[number], losses[lowest]) for number in ranked}
+    in_order = sorted(ranked, key=lambda number: preferred.index(candidates[number].name))
+    number = next(number for number in in_order if number == lowest or differences[number].is_noise)
+    return Chosen(number, lowest, differences[number])
+
+
+class Chosen(NamedTuple):
+    """A choice."""
+
+    number: int
+    lowest: int
+    """The candidate with the lowest eval loss."""
+    difference: Difference
+    """Between these two."""
+
+    def reason(self, candidates: Mapping[int, Candidate]) -> str:
+        """For the training record and the report."""
+        if self.number == self.lowest:
+            return f"the lowest eval loss ({candidates[self.number].loss:.5g})"
+        lowest = candidates[self.lowest]
+        return (
+            f"an eval loss of {candidates[self.number].loss:.5g}; that of {lowest.name}, {lowest.loss:.5g}, is lower by"
+            f" {self.difference.mean:.3g}, which is within the noise ({self.difference.error:.3g})"
+        )
+
+
 @dataclass(frozen=True)
 class ModelChoice:
     """The model that a search chose, and all of its candidates."""
@@ -63,20 +134,21 @@ class ModelChoice:
     search: Search
 
     @classmethod
-    def of(cls, auto: AutoModel, candidates: Mapping[int, Candidate]) -> Self:
-        """Choose the candidate with the lowest eval loss."""
+    def of(cls, auto: AutoModel, candidates: Mapping[int, Candidate], losses: Mapping[int, Losses]) -> Self:
+        """Choose a candidate. losses: as in `choose`."""
         trials = tuple(_trial(number, one, auto) for number, one in candidates.items())
-        chosen = auto.model(candidates[best_of(candidates)[0]].name)
-        plain = {"kind": chosen.kind, **chosen.model_dump(mode="json", exclude_defaults=True)}
-        return cls(plain, Search(ALGORITHM, "loss", False, trials))
+        chosen = choose(candidates, losses, auto.candidates)
+        model = auto.model(candidates[chosen.number].name)
+        plain = {"kind": model.kind, **model.model_dump(mode="json", exclude_defaults=True)}
+        return cls(plain, Search(ALGORITHM, "loss", False, trials, chosen.number, chosen.reason(candidates)))
 
     @property
     def words(self) -> str:
         """For the training record."""
-        best, seconds = self.search.best, sum(trial.seconds for trial in self.search.trials)
+        seconds = sum(trial.seconds for trial in self.search.trials)
         name = ", ".join(f"{name}: {value}" if name != "kind" else str(value) for name, value in self.model.items())
-        loss = best.score if best else None
-        return f"{name}: the lowest eval loss ({loss:.5g}) of {len(self.search.trials)} candidates, in {seconds:.0f} s"
+        tried = self.search.tried
+        return f"{name}, of {tried} candidate{'s' * (tried != 1)}, in {seconds:.0f} s: {self.search.reason}"
 
     def write(self, run_dir: Path) -> None:
         """Write the file."""
@@ -92,7 +164,7 @@ class ModelChoice:
 
 def _trial(number: int, one: Candidate, auto: AutoModel) -> Trial:
     values = {f"model.{name}": value for name, value in auto.settings(one.name).items()}
-    return Trial(number, values, one.epochs, one.seconds, one.loss, one.failure)
+    return Trial(number, values, one.epochs, one.seconds, one.loss, one.failure, one.left_out)
 
 
 def with_model(job: Job, model: ModelBase, **changes: Any) -> Job:

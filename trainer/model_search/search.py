@@ -6,7 +6,7 @@ Each candidate is trained as a config with its kind would train it: from the sam
 stopping. When its time is up, it is saved as a checkpoint, from which it continues in the next round, and after the
 search if it is chosen. So the result is the model that a config with the chosen kind trains. First all candidates get
 an equal part of the time, then the better half of them, and so on (Jamieson and Talwalkar 2016, arXiv:1502.07943). Time
-that a candidate leaves goes to the others.
+that a candidate leaves goes to the others, so the cheapest are first.
 
 The state of the search is a checkpoint too. A search that was killed continues with the candidate that it was at.
 """
@@ -25,23 +25,33 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from headrace.common.errors import ModelError, TrainingError
+from headrace.common.errors import MissingDependencyError, ModelError, TrainingError
 from headrace.configs.rules.model import ONE_PROCESS_ONLY
+from headrace.configs.rules.trees import why_no_trees
 from headrace.configs.schema.auto_model import AutoModel
 from headrace.configs.schema.train import CHECKPOINT_FOLDER
 from headrace.trainer.callbacks.checkpoint import TrainingPausedError
 from headrace.trainer.callbacks.epoch_log import FILE
-from headrace.trainer.checkpointing.checkpoints import Checkpoints, StateTree, TrainingPosition
+from headrace.trainer.checkpointing.checkpoints import Checkpoints, TrainingPosition
 from headrace.trainer.devices.errors import explain_out_of_memory
 from headrace.trainer.devices.strategy import StrategyChoice
+from headrace.trainer.input.errors import explain_label_errors
 from headrace.trainer.input.inputs import InputPlan
 from headrace.trainer.job import Job, checkpoint_name, checkpoints
-from headrace.trainer.model_search.choice import Candidate, ModelChoice, best_of, with_model
+from headrace.trainer.model import losses_on
+from headrace.trainer.model_search.choice import Candidate, Losses, ModelChoice, best_of, with_model
+from headrace.trainer.model_search.race import Race
+from headrace.trainer.sections import TrainerSections
 from headrace.trainer.training import Circumstances, plan, train_model, without_retracing_warnings
+from headrace.trainer.trees.training import train_trees
 
 logger = logging.getLogger(__name__)
+
+NO_LOSSES = np.zeros(0, np.float32)
+"""Of a candidate that cannot be trained."""
 
 
 def train_best(job: Job, auto: AutoModel, choice: StrategyChoice, strategy: tf.distribute.Strategy) -> keras.Model:
@@ -73,50 +83,6 @@ def _with_checkpoints(job: Job) -> Iterator[Job]:
 
 
 @dataclass
-class _Race:
-    """How far a search has come."""
-
-    candidates: dict[int, Candidate]
-    """By their numbers, from 1."""
-    racing: list[int]
-    """Those of the current round."""
-    waiting: list[int]
-    """Those that are still to be trained in it."""
-    over: bool = False
-
-    @property
-    def seconds(self) -> float:
-        """Time that all of them took."""
-        return sum(one.seconds for one in self.candidates.values())
-
-    @property
-    def share(self) -> float:
-        """The part of the time left that the next training gets."""
-        later, size = 0, len(self.racing)
-        while (size := size // 2) > 1:
-            later += size
-        return 1 / (len(self.waiting) + later)
-
-    def next_round(self, *, more_time: bool) -> None:
-        """Go on with the better half of those that race, unless none of them or no time is left for it."""
-        ranked = [number for number in best_of(self.candidates) if number in self.racing]
-        self.racing = ranked[: len(ranked) // 2]
-        self.waiting = [number for number in self.racing if self.candidates[number].open]
-        self.over = len(self.racing) < 2 or not self.waiting or not more_time
-
-    def to_tree(self) -> StateTree:
-        """For a checkpoint."""
-        return {"race": json.dumps(dataclasses.asdict(self))}
-
-    @classmethod
-    def from_tree(cls, tree: StateTree) -> _Race:
-        """Parse the output of `to_tree`."""
-        plain = json.loads(tree["race"])
-        plain["candidates"] = {int(number): Candidate(**one) for number, one in plain["candidates"].items()}
-        return cls(**plain)
-
-
-@dataclass
 class ModelSearch:
     """One search, whose job has a folder for checkpoints."""
 
@@ -141,7 +107,7 @@ class ModelSearch:
             while race.waiting:
                 number, share = race.waiting[0], race.share
                 seconds = max(self.auto.seconds - race.seconds, 0) * share
-                race.candidates[number] = self._advanced(number, race.candidates[number], seconds)
+                race.candidates[number], race.losses[number] = self._advanced(number, race.candidates[number], seconds)
                 race.waiting = race.waiting[1:]
                 trainings += 1
                 self._save(race, trainings)
@@ -150,7 +116,7 @@ class ModelSearch:
         if not best_of(race.candidates):
             reason = next(iter(race.candidates.values())).failure
             raise TrainingError(f"model.kind: auto has no candidate that can be trained; the first: {reason}")
-        return ModelChoice.of(self.auto, race.candidates)
+        return ModelChoice.of(self.auto, race.candidates, race.losses)
 
     def train_chosen(self, found: ModelChoice) -> keras.Model:
         """Continue the training of the best candidate."""
@@ -159,35 +125,49 @@ class ModelSearch:
         keras.backend.clear_session()
         around = Circumstances(self.inputs, record={"model": found.words})
         with without_retracing_warnings():
-            return train_model(self._candidate_job(best.number, self.job.run_dir), self.choice, self.strategy, around)
+            return self._train(self._candidate_job(best.number, self.job.run_dir), around)
 
-    def _begin(self) -> tuple[_Race, int]:
+    def _begin(self) -> tuple[Race, int]:
         """The state that a killed search left, or that of a new one; and the number of its changes."""
         if (saved := self.folder.latest()) is not None:
-            race = _Race.from_tree(saved.tree)
+            race = Race.from_tree(saved.tree)
             done = "is over" if race.over else "is between two rounds"
             if race.waiting and not race.over:
                 done = f"continues with {race.candidates[race.waiting[0]].name}"
             logger.info(f"model: a search that was interrupted {done}, as {saved.file} says")
             return race, saved.position.batches
-        numbers = list(range(1, len(self.auto.candidates) + 1))
-        candidates = {number: Candidate(self.auto.candidates[number - 1]) for number in numbers}
-        logger.info(f"model: searching among {', '.join(self.auto.candidates)} for {self.auto.seconds:g} s")
-        return _Race(candidates, numbers, numbers), 0
+        candidates = {number: self._candidate(name) for number, name in enumerate(self.auto.cheapest_first, 1)}
+        for one in candidates.values():
+            if one.left_out:
+                logger.info(f"model: {one.name} is left out: {one.failure}")
+        numbers = [number for number, one in candidates.items() if one.open]
+        names = ", ".join(candidates[number].name for number in numbers)
+        logger.info(f"model: searching among {names} for {self.auto.seconds:g} s")
+        return Race(candidates, numbers, numbers), 0
 
-    def _save(self, race: _Race, changes: int) -> None:
+    def _candidate(self, name: str) -> Candidate:
+        """A candidate before the search, left out if the config or the devices do not allow it."""
+        if not self.auto.model(name).has_trees:
+            return Candidate(name)
+        declared = TrainerSections.from_json(self.job.custom_config["config"])
+        reason = why_no_trees(declared.label, declared.features, declared.train)
+        if not reason and self.choice.distributed:
+            reason = f"it is trained on the processors of one machine, not with `{self.choice.strategy}`"
+        return Candidate(name, failure=reason, left_out=bool(reason))
+
+    def _save(self, race: Race, changes: int) -> None:
         self.folder.write(TrainingPosition(batches=changes), race.to_tree())
 
     def _candidate_job(self, number: int, run_dir: Path) -> Job:
         """The job of a candidate: that of a config with its kind, with checkpoints next to those of the search."""
-        model = self.auto.model(self.auto.candidates[number - 1])
+        model = self.auto.model(self.auto.cheapest_first[number - 1])
         name = self.folder.part(number).folder.name
         return with_model(self.job, model, model_run_dir=str(run_dir), checkpoint_name=name)
 
-    def _advanced(self, number: int, before: Candidate, seconds: float) -> Candidate:
+    def _advanced(self, number: int, before: Candidate, seconds: float) -> tuple[Candidate, Losses]:
         """Train a candidate for some seconds, or to its end."""
         began = self.clock()
-        after = self._trained(number, before, lambda: self.clock() - began >= seconds)
+        after, losses = self._trained(number, before, lambda: self.clock() - began >= seconds)
         after = dataclasses.replace(after, seconds=before.seconds + self.clock() - began)
         if after.failure:
             logger.warning(f"model: {after.name} cannot be trained: {after.failure}")
@@ -197,25 +177,39 @@ class ModelSearch:
                 f"model: {after.name} has an eval loss of {after.loss:.5g}, in {after.seconds:.1f} s and {after.epochs}"
                 f" epochs {how}"
             )
-        return after
+        return after, losses
 
-    def _trained(self, number: int, before: Candidate, pause: Callable[[], bool]) -> Candidate:
+    def _trained(self, number: int, before: Candidate, pause: Callable[[], bool]) -> tuple[Candidate, Losses]:
         keras.backend.clear_session()
         around = Circumstances(self.inputs, pause)
         with tempfile.TemporaryDirectory() as folder, without_retracing_warnings():
             job = self._candidate_job(number, Path(folder))
             try:
                 with explain_out_of_memory(job.sections.train, f". Or leave {before.name} out of `model.candidates`"):
-                    train_model(job, self.choice, self.strategy, around)
+                    model, ended = self._train(job, around), True
+                history = json.loads(Path(folder, FILE).read_text(encoding="utf-8"))
+                of_epochs = [epoch["metrics"]["val_loss"] for epoch in history["epochs"]]
             except TrainingPausedError as paused:
-                losses = [epoch.metrics["val_loss"] for epoch in paused.epochs]
-                return _with_losses(before, losses or [paused.loss], len(losses))
-            except ModelError as error:  # others, such as of the data or a full disk, are not the candidate's fault
+                model, ended = paused.model, False
+                of_epochs = [epoch.metrics["val_loss"] for epoch in paused.epochs]
+            except (ModelError, MissingDependencyError) as error:  # those of the data or a disk are not its fault
                 self.folder.part(number).clear()
-                return dataclasses.replace(before, loss=None, failure=str(error))
-            history = json.loads(Path(folder, FILE).read_text(encoding="utf-8"))
-            losses = [epoch["metrics"]["val_loss"] for epoch in history["epochs"]]
-            return dataclasses.replace(_with_losses(before, losses, len(losses)), ended=True)
+                return dataclasses.replace(before, loss=None, failure=str(error)), NO_LOSSES
+            losses = self._losses(model)
+        after = _with_losses(before, of_epochs or [float(losses.mean())], len(of_epochs))
+        return dataclasses.replace(after, ended=ended), losses
+
+    def _train(self, job: Job, around: Circumstances) -> keras.Model:
+        if not job.sections.model.has_trees:
+            return train_model(job, self.choice, self.strategy, around)
+        with explain_label_errors(job.sections.label):
+            return train_trees(job, self.inputs, around)
+
+    def _losses(self, model: keras.Model) -> Losses:
+        """The losses of the examples of the eval split, in the order of its files."""
+        train, label = self.job.sections.train, self.job.sections.label
+        with self.strategy.scope(), explain_label_errors(label):
+            return losses_on(model, self.inputs.open_eval(train.global_batch_size).peek, label)
 
 
 def _with_losses(before: Candidate, losses: list[float], epochs: int) -> Candidate:

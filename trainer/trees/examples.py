@@ -15,10 +15,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from headrace.common.errors import TrainingError
+from headrace.common.errors import ModelError
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.input.inputs import InputPlan
-from headrace.trainer.input.memory import estimate_examples, format_bytes, free_memory
+from headrace.trainer.input.memory import CacheKind, estimate_examples, format_bytes, free_memory
 from headrace.trainer.input.pipeline import InputSplit
 
 READ = 1 << 16
@@ -61,15 +61,16 @@ class Loaded:
 
 
 def load(plan: InputPlan, order: Sequence[str], label: LabelConfig) -> Loaded:
-    """Read both splits, whatever the cache that the plan chose: they are read once.
+    """Read both splits: from the cache if other trainings read them too, else once, whatever cache the plan chose.
 
-    Raises TrainingError if they do not fit in memory, a split is empty or a file is damaged.
+    Raises ModelError if they do not fit in memory, TrainingError if a split is empty or a file is damaged.
     """
     width = sum(int(np.prod(plan.training.feature_spec[name].shape)) for name in order)
     count = estimate_examples(plan.examples.train + plan.examples.eval)
     needed = check_memory(count, width, label.num_classes, free_memory())
+    cache: CacheKind = "none" if plan.training.read is None else plan.training.cache
     once = dataclasses.replace(
-        plan.training, cache="none", shuffle=0, batch_size=READ, steps_per_epoch=None, buckets=None
+        plan.training, cache=cache, shuffle=0, batch_size=READ, steps_per_epoch=None, buckets=None
     )
     plan = dataclasses.replace(plan, training=once)
     train, evaluation = _arrays(plan.open_train(), order), _arrays(plan.open_eval(READ), order)
@@ -80,13 +81,13 @@ def load(plan: InputPlan, order: Sequence[str], label: LabelConfig) -> Loaded:
 
 
 def check_memory(examples: int, width: int, classes: int, free: int) -> int:
-    """The bytes that growing needs, about. Raises TrainingError if that is more than is free.
+    """The bytes that growing needs, about. Raises ModelError if that is more than is free.
 
     width: numbers of an example.
     """
     needed = examples * (width * BYTES_PER_NUMBER + classes * BYTES_PER_CLASS)
     if needed > free:
-        raise TrainingError(
+        raise ModelError(
             f"model.kind: trees needs all examples in memory: about {format_bytes(needed)} for {examples:,} of them"
             f" with {width:,} numbers and categories each, and {format_bytes(free)} are free. Learn from fewer"
             " examples or features, or use a machine with more memory, or another kind of model, which reads in batches"

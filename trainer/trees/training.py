@@ -3,8 +3,8 @@
     model = train_trees(job, plan)
 
 Each iteration is recorded with the loss on both splits. Early stopping and the choice of the best iteration are those
-of the other kinds. Every minute, and on SIGTERM, the trees so far become a checkpoint, from which a later run of the
-same work grows the same trees as an uninterrupted one.
+of the other kinds. Every minute, on SIGTERM, and when a search for the kind of model pauses it, the trees so far become
+a checkpoint, from which a later run of the same work grows the same trees as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from headrace.common.errors import ModelError, TrainingError, TrainingStoppedErr
 from headrace.configs.schema.train import EarlyStopping
 from headrace.configs.schema.trees_model import TreesModel
 from headrace.trainer import columns
+from headrace.trainer.callbacks.checkpoint import TrainingPausedError
 from headrace.trainer.callbacks.epoch_log import Epoch, History
 from headrace.trainer.callbacks.tensorboard import Scalars
 from headrace.trainer.checkpointing.checkpoints import Checkpoints, TrainingPosition
@@ -37,6 +38,7 @@ from headrace.trainer.job import Job, checkpoints
 from headrace.trainer.model import build_model
 from headrace.trainer.models.layers import SCALE_LAYER
 from headrace.trainer.models.trees import Forest, categorical, input_order
+from headrace.trainer.training import Circumstances
 from headrace.trainer.trees.boosting import Boosting, Scale
 from headrace.trainer.trees.examples import Examples, Loaded, load
 
@@ -48,11 +50,14 @@ LOG_SECONDS, CHECKPOINT_SECONDS = 5.0, 60.0
 """Seconds between two lines of the log, and between two checkpoints."""
 
 
-def train_trees(job: Job, plan: InputPlan) -> keras.Model:
+def train_trees(job: Job, plan: InputPlan, circumstances: Circumstances | None = None) -> keras.Model:
     """Grow the trees that the job's sections describe, from the last checkpoint if there is one.
 
-    Writes the record, the weights and TensorBoard's logs to the job's run directory. plan: how to read the examples.
+    Writes the record, the weights and TensorBoard's logs to the job's run directory. Raises TrainingPausedError.
+
+    plan: how to read the examples, in place of that of `circumstances`.
     """
+    around = circumstances or Circumstances()
     sections = job.sections
     settings = sections.model
     assert isinstance(settings, TreesModel)  # noqa: S101 - the caller chooses by the kind
@@ -61,16 +66,20 @@ def train_trees(job: Job, plan: InputPlan) -> keras.Model:
     order = input_order(features)
     loaded = load(plan, order, sections.label)
     scale = label_scale(loaded.train) if sections.label.kind == "regression" else (0.0, 1.0)
-    growing = Growing(job, settings, loaded, _category_columns(loaded, categorical(features)), scale, checkpoints(job))
+    category_columns = _category_columns(loaded, categorical(features))
+    growing = Growing(job, settings, loaded, category_columns, scale, checkpoints(job), around.pause)
     job.run_dir.mkdir(parents=True, exist_ok=True)
     boosting = growing.run()
     best = best_iteration(growing.epochs)
     forest = Forest.of(boosting.trees(best), sections.label.num_classes, boosting.base)
     model = build_model(sections, job.transformed, forest)
     _set_scale(model, scale)
+    if growing.paused:
+        raise TrainingPausedError(growing.epochs, model)
     model.save_weights(job.run_dir / WEIGHTS)
     _write_curves(model, growing.epochs, job.run_dir)
-    growing.history(model, forest, best).write(job.run_dir)
+    history = growing.history(model, forest, best)
+    dataclasses.replace(history, chosen={**history.chosen, **around.record}).write(job.run_dir)
     return model
 
 
@@ -85,28 +94,33 @@ class Growing:
     """Columns of the input that are categories."""
     scale: Scale
     folder: Checkpoints | None
+    pause: Callable[[], bool] | None = None
+    """When to save and to stop growing for now, asked after each iteration. The end is saved then, too."""
     clock: Callable[[], float] = time.perf_counter
     """Seconds."""
     epochs: list[Epoch] = field(default_factory=list)
     ended: bool = False
     """Whether no further iteration follows."""
+    paused: bool = False
+    """Whether further iterations follow in a later training."""
     _saved: Path | None = None
     """The latest checkpoint."""
 
     def run(self) -> Boosting:
-        """Grow until early stopping or the last iteration. Raises TrainingStoppedError on SIGTERM."""
+        """Grow until early stopping, the last iteration or a pause. Raises TrainingStoppedError on SIGTERM."""
         boosting = self._begin()
         logger.info(f"input: {self.loaded.words}")
         logged = saved = self.clock()
         with _noticing_sigterm(self.folder) as stopped:
-            while not self.ended:
+            while not self.ended and not self.paused:
                 self._grow(boosting)
+                self.paused = not self.ended and self.pause is not None and self.pause()
                 now = self.clock()
                 if self.ended or now - logged >= LOG_SECONDS or len(self.epochs) == 1:
                     self._log()
                     logged = now
                 due = self._train.checkpoint.every_steps is not None and now - saved >= CHECKPOINT_SECONDS
-                if due or stopped:
+                if due or stopped or self.paused or (self.ended and self.pause is not None):
                     self._save(boosting)
                     saved = now
                 if stopped and not self.ended:

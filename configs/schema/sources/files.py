@@ -314,10 +314,10 @@ class TextSource(FileSource):
 class ImagesSource(SourceBase):
     """JPEG and PNG images, detected from their first bytes: a folder with one folder per class, or an index of files.
 
-    The columns are `image` (the bytes), `height`, `width`, `channel`, and either `label` (the name of the class folder)
-    or the other columns of the index. Hidden files and those that desktops create (`Thumbs.db`, `desktop.ini`) are
-    ignored. Any other file that is not an image, a damaged image, and a row of the index without its image are bad
-    records (see `data.on_bad_record`).
+    The columns are `image` (the bytes), `height`, `width`, `channel`, and either `label` (the name of the class
+    folder), the other columns of the index, or `file` (with `labels: none`). Hidden files and those that desktops
+    create (`Thumbs.db`, `desktop.ini`) are ignored. Any other file that is not an image, a damaged image, and a row of
+    the index without its image are bad records (see `data.on_bad_record`).
 
     `height`, `width` and `channel` are those that `tf.io.decode_image` returns: 16 bits become 8, palettes RGB or RGBA,
     CMYK becomes RGB, the first of multiple frames counts, and the EXIF orientation is not applied. Not all damage can
@@ -337,6 +337,10 @@ class ImagesSource(SourceBase):
     """CSV or Parquet files (with the extension `.parquet`) with one row per image."""
     index_column: Name = "image"
     """The column of the index with the path of the image."""
+    labels: Literal["folders", "none"] = "folders"
+    """Without an index: what the folders in `path` say. folders: they are the classes, and an image outside of them is
+    a bad record. none: nothing, for new images to predict; they may be in `path` itself, and the column `file` has
+    their paths below it, such as `1.png`."""
     decode: bool = False
     """false: `image` is the unchanged file (JPEG or PNG); true: raw bytes, height x width x channel uint8."""
     check: Literal["decode", "header"] = "decode"
@@ -347,4 +351,8 @@ class ImagesSource(SourceBase):
     def _path_or_index(self) -> ImagesSource:
         if self.path is None and self.index is None:
             raise ValueError("needs a `path` (a folder with one folder per class) or an `index`")
+        if self.labels == "none" and self.index is not None:
+            raise ValueError(
+                "`labels: none` is for a folder; the columns of an `index` are read as they are. Remove one"
+            )
         return self

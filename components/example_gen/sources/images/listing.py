@@ -13,12 +13,13 @@ from headrace.common.errors import DataError
 from headrace.components.example_gen.paths import PACKAGE, inside_package, is_remote, resolve
 from headrace.components.example_gen.sources.base import ReadOptions, ScanResult, Source, serial_map, undivided
 from headrace.components.example_gen.sources.csv.source import CsvFiles
+from headrace.components.example_gen.sources.images.image import JPEG, PNG
 from headrace.components.example_gen.sources.parquet.source import ParquetFiles
-from headrace.components.example_gen.storage import is_folder
+from headrace.components.example_gen.storage import is_folder, open_file
 from headrace.components.example_gen.types import Kind
 from headrace.configs.schema.sources import CsvSource, ImagesSource, ParquetSource
 
-LABEL = "label"
+LABEL, FILE = "label", "file"
 IGNORED = {"Thumbs.db", "ehthumbs.db", "desktop.ini", "__MACOSX"}
 """Files and folders that desktops leave behind. Hidden ones are ignored too."""
 
@@ -68,6 +69,28 @@ def name_of(source: ImagesSource) -> str:
     return str(source.index if source.index is not None else source.path)
 
 
+def others(source: ImagesSource) -> list[str]:
+    """The columns that do not come from the images themselves."""
+    if source.index is not None:
+        return index_columns(source)
+    return [LABEL if source.labels == "folders" else FILE]
+
+
+def has_images(folder: str) -> bool:
+    """Whether there are images in a folder itself, and not only in folders in it."""
+    root = _folder(folder)
+    try:
+        found = resolve(f"{glob.escape(root)}/*") if is_folder(root) else []
+    except DataError:  # only folders, or something that reading will name
+        return False
+    return any(_is_image(path) for path in found if path.rpartition("/")[2] not in IGNORED)
+
+
+def _is_image(path: str) -> bool:
+    with open_file(path) as stream:
+        return stream.read(len(PNG)).startswith((JPEG, PNG))
+
+
 def _list_folder(source: ImagesSource, files: Collection[str] | None) -> Listing:
     path = undivided(source.path) or ""
     root = _folder(path)
@@ -81,9 +104,10 @@ def _list_folder(source: ImagesSource, files: Collection[str] | None) -> Listing
     ]
     if not images:
         raise DataError("the folder contains no images", file=path)
-    labels = pa.array([inside[0] if len(inside) > 1 else None for _, inside in images], pa.string())
-    known = pa.RecordBatch.from_arrays([labels], names=[LABEL])
-    return Listing(tuple(path for path, _ in images), known, {LABEL: "string"})
+    labels = [inside[0] if len(inside) > 1 else None for _, inside in images]
+    name, values = (LABEL, labels) if source.labels == "folders" else (FILE, ["/".join(inside) for _, inside in images])
+    known = pa.RecordBatch.from_arrays([pa.array(values, pa.string())], names=[name])
+    return Listing(tuple(path for path, _ in images), known, {name: "string"})
 
 
 def _list_index(source: ImagesSource) -> Listing:

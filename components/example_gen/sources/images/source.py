@@ -16,12 +16,11 @@ from headrace.components.example_gen.sources.base import ParallelMap, ReadOption
 from headrace.components.example_gen.sources.conversion import cast_declared
 from headrace.components.example_gen.sources.images.image import BadImageError, ImageHeader, decode_pixels, read_header
 from headrace.components.example_gen.sources.images.listing import (
-    LABEL,
     Listing,
-    index_columns,
     index_files,
     list_images,
     name_of,
+    others,
 )
 from headrace.components.example_gen.sources.streams import read_fully
 from headrace.components.example_gen.storage import is_remote, open_file, stats
@@ -31,6 +30,7 @@ from headrace.configs.schema.sources import ImagesSource
 BATCH = 1 << 21
 """Bytes of images in a batch."""
 
+WAY_OUT = "Repair or remove it, or skip such files with `data.on_bad_record: skip`"
 LARGEST = 1 << 30
 """Bytes of an image. A tf.Example cannot be larger than twice this."""
 
@@ -66,16 +66,16 @@ class ImageFiles:
         return {"source": self.source, "options": self.options}
 
     def columns(self) -> list[str]:
-        """The columns of the images, then the label or the columns of the index."""
-        others = [LABEL] if self.source.index is None else index_columns(self.source)
-        repeated = IMAGE_KINDS.keys() & set(others)
+        """The columns of the images, then the label, the file or the columns of the index."""
+        known = others(self.source)
+        repeated = IMAGE_KINDS.keys() & set(known)
         if repeated:
             raise DataError(
                 f"the index has a column {min(repeated)!r}, which every image has already",
                 file=name_of(self.source),
                 hint="Rename the column of the index",
             )
-        return self.options.select([*IMAGE_KINDS, *others])
+        return self.options.select([*IMAGE_KINDS, *known])
 
     def parts(self, parallel_map: ParallelMap) -> list[Listing]:  # noqa: ARG002 - nothing has to be scanned
         """The images, grouped by the sizes of their files."""
@@ -130,12 +130,7 @@ class ImageFiles:
                     raise BadImageError("is not in a class folder")
                 image = index, *self._read(path, full=full)
             except BadImageError as error:
-                make_error = partial(
-                    DataError,
-                    str(error),
-                    file=path or name_of(self.source),
-                    hint="Repair or remove it, or skip such files with `data.on_bad_record: skip`",
-                )
+                make_error = partial(DataError, str(error), file=path or name_of(self.source), hint=WAY_OUT)
                 if not self.options.skip_bad:
                     raise make_error() from None
                 skips.add(make_error)
