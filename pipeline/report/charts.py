@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from headrace.pipeline.report.formatting import figure, short, visible
+from headrace.pipeline.report.formatting import common_digits, figure, short, visible
 
 Range = tuple[float, float]
 
@@ -63,6 +63,11 @@ class Scale:
     def __call__(self, value: float) -> float:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
+    @property
+    def digits(self) -> int:
+        """Significant digits by which values on the scale differ."""
+        return max(6, common_digits(self.low, self.high) + 3)
+
 
 def histogram(title: str, bars: Sequence[Bar]) -> Markup:
     """Draw bars side by side, each as wide as its bucket, so that its area is the count.
@@ -114,9 +119,13 @@ def line_chart(  # noqa: PLR0913 - a chart has many parts
     x_low, x_high = x_range or _x_range([x for x, _ in points])
     y_low, y_high = y_range or padded(y for _, y in points)
     axes = _Axes(Scale(x_low, x_high, _LEFT, WIDTH - _RIGHT), Scale(y_low, y_high, HEIGHT - _BOTTOM, _TOP))
+    x_ticks = (whole_ticks if whole_x else ticks)(x_low, x_high)
+    start = x_ticks[0] if len({*map(short, x_ticks)}) < len(x_ticks) else 0.0
+    if start:
+        x_label = f"{x_label}, from {figure(start, axes.x.digits)}"
     parts = [
         *(_grid_line(axes, tick) for tick in ticks(y_low, y_high)),
-        *(_x_tick(axes, tick) for tick in (whole_ticks if whole_x else ticks)(x_low, x_high)),
+        *(_x_tick(axes, tick, start) for tick in x_ticks),
         element("text", x_label, x=(WIDTH + _LEFT - _RIGHT) / 2, y=HEIGHT - 4, class_="axis middle"),
         *([_vertical_mark(axes, *mark)] if mark else []),
         *(_curve(axes, line) for line in lines),
@@ -230,8 +239,9 @@ def _grid_line(axes: _Axes, tick: float) -> Markup:
     )
 
 
-def _x_tick(axes: _Axes, tick: float) -> Markup:
-    return element("text", short(tick), x=axes.x(tick), y=HEIGHT - _BOTTOM + 16, class_="axis middle")
+def _x_tick(axes: _Axes, tick: float, start: float = 0.0) -> Markup:
+    label = f"+{short(tick - start)}" if start else short(tick)
+    return element("text", label, x=axes.x(tick), y=HEIGHT - _BOTTOM + 16, class_="axis middle")
 
 
 def _vertical_mark(axes: _Axes, x: float, label: str) -> Markup:
@@ -259,7 +269,8 @@ def _curve(axes: _Axes, line: ChartLine) -> Markup:
 
 def _dot(axes: _Axes, name: str, point: tuple[float, float]) -> Markup:
     x, y = axes.position(point)
-    return element("circle", element("title", f"{name}, {figure(point[0], 6)}: {figure(point[1], 6)}"), cx=x, cy=y, r=3)
+    title = f"{name}, {figure(point[0], axes.x.digits)}: {figure(point[1], 6)}"
+    return element("circle", element("title", title), cx=x, cy=y, r=3)
 
 
 def _child(child: str | Markup) -> Markup:

@@ -37,6 +37,11 @@ def figure(value: float | None, digits: int = 4) -> str:
     return (text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text).replace("-", MINUS)
 
 
+def common_digits(low: float, high: float) -> int:
+    """About how many first digits two different numbers have in common."""
+    return math.ceil(math.log10(max(abs(low), abs(high)) / (high - low)))
+
+
 def short(value: float) -> str:
     """Format the tick of an axis: `0.25`, `1,500`, `250 k`, `1.5 M`."""
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.report.charts import Bar, Scale, cell_map, histogram, padded, ticks
+from headrace.pipeline.report.charts import Bar, ChartLine, Scale, cell_map, histogram, line_chart, padded, ticks
 from headrace.pipeline.report.formatting import MINUS, NONE, change, figure, percent, score, short, size
 
 
@@ -31,6 +31,21 @@ def test_scale_is_linear_and_padding_never_empty() -> None:
     for values in ([], [3.0], [0.0, 0.0], [1.0, float("nan"), 2.0]):
         low, high = padded(values)
         assert low < high
+
+
+@pytest.mark.parametrize("low", [1_700_000_000.0, -87.62345678])
+def test_ticks_and_dots_of_a_narrow_range_far_from_0_are_told_apart(low: float) -> None:
+    width = abs(low) * 5e-9
+    points = [(low + width * number / 4, number / 10) for number in range(5)]
+    drawn = ET.fromstring(line_chart("t", [ChartLine("a", points)], x_label="x"))
+    texts = [str(one.text) for one in drawn.iter("text")]
+    relative = [text for text in texts if text.startswith("+")]
+    assert len(relative) == len({*relative}) >= 2
+    (label,) = (text for text in texts if text.startswith("x, from "))
+    start = float(label.removeprefix("x, from ").replace(",", "").replace(MINUS, "-"))
+    assert low - width / 50 <= start <= low + width / 2
+    titles = [str(one.text) for one in drawn.iter("title")][1:]
+    assert len({title.split(":")[0] for title in titles}) == 5
 
 
 def test_bars_have_area_in_proportion_to_their_counts() -> None:
