@@ -81,7 +81,7 @@ def scaled(numbers: tf.Tensor, moments: tf.Tensor, normalize: str, missing: str 
         missing: "mean", or the number that replaces a missing one.
     """
     mean, deviation, least, greatest = tf.unstack(moments, axis=-1)
-    x = tf.where(tf.math.is_nan(numbers), mean if missing == "mean" else tf.cast(missing, tf.float64), numbers)
+    x = tf.where(tf.math.is_nan(numbers), mean if missing == "mean" else tf.constant(missing, tf.float64), numbers)
     if normalize == "z_score":
         # The deviation of equal values is a rounding error, so the range decides whether there is a scale.
         x = tf.where(greatest > least, tf.math.divide_no_nan(x - mean, deviation), tf.zeros_like(x))
