@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0.schema_pb2 import FeatureType, Schema
 
 from headrace.common.errors import DataError
-from headrace.configs.schema.data import ColumnType
+from headrace.configs.schema.data import ColumnType, bits_column
 
 COLUMN_TYPES: dict[int, ColumnType] = {FeatureType.INT: "int", FeatureType.FLOAT: "float", FeatureType.BYTES: "string"}
 _HINT = (
@@ -37,6 +38,17 @@ def read_schema(path: str | Path) -> Schema:
         ) from None
     _check(schema, str(path))
     return schema
+
+
+def check_float64(schema: Schema, path: str, columns: Iterable[str]) -> None:
+    """Raise DataError if a curated schema lacks the column with the bits of one of these, as it has all others."""
+    known = {feature.name: feature.type for feature in schema.feature}
+    for column in columns:
+        bits = bits_column(column)
+        if column in known and known.get(bits) != FeatureType.INT:
+            what = f"the schema has no integers {bits!r}, which hold the float64 values of {column!r}"
+            hint = f'Add to it: feature {{ name: "{bits}" type: INT }}'
+            raise DataError(what, file=path, column=column, hint=f"{hint}, or declare `data.types.{column}: float`.")
 
 
 def column_types(schema: Schema) -> dict[str, ColumnType]:

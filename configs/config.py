@@ -170,6 +170,11 @@ class PipelineConfig(Section):
         return sorted({column for columns in read for column in columns})
 
     @property
+    def float64_columns(self) -> tuple[str, ...]:
+        """The data columns of which features read float64 values."""
+        return tuple(sorted({*self.data.float64_columns} & {*self.feature_columns}))
+
+    @property
     def read_columns(self) -> tuple[str, ...] | None:
         """The data columns that are read, according to `data.columns`; None for all."""
         if self.preprocessing is not None and self.preprocessing.keys is None and self.data.columns == "used":

@@ -69,7 +69,7 @@ def _check_split(
         return [(source_setting(config.data.source), str(error))], []
     if found is None:
         return [], []
-    notes = [*_slices(config, found.rows)]
+    notes = [*_slices(config, found.rows), *_digits(config, found.rows, numbers)]
     rejected = [*_rejected(config, spans, found, numbers)]
     if not rejected and _whole(found, spans):
         notes += split_notes(config, found.rows)
@@ -104,6 +104,19 @@ def _slices(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
         if column is not None and distinct > max(MAX_SLICES, len(column) // 2):
             what = f'column "{name}" has {distinct:,} different values in its first {len(column):,} rows, each of which'
             yield where, f"{what} becomes a slice; slice over a column with fewer, such as ranges of its values"
+
+
+def _digits(config: PipelineConfig, rows: pa.Table, numbers: Mapping[str, KeyPath]) -> Iterator[Violation]:
+    """Columns of numbers that lose digits."""
+    from headrace.components.example_gen.tfexample.rounding import RoundingAccumulator, rounding_notes
+
+    rounded = [name for name in rows.column_names if name in numbers and name not in config.data.float64_columns]
+    found = RoundingAccumulator(skip_bad=True)
+    for batch in rows.select(rounded).to_batches():
+        found.checked(batch)
+    for name in found:
+        for note in rounding_notes({name: found[name]}):
+            yield numbers[name], note
 
 
 def list_violations(config: PipelineConfig, source: Source) -> Iterator[Violation]:

@@ -28,10 +28,10 @@ class ModelDescription(BaseModel):
     """What a model reads and predicts.
 
     label: what it predicts; types: the type of each data column of the training data; features: the columns that the
-    model reads; multivalued: those of which it uses all values, None if that is unknown; words: for a next_word label,
-    the words in the order of the predictions, without the last one, which stands for all others; model: its kind and
-    the settings of `model:` that are not the defaults, which for `kind: auto` are those of the model that was chosen;
-    signature, preprocessing, prediction_key: as in `ModelCall`.
+    model reads; float64: those of which it reads float64 values; multivalued: those of which it uses all values, None
+    if that is unknown; words: for a next_word label, the words in the order of the predictions, without the last one,
+    which stands for all others; model: its kind and the settings of `model:` that are not the defaults, which for
+    `kind: auto` are those of the model that was chosen; signature, preprocessing, prediction_key: as in `ModelCall`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,6 +39,7 @@ class ModelDescription(BaseModel):
     label: LabelConfig
     types: dict[str, StoredType]
     features: tuple[str, ...]
+    float64: tuple[str, ...] = ()
     multivalued: tuple[str, ...] | None = None
     words: tuple[str, ...] = ()
     model: dict[str, JsonValue] | None = None

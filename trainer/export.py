@@ -16,6 +16,8 @@ Named tensors are named after their columns, as spelled by `signature_names` (`p
 A missing value is an absent or empty feature in an example; in a named tensor it is "", NaN or the smallest int64.
 The tensor of a multivalued column is [batch, values]: a raw column is padded with missing values, a transformed feature
 with -1. That of a vector is [batch, size]; a row of missing values is a missing list.
+A column of `data.types: float64` is float64 as a named tensor. In an example it is two features: its values as float32,
+and their bits as int64, named after it with `:float64` at the end; without these, the float32 counts.
 The label may be absent; transform_features returns it for the evaluation. An example with several values in a column of
 which the model takes one is refused.
 
@@ -38,6 +40,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow.saved_model.experimental import TrackableResource
 
+from headrace.configs.schema.data import bits_column
 from headrace.configs.schema.features import single_columns
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.columns import MISSING_INTEGER, PADDING
@@ -93,6 +96,8 @@ class RawColumns:
     """Those of which a feature uses all values of an example."""
     vectors: Mapping[str, int] = field(default_factory=dict)
     """Those that hold lists of a fixed length, each with that length."""
+    float64: Collection[str] = ()
+    """Those that hold float64 values, whose bits the examples have in a column of their own."""
     single: Mapping[str, str] = field(default_factory=dict)
     """Those of which an example may have at most one value, each with the setting that reads it."""
 
@@ -116,6 +121,7 @@ class RawColumns:
                 for column in reads[name]
                 if one.list_size is not None
             },
+            float64=sections.float64,
             single=single,
         )
 
@@ -137,11 +143,13 @@ class Signatures:
         self.loaded = tf.saved_model.load(transform_output.transform_savedmodel_dir)
         self.label_key, self.weight = columns.label, columns.weight
         self.raw_feature_spec = transform_output.raw_feature_spec()
-        self.raw_spec = {name: self.raw_feature_spec[name] for name in (*columns.features, columns.label)}
+        self.float64 = columns.float64
+        names = (*columns.features, *map(bits_column, columns.float64), columns.label)
+        self.raw_spec = {name: self.raw_feature_spec[name] for name in names}
         self.vectors = columns.vectors
         self.multivalued = frozenset([*columns.multivalued, *columns.vectors])
         self.single = columns.single
-        self.raw_inputs = signature_names(name for name in self.raw_spec if name != columns.label)
+        self.raw_inputs = signature_names(columns.features)
         self.model_inputs = signature_names(model.input)
         self.transform = tf.function(self._transform, input_signature=[_sparse_spec(self.raw_spec)], autograph=False)
         features = {name: _input_spec(x) for name, x in model.input.items()}
@@ -156,7 +164,8 @@ class Signatures:
         examples = tf.TensorSpec([None], tf.string, name="examples")
         raw = {
             name: tf.TensorSpec(
-                [None, self.vectors.get(name)] if name in self.multivalued else [None], self.raw_spec[name].dtype
+                [None, self.vectors.get(name)] if name in self.multivalued else [None],
+                tf.float64 if name in self.float64 else self.raw_spec[name].dtype,
             )
             for name in self.raw_inputs
         }
@@ -171,7 +180,7 @@ class Signatures:
 
     def predict_examples(self, examples: tf.Tensor) -> Tensors:
         """Signature `serving_default`."""
-        spec = {name: self.raw_spec[name] for name in self.raw_inputs}
+        spec = {name: one for name, one in self.raw_spec.items() if name != self.label_key}
         return self._predict(tf.io.parse_example(examples, _varlen(spec)), tf.size(examples, tf.int64))
 
     def predict_raw(self, tensors: Tensors) -> Tensors:
@@ -184,7 +193,7 @@ class Signatures:
             for name, x in checked.items()
             if name in self.multivalued
         }
-        return self._predict(*_same_rows({**raw, **_values(single)}))
+        return self._predict(*_same_rows({**raw, **_as_stored(_values(single), self.float64)}))
 
     def predict_transformed(self, tensors: Tensors) -> Tensors:
         """Signature `serving_transformed`."""
@@ -318,6 +327,16 @@ def _values(tensors: Mapping[str, tf.Tensor]) -> dict[str, tf.SparseTensor]:
         parts = zip(names, rows, values, strict=True)
         sparse.update({name: tf.SparseTensor(indices, value, shape) for name, indices, value in parts})
     return sparse
+
+
+def _as_stored(raw: Mapping[str, tf.SparseTensor], float64: Iterable[str]) -> dict[str, tf.SparseTensor]:
+    """The columns as examples have them: of float64 values, float32 and the bits."""
+    stored = dict(raw)
+    for name in float64:
+        values = raw[name].values
+        stored[name] = raw[name].with_values(tf.cast(values, tf.float32))
+        stored[bits_column(name)] = raw[name].with_values(tf.bitcast(values, tf.int64))
+    return stored
 
 
 def _same_rows(raw: Mapping[str, tf.SparseTensor]) -> tuple[Mapping[str, tf.SparseTensor], tf.Tensor]:

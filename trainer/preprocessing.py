@@ -11,7 +11,7 @@ from headrace.configs.schema.label import LabelConfig
 from headrace.trainer import columns
 from headrace.trainer.columns import Batch, Column, RawColumn, TextColumn, VocabularySize
 from headrace.trainer.columns.base import Analyzer, prefix_errors
-from headrace.trainer.columns.raw import MultivaluedRawColumn, RawTensor, split_values, suggest_type
+from headrace.trainer.columns.raw import MultivaluedRawColumn, RawTensor, split_values, suggest_type, with_float64
 from headrace.trainer.sections import TrainerSections
 
 NO_CLASS = -1
@@ -38,7 +38,7 @@ def transform(
 ) -> dict[str, tf.Tensor]:
     """`preprocessing_fn` with parsed sections. results: of the columns' analyzers; None: TFT computes them."""
     built = columns.build(sections.features)
-    batch = Batch(inputs, built, by_span=by_span, results=results)
+    batch = Batch(with_float64(inputs, sections.float64), built, by_span=by_span, results=results)
     outputs = {sections.label.key: transform_label(sections.label, batch)}
     if sections.label.weight is not None:
         outputs[sections.label.weight] = transform_weight(sections.label.weight, batch)

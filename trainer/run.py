@@ -10,6 +10,7 @@ import keras
 import tensorflow_transform as tft
 
 from headrace.configs.schema.auto_model import AutoModel
+from headrace.configs.schema.data import bits_column
 from headrace.trainer import columns, generation
 from headrace.trainer.columns.image import with_stored_images
 from headrace.trainer.description import ModelDescription, stored_types
@@ -67,11 +68,12 @@ def _describe(
     signatures: Signatures,
     transform_output: tft.TFTransformOutput,
 ) -> ModelDescription:
-    text = sections.label.text
+    text, bits = sections.label.text, {*map(bits_column, sections.float64)}
     return ModelDescription(
         label=sections.label,
-        types=stored_types(signatures.raw_feature_spec),
+        types={name: kind for name, kind in stored_types(signatures.raw_feature_spec).items() if name not in bits},
         features=tuple(signatures.raw_inputs),
+        float64=sections.float64,
         multivalued=tuple(sorted(signatures.multivalued)),
         model={"kind": sections.model.kind, **sections.model.model_dump(mode="json", exclude_defaults=True)},
         words=tuple(generation.words(built, text, transform_output)) if text is not None else (),

@@ -36,6 +36,8 @@ class TrainerSections(Section):
     """The model to train."""
     train: TrainConfig = TrainConfig()
     """How to train it."""
+    float64: tuple[str, ...] = ()
+    """The data columns of which features read float64 values, sorted."""
     several_values: Literal["refuse", "first"] = "refuse"
     """What a served model does with an example that has several values of a number or of the label.
 
@@ -52,6 +54,7 @@ class TrainerSections(Section):
             features=config.declared_features,
             model=config.model,
             train=_without_irrelevant(config.train),
+            float64=config.float64_columns,
             several_values="first" if config.data.on_anomaly == "warn" else "refuse",
         )
 
@@ -59,7 +62,8 @@ class TrainerSections(Section):
     def for_transform(cls, config: PipelineConfig) -> TrainerSections:
         """Keep what Transform computes from: its output stays valid when any other setting changes."""
         features = {name: _without_model_settings(feature) for name, feature in config.declared_features.items()}
-        return cls(label=_without_choice_of_rows(config.label), features=features)
+        label = _without_choice_of_rows(config.label)
+        return cls(label=label, features=features, float64=config.float64_columns)
 
     def tuned(self, values: Mapping[str, JsonValue]) -> TrainerSections:
         """Replace the values of settings, named by dotted names such as `train.learning_rate`."""

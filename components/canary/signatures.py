@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from tensorflow.core.protobuf import saved_model_pb2
 
 from headrace.common.names import join_names
-from headrace.trainer.columns import MISSING_INTEGER
+from headrace.configs.schema.data import bits_column
+from headrace.trainer.columns import MISSING_INTEGER, RawColumn
+from headrace.trainer.columns.raw import with_float64
 from headrace.trainer.description import ModelDescription
 from headrace.trainer.export import signature_names
 
@@ -124,12 +126,22 @@ def _raw_columns(signature: Signature, description: ModelDescription | None) -> 
     names = {given: column for column, given in signature_names(description.features).items()}
     if not signature.inputs.keys() <= names.keys():
         return None
-    types = {name: description.types.get(names[name]) for name in signature.inputs}
-    return names if all(_TYPES.get(types[name]) == spec.dtype for name, spec in signature.inputs.items()) else None
+    types = {name: _type(description, names[name]) for name in signature.inputs}
+    return names if all(types[name] == spec.dtype for name, spec in signature.inputs.items()) else None
+
+
+def _type(description: ModelDescription, column: str) -> tf.DType | None:
+    return tf.float64 if column in description.float64 else _TYPES.get(description.types.get(column))
 
 
 def _raw(spec: tf.TensorSpec, column: str, examples: NDArray[Any]) -> NDArray[Any]:
     """A column of the examples: [n], or [n, values] with missing values at the end of the shorter rows."""
+    if spec.dtype == tf.float64:
+        bits, rounded = bits_column(column), tf.io.VarLenFeature(tf.float32)
+        parsed = tf.io.parse_example(
+            tf.constant(examples, tf.string), {column: rounded, bits: tf.io.VarLenFeature(tf.int64)}
+        )
+        return np.asarray(RawColumn(column, with_float64(parsed, [column])[column]).values)
     missing = _MISSING[spec.dtype]
     parsed = tf.io.parse_example(tf.constant(examples, tf.string), {column: tf.io.VarLenFeature(spec.dtype)})[column]
     rows = tf.sparse.to_dense(parsed, missing).numpy()

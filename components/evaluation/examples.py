@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from headrace.common.names import join_names
 from headrace.components.evaluation.kept import EXAMPLES, Kept
 from headrace.components.evaluation.metrics.accumulator import Array
 from headrace.components.evaluation.result import BAND, Agreement, ErrorBand, WorstExample, WorstExamples
+from headrace.configs.schema.data import bits_column
 
 MOST_COLUMNS = 50
 """Columns of the worst examples."""
@@ -39,7 +40,7 @@ def worst_examples(kept: Kept, columns: Sequence[str], name: Callable[[Any], str
                 prediction=(name or number_as_text)(prediction),
                 loss=float(loss) if np.isfinite(loss) else None,
                 error=error if error is not None and np.isfinite(error) else None,
-                values=tuple(_as_text(features[column]) if column in features else None for column in shown),
+                values=tuple(_shown(features, column) for column in shown),
             )
         )
     return WorstExamples(tuple(shown), tuple(rows), len(columns) - len(shown))
@@ -48,6 +49,14 @@ def worst_examples(kept: Kept, columns: Sequence[str], name: Callable[[Any], str
 def column_names(serialized: Iterable[bytes]) -> list[str]:
     """The columns of some examples, sorted."""
     return sorted({name for one in serialized for name in tf.train.Example.FromString(one).features.feature})
+
+
+def _shown(features: Mapping[str, tf.train.Feature], column: str) -> str | None:
+    """The values of a column: as float64 if the example has their bits."""
+    if (bits := bits_column(column)) in features and features[bits].int64_list.value:
+        value = np.array(features[bits].int64_list.value[:1]).view(np.float64)[0]
+        return np.format_float_positional(value, trim="-")
+    return _as_text(features[column]) if column in features else None
 
 
 def _as_text(feature: tf.train.Feature) -> str | None:

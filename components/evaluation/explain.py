@@ -27,6 +27,7 @@ from headrace.components.evaluation.metrics.accumulator import Array, LabelMetri
 from headrace.components.evaluation.metrics.regression import RegressionMetrics
 from headrace.components.evaluation.result import Evaluation, Explanation, FeatureImportance, PartialDependence
 from headrace.components.example_gen.tfexample.encode import encode
+from headrace.components.example_gen.tfexample.float64_columns import with_bits, without_bits
 from headrace.configs.schema.evaluate import LOSSES
 from headrace.trainer.description import ModelDescription
 from headrace.trainer.served_model import ModelCall
@@ -122,6 +123,11 @@ class Judge:
         metrics = metrics_of(kind, tfma.decision_threshold(config))
         return cls(model, tfma.model_call(spec), kind, metrics, described)
 
+    @property
+    def float64(self) -> tuple[str, ...]:
+        """The data columns of which the model reads float64."""
+        return self.described.float64 if self.described is not None else ()
+
     def columns(self, kept: Kept) -> list[str]:
         """The data columns that the model reads; if that is unknown, all but the label."""
         if self.described is not None:
@@ -145,10 +151,11 @@ class Judge:
 
     def explainer(self, batch: pa.RecordBatch, labels: Array, weights: Array) -> Explainer:
         """One for a sample."""
-        loaded = loaded_model(self.model)
+        loaded, float64 = loaded_model(self.model), self.float64
 
         def predict(rows: pa.RecordBatch) -> Array:
-            found = self.call.predictions(loaded, tf.constant(encode(rows).to_pylist(), tf.string)).numpy()
+            examples = tf.constant(encode(with_bits(rows, float64)).to_pylist(), tf.string)
+            found = self.call.predictions(loaded, examples).numpy()
             return np.asarray(found, np.float64).reshape(rows.num_rows, -1)
 
         return Explainer(predict, lambda predictions: self.metrics.losses(labels, predictions), batch, weights)
@@ -161,7 +168,7 @@ def _explanation(kept: Kept, judge: Judge, asked: Explaining) -> Explanation:
         long = f"the model reads {len(columns):,} columns, which would take long"
         return Explanation(note=f"{long}; set `evaluate.importance` to a number of examples")
     labels, weights, serialized = (kept.columns[name][:number] for name in ("label", "weight", EXAMPLES))
-    batch = ExamplesToRecordBatchDecoder().DecodeBatch(serialized.tolist())
+    batch = without_bits(ExamplesToRecordBatchDecoder().DecodeBatch(serialized.tolist()), judge.float64)
     explainer = judge.explainer(batch, labels, weights)
     try:
         found = explainer.importance([name for name in columns if batch.schema.get_field_index(name) >= 0])

@@ -28,6 +28,7 @@ from headrace.components.example_gen.sources.nested import check_objects
 from headrace.components.example_gen.span_ingest import ScannedSpan, SpanIngester
 from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.spans.store import COLUMNS, SCAN, SHARDS, SpanShards, SpanStore, link
+from headrace.components.example_gen.tfexample.float64_columns import check_names
 from headrace.components.example_gen.tfexample.rounding import ColumnRounding, rounding_notes
 from headrace.components.example_gen.types import Kind, declared_types, widest
 from headrace.components.split_spans import RoleOfSpans
@@ -159,6 +160,7 @@ def _scan(spans: SpanIngester, manifest: SpanManifest) -> tuple[list[ScannedSpan
     kinds: dict[str, Kind] = {}
     for one in scanned:
         kinds |= {name: widest([kind, kinds.get(name, kind)]) for name, kind in one.kinds.items()}
+    check_names(spans.data.float64_columns, kinds)
     check_objects(kinds, {path: file for one in reversed(scanned) for path, file in one.result.objects.items()})
     if not spans.may_lack:
         check_columns(spans.data, kinds)

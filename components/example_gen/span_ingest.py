@@ -195,11 +195,12 @@ class SpanIngester:
         spent = scanned.cache.paths if scanned.cache else ()
         skip_bad = data.on_bad_record == "skip"
         columns = worth_writing(size.held, sum(scanned.result.rows.values()), len(kinds))
-        writer = ShardWriter(layout, compression, work, work / "joined", skip_bad, self.required, columns)
+        joined, float64 = work / "joined", data.float64_columns
+        writer = ShardWriter(layout, compression, work, joined, skip_bad, self.required, columns, float64)
         result, sizes = writer.write(parts, read, parallel_map, spent)
         described = f"{plan.reason}; wrote {_sizes(sizes, layout)}"
         return SpanShards(
-            work / "joined",
+            joined,
             dict(result.rows),
             described,
             result.roundings,

@@ -19,7 +19,7 @@ from typing import Literal, get_args
 import pyarrow as pa
 
 from headrace.common.errors import DataError
-from headrace.configs.schema.data import ColumnType, DataConfig
+from headrace.configs.schema.data import ColumnType, DataConfig, read_as
 
 Kind = Literal["missing"] | ColumnType
 
@@ -94,7 +94,7 @@ def declared_types(data: DataConfig, columns: Sequence[str]) -> dict[str, Kind]:
                 f"`data.types` declares {name!r}, which is not a column",
                 hint=f"The columns are {', '.join(columns)}",
             )
-        declared[name] = kind
+        declared[name] = read_as(kind)
     return declared
 
 

@@ -25,7 +25,7 @@ from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.gates.serving_log import list_log
 from headrace.components.predict.reading import OPEN_ENDED
 from headrace.components.statistics.combine import CombineShards, StatisticsCombiner, combine_directly, to_files
-from headrace.configs.schema.data import DataConfig, data_from_json
+from headrace.configs.schema.data import DataConfig, data_from_json, read_as
 from headrace.configs.schema.gates import SKEW_SOURCE
 
 logger = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ def _as_logged(data: DataConfig, manifest: SpanManifest, compared: str) -> DataC
     names = {name for source in opened for name in source.columns()}
     there = tuple(name for name in wanted if name in names)
     chosen = wanted if there and data.source.kind in OPEN_ENDED else there
-    types = {name: kind for name, kind in data.types.items() if name in (chosen or names)}
+    types = {name: read_as(kind) for name, kind in data.types.items() if name in (chosen or names)}
     return data.model_copy(update={**NOT_SPLIT, "columns": chosen or "all", "types": types})
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.components.example_gen.tfexample.rounding import COARSE, lost_digits
 from headrace.components.inference.dates import EPOCHS, find_dates
 from headrace.components.inference.facts import ColumnFacts
 from headrace.configs.schema.features import FALSE_WORDS, TRUE_WORDS
@@ -61,7 +62,8 @@ class Choice:
     """What to do with a column.
 
     group: NUMBERS, CATEGORIES, ... or LEFT_OUT; features: their settings without `key`, by what each adds to the name
-    of the column; comment: what was found, or the reason to leave it out; suspicion: why it may give the label away.
+    of the column; comment: what was found, or the reason to leave it out; suspicion: why it may give the label away;
+    lost_digits: what float32 would lose that the column needs, or nothing.
     """
 
     column: str
@@ -69,6 +71,7 @@ class Choice:
     comment: str
     features: Mapping[str, Settings] = field(default_factory=dict)
     suspicion: str = ""
+    lost_digits: str = ""
 
 
 def choose(facts: ColumnFacts) -> Choice:
@@ -285,11 +288,13 @@ def _vocabulary_or_hash(distinct: int) -> dict[str, Any]:
 
 def _number(facts: ColumnFacts) -> Choice:
     mean, _, skewness = facts.moments
-    what = f"{show(facts.least)} to {show(facts.greatest)}, mean {mean:.4g}"
+    lost = lost_digits(facts.rounding) if facts.rounding.share > COARSE else ""
+    least, greatest = map(repr if lost else show, (facts.least, facts.greatest))
+    what = f"{least} to {greatest}, mean {mean:.12g}" if lost else f"{least} to {greatest}, mean {mean:.4g}"
     settings = {"column": "numeric"}
     if facts.least >= 0 and facts.greatest >= SKEWED_FROM and skewness > SKEWNESS:
         what, settings = f"{what}; a long tail, so its logarithm is used", {"column": "numeric", "normalize": "log"}
-    return Choice(facts.name, NUMBERS, what + _missing(facts), {"": settings})
+    return Choice(facts.name, NUMBERS, what + _missing(facts), {"": settings}, lost_digits=lost)
 
 
 def _missing(facts: ColumnFacts) -> str:

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.components.example_gen.tfexample.rounding import LARGEST, ColumnRounding
 from headrace.components.example_gen.types import LIST, Kind
 
 COMPARED = 20_000
@@ -78,6 +80,12 @@ class ColumnFacts:
         deviation = math.sqrt(float((centered**2 * weights).sum() / weights.sum()))
         third = float((centered**3 * weights).sum() / weights.sum())
         return mean, deviation, third / deviation**3 if deviation else 0.0
+
+    @cached_property
+    def rounding(self) -> ColumnRounding:
+        """What float32 does to the distinct values of a column of numbers; those beyond its range stop a run."""
+        numbers = self.values.cast(pa.float64(), safe=False).to_numpy() if self.kind == "float" else np.zeros(0)
+        return ColumnRounding.of(numbers[np.abs(numbers) <= LARGEST])
 
     @property
     def has_infinity(self) -> bool:

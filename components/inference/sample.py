@@ -20,7 +20,7 @@ from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import Span
 from headrace.components.example_gen.storage import UNKNOWN
 from headrace.components.example_gen.types import ARROW, Kind, declared_types, widest
-from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.data import DataConfig, DeclaredType
 
 WHOLE_BYTES = 1 << 26
 """Files of this size in total are read as a whole."""
@@ -139,6 +139,6 @@ def _table(batch: pa.RecordBatch) -> pa.Table:
     return table
 
 
-def _of(types: Mapping[str, Kind], names: list[str]) -> dict[str, Kind]:
+def _of(types: Mapping[str, DeclaredType], names: list[str]) -> dict[str, DeclaredType]:
     known = frozenset(names)
     return {name: kind for name, kind in types.items() if name in known}

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from headrace.common.errors import DataError, RunError
 from headrace.components.example_gen.tfexample.encode import encode
+from headrace.components.example_gen.tfexample.float64_columns import with_bits
 from headrace.components.failed_checks import check_of_feature, columns_with_several_values
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.description import ModelDescription
@@ -137,7 +138,7 @@ class Predictor:
         """
         if not batch.num_rows:
             return np.zeros((0, PredictionColumns.by(self.description).width), np.float32)
-        examples = encode(batch)
+        examples = encode(with_bits(batch, self.description.float64))
         found = [
             self._predict(examples.slice(start, rows), first + start, file) for start, rows in self._calls(examples)
         ]

@@ -26,7 +26,7 @@ from headrace.components.example_gen.sources.nested import check_objects
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import Span
 from headrace.components.example_gen.types import LIST, Kind, listed
-from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.data import DataConfig, read_as
 from headrace.trainer.description import ModelDescription, StoredType
 
 SCALARS_ONLY = frozenset({"csv", "text"})
@@ -236,6 +236,7 @@ def _parts(
 def _declared(given: Input, model: ModelDescription, name: str) -> Kind | None:
     """The kind of a column as the model or the config declares it; None if the data must be scanned for it."""
     declared, stored = given.data.types.get(name), model.types.get(name)
+    declared = declared and read_as(declared)
     if stored is None or (declared and _STORED[declared.removesuffix(LIST)] == stored):
         return declared
     kind = _READ_AS[stored]

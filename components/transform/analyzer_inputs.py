@@ -9,12 +9,14 @@ import tensorflow as tf
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform.tf_metadata import schema_utils
 
+from headrace.configs.schema.data import bits_column
 from headrace.trainer import columns
 from headrace.trainer.columns import Batch
 from headrace.trainer.columns.analyzers.all_columns import ColumnAnalyzers
 from headrace.trainer.columns.analyzers.numbers import Floats
 from headrace.trainer.columns.analyzers.texts import VocabularyAnalyzer
 from headrace.trainer.columns.base import prefix_errors
+from headrace.trainer.columns.raw import with_float64
 from headrace.trainer.columns.stacked import stacked_numbers
 from headrace.trainer.sections import TrainerSections
 
@@ -35,6 +37,8 @@ class AnalyzerInputs:
         """
         self._columns = columns.build(sections.features)
         self.analyzers = ColumnAnalyzers(self._columns)
+        read = _read_by_analyzers(sections, self._columns)
+        self._float64 = [name for name in sections.float64 if name in read]
         self._spec = _spec_of(sections, self._columns, schema)
         signature = [tf.TensorSpec([None], tf.string)]
         self._function = tf.function(self._inputs, input_signature=signature, autograph=False)
@@ -46,7 +50,7 @@ class AnalyzerInputs:
         return (numbers[0].numpy() if numbers else None), [text.numpy() for text in texts]
 
     def _inputs(self, serialized: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        tensors = tf.io.parse_example(serialized, self._spec)
+        tensors = with_float64(tf.io.parse_example(serialized, self._spec), self._float64)
         batch = Batch(tensors, self._columns)
         derived: dict[str, tf.Tensor] = {}
         for name, column in self._columns.items():
@@ -70,11 +74,15 @@ class AnalyzerInputs:
         return numbers, texts
 
 
+def _read_by_analyzers(sections: TrainerSections, built: Mapping[str, columns.Column]) -> set[str]:
+    """The data columns that analyzers read."""
+    features = [(name, sections.features[name]) for name, column in built.items() if column.analyzers()]
+    return {column for name, feature in features for column in feature.data_columns(name, sections.features)}
+
+
 def _spec_of(sections: TrainerSections, built: Mapping[str, columns.Column], schema: bytes) -> dict[str, Any]:
     """How to parse the data columns that the analyzers read; all of them if one is missing, for the error's sake."""
     spec = schema_utils.schema_as_feature_spec(schema_pb2.Schema.FromString(schema)).feature_spec
-    names: set[str] = set()
-    for name, column in built.items():
-        if column.analyzers():
-            names.update(sections.features[name].data_columns(name, sections.features))
+    names = _read_by_analyzers(sections, built)
+    names |= {bits_column(name) for name in names & {*sections.float64}}
     return {name: one for name, one in spec.items() if name in names} if names <= spec.keys() else spec

@@ -30,6 +30,7 @@ from headrace.components.transform.single_values import (
     is_single,
     single_values,
 )
+from headrace.configs.schema.data import bits_column
 from headrace.trainer import columns
 from headrace.trainer.columns import Batch, Column
 from headrace.trainer.columns.analyzers.all_columns import ColumnAnalyzers, Statistics
@@ -80,6 +81,7 @@ class Columnar:
             all(map(is_single, self._spec.values()))
             and self._has(label.key, LABELS.get(label.kind, set()))
             and (label.weight is None or self._has(label.weight, NUMBERS))
+            and all(bits_column(name) in self._spec for name in self._sections.float64)
             and all(map(self._covers, self._columns.values()))
         )
 
@@ -117,7 +119,11 @@ class Columnar:
     def _values(self, block: Block) -> dict[str, SingleValues] | None:
         """The data columns; None unless each has at most one value per example, of the type that the graph parses."""
         batch = block.columns
-        return None if batch is None else single_values(batch, self._spec)
+        values = None if batch is None else single_values(batch, self._spec)
+        if values is None:
+            return None
+        float64 = self._sections.float64
+        return {**values, **{name: values[name].with_bits(values[bits_column(name)]) for name in float64}}
 
     def _covers(self, column: Column[Any]) -> bool:
         multivalued = getattr(column, "multivalued", False)

@@ -35,7 +35,7 @@ from headrace.trainer.columns.analyzers.all_columns import (
 )
 from headrace.trainer.columns.analyzers.numbers import Floats
 from headrace.trainer.columns.base import is_foreign, prefix_errors
-from headrace.trainer.columns.raw import RawTensor
+from headrace.trainer.columns.raw import RawTensor, with_float64
 from headrace.trainer.preprocessing import transform
 from headrace.trainer.sections import TrainerSections
 
@@ -155,7 +155,8 @@ def uses_tft(sections: TrainerSections, task: AnalysisTask) -> bool:
     def of_users(inputs: Mapping[str, RawTensor]) -> dict[str, tf.Tensor]:
         folder = Path(task.temporary) / "nothing-learned"
         learned = ColumnAnalyzers(foreign)
-        batch = Batch(inputs, built, results=as_tensors(learned.results(learned.create(), folder)))
+        results = as_tensors(learned.results(learned.create(), folder))
+        batch = Batch(with_float64(inputs, sections.float64), built, results=results)
         outputs = {}
         for name, column in foreign.items():
             with prefix_errors(name):

@@ -38,7 +38,7 @@ class SingleValues:
 
     @cached_property
     def dense(self) -> Numbers:
-        """The numbers of all rows as a dense tensor has them: int64 or float32 [rows]."""
+        """The numbers of all rows as a dense tensor has them: int64, float32 or float64 [rows]."""
         numbers = self.values.to_numpy()
         if self._present.all():
             return numbers
@@ -62,6 +62,13 @@ class SingleValues:
         """float64 [rows], NaN where missing. TensorFlow casts, since it takes the smallest floats for 0."""
         numbers = tf.cast(self.dense, tf.float64).numpy()
         return numbers if self.is_float else np.where(self.dense == INTEGER_MISSING, np.nan, numbers)
+
+    def with_bits(self, bits: SingleValues) -> SingleValues:
+        """The same as float64: the bits as numbers, or the float32 where a row has none."""
+        exact = bits.dense
+        numbers = np.where(exact == INTEGER_MISSING, self.floats(), exact.view(np.float64))
+        present = ~np.isnan(numbers)
+        return SingleValues(pa.array(numbers[present]), present)
 
     def texts(self, missing: object) -> pa.Array:
         """The texts of all rows in any order, "" where missing unless there is a substitute."""

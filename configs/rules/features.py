@@ -87,7 +87,7 @@ def crosses_have_different_keys(features: Features) -> Iterator[Violation]:
 
 def crossed_columns_are_not_float(features: Features, data: DataConfig) -> Iterator[Violation]:
     for where, name, key in _crossed_keys(features):
-        if (key not in features or key == name) and data.types.get(key) == "float":
+        if (key not in features or key == name) and data.types.get(key) in ("float", "float64"):
             yield where, f'"{key}" is a float column (data.types), but a cross takes categories; {_bucketize(key)}'
 
 
@@ -96,10 +96,26 @@ def declared_types_fit_features(features: Features, data: DataConfig) -> Iterato
         fitting = feature.fitting_types
         column = next(iter(feature.column_settings(name).values()), name)
         declared: str | None = data.types.get(column)
-        one = declared.removesuffix(" list") if declared is not None else None  # the first of multiple values is used
-        if fitting and one is not None and one not in fitting:
+        one = None if declared is None else "float" if declared == "float64" else declared.removesuffix(" list")
+        if fitting and one is not None and one not in fitting:  # the first of multiple values is used
             what = f'column "{column}" is {declared} (data.types), but {feature.column} takes {" or ".join(fitting)}'
             yield ("features", name, "column"), f"{what}; {feature.remedy}, or change its type"
+
+
+def float64_is_read_as_a_number(features: Features, data: DataConfig, label: LabelConfig) -> Iterator[Violation]:
+    read = {
+        column
+        for name, feature in features.items()
+        if feature.list_size is None
+        for column in _reads(name, feature, features).values()
+    }
+    for column in (name for name in data.float64_columns if name not in (label.key, label.weight)):
+        if column not in read:
+            what = "no feature reads the column as one number, so its further digits would be of no use"
+            yield ("data", "types", column), f"{what}; declare float, or add a feature such as {{column: numeric}}"
+        elif data.source.kind == "tfrecord":
+            what = "a TFRecord of tf.Example holds float32, which has lost the further digits"
+            yield ("data", "types", column), f"{what}; declare float, or read the data that the examples were made of"
 
 
 def delimited_text_is_separated(features: Features, data: DataConfig) -> Iterator[Violation]:
@@ -159,6 +175,9 @@ def declared_type_fits_label(label: LabelConfig, data: DataConfig) -> Iterator[V
     declared: str | None = data.types.get(label.key)
     if declared is None:
         return
+    if declared == "float64":
+        yield ("data", "types", label.key), "labels are float32 in training; found float64; declare float or int"
+        return
     if label.kind == "regression" and declared == "string":
         yield ("data", "types", label.key), "a regression label is a number; found string; declare int or float"
     if label.kind == "multilabel":
@@ -216,6 +235,7 @@ RULES: tuple[Rule, ...] = (
     crosses_have_different_keys,
     crossed_columns_are_not_float,
     declared_types_fit_features,
+    float64_is_read_as_a_number,
     declared_type_fits_label,
     declared_type_fits_weight,
     delimited_label_is_separated,

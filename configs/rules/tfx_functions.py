@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from headrace.common.names import did_you_mean
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.data import DataConfig
-from headrace.configs.schema.features import PreprocessingFunction
+from headrace.configs.schema.features import Feature, PreprocessingFunction
 from headrace.configs.schema.gates import GatesConfig
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.label import LabelConfig
@@ -41,6 +41,20 @@ def our_models_need_feature_columns(preprocessing: PreprocessingFunction, model:
         ("features", "function"),
         f"{what}; set `model.run_fn` to the run_fn that {preprocessing.function} is for, or list feature columns",
     )
+
+
+def float64_is_of_feature_columns(preprocessing: PreprocessingFunction, data: DataConfig) -> Iterator[Violation]:
+    for column in data.float64_columns:
+        what = f"feature columns compute from float64, and {preprocessing.function} gets what tf.Example holds, float32"
+        yield ("data", "types", column), f"{what}; declare float, or string to parse the numbers in the function"
+
+
+def run_fn_reads_no_float64(
+    training: RunFnModel, features: dict[str, Feature], data: DataConfig
+) -> Iterator[Violation]:
+    for column in data.float64_columns if features else ():
+        what = f"our own models are exported with inputs of float64, and that of {training.run_fn} may not have them"
+        yield ("data", "types", column), f"{what}; declare float"
 
 
 def run_fn_trains(training: RunFnModel, train: TrainConfig) -> Iterator[Violation]:
@@ -106,6 +120,8 @@ def requests_have_known_columns(preprocessing: PreprocessingFunction, gates: Gat
 
 RULES: tuple[Rule, ...] = (
     our_models_need_feature_columns,
+    float64_is_of_feature_columns,
+    run_fn_reads_no_float64,
     run_fn_trains,
     run_fn_is_not_tuned,
     run_fn_has_one_worker,

@@ -13,6 +13,7 @@ from headrace.configs.schema.section import Name, PositiveInt, Section
 from headrace.configs.schema.sources import SourceConfig
 
 ColumnType = Literal["int", "float", "string", "bytes", "int list", "float list", "string list", "bytes list"]
+DeclaredType = ColumnType | Literal["float64"]
 ShardSize = Annotated[str, Field(pattern=r"^[1-9][0-9]* ?MB$")]
 SpanId = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
 SpanRange = Annotated[tuple[SpanId, ...], Field(min_length=2, max_length=2)]
@@ -20,6 +21,18 @@ SpanRange = Annotated[tuple[SpanId, ...], Field(min_length=2, max_length=2)]
 PLACEHOLDER = re.compile(r"\{(?P<name>SPAN|VERSION|YYYY|MM|DD)(?::(?P<width>[1-9]))?\}")
 """A placeholder in a path, which divides the data into spans."""
 DATE_PLACEHOLDERS = frozenset({"YYYY", "MM", "DD"})
+BITS_SUFFIX = ":float64"
+"""What follows a column's name in the name of the one that holds its float64 values, in the examples."""
+
+
+def bits_column(column: str) -> str:
+    """The column of the examples that holds the float64 values of another as int64: the bits of each."""
+    return f"{column}{BITS_SUFFIX}"
+
+
+def read_as(declared: DeclaredType) -> ColumnType:
+    """The type as which a column is read."""
+    return "float" if declared == "float64" else declared
 
 
 @dataclass(frozen=True)
@@ -32,13 +45,15 @@ class DataConfig(Section):
 
     source: SourceConfig
     """Where the rows come from."""
-    types: dict[str, ColumnType] = {}
+    types: dict[str, DeclaredType] = {}
     """Types of individual columns: `int` (int64), `float` (float32), `string` (UTF-8) or `bytes`, with ` list` appended
-    if an example may have multiple values. The type of any other column comes from `schema`, or else from the data: the
-    stored type, or, for text such as CSV, a pass over all values: int if every value is an integer, else float if every
-    value is a number, else string. Values that would lose digits as numbers stay strings: codes such as 00123, and
-    integers beyond int64. A decimal from any source is a float; a decimal type without fractional digits is an int, or
-    a string if it allows more than 18 digits. `string` keeps all digits."""
+    if an example may have multiple values; or `float64`, for numbers of which float32 would lose digits that a feature
+    needs, such as seconds since 1970 with fractions: features are then computed from all digits. The type of any other
+    column comes from `schema`, or else from the data: the stored type, or, for text such as CSV, a pass over all
+    values: int if every value is an integer, else float if every value is a number, else string. Values that would lose
+    digits as numbers stay strings: codes such as 00123, and integers beyond int64. A decimal from any source is a
+    float; a decimal type without fractional digits is an int, or a string if it allows more than 18 digits. `string`
+    keeps all digits."""
     columns: Literal["all", "used"] | Annotated[tuple[Name, ...], Field(min_length=1)] = "all"
     """The columns to read: `all`; `used`, those named by the label (with its weight), the features, the slices,
     `split_key`, `split_by`, `split_column`, `stratify` and `gates.freshness.column`; or a list. Rows that differ only
@@ -110,6 +125,11 @@ class DataConfig(Section):
     """What to do about problems in the data: an anomaly against the schema, a missing label, a label outside its
     classes, an infinite value or no value at all in a column that a feature reads, or integers that become the same
     float32. stop: stop the run. warn: train anyway, with a warning."""
+
+    @property
+    def float64_columns(self) -> tuple[str, ...]:
+        """The columns whose float64 values are in the examples, too."""
+        return tuple(name for name, kind in self.types.items() if kind == "float64")
 
     @property
     def split_keys(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from headrace.components.example_gen.types import types_of_schema
 from headrace.components.gates.data_gate import DataGate
 from headrace.components.gates.data_verdict import DataVerdict
 from headrace.components.gates.serving import ServingLog, ServingStatistics
-from headrace.components.schema import read_schema
+from headrace.components.schema import check_float64, read_schema
 from headrace.components.schema_gen import SchemaGen
 from headrace.components.statistics.component import StatisticsGen
 from headrace.components.transform.component import Transform
@@ -98,7 +98,7 @@ def statistics_gen(_config: PipelineConfig, built: Components, folders: Folders)
 def schema_gen(config: PipelineConfig, built: Components, _folders: Folders) -> BaseNode:
     if config.data.schema_file is None:
         return SchemaGen(statistics=built.statistics_gen.outputs["statistics"], infer_feature_shape=False)
-    read_schema(config.data.schema_file)
+    check_float64(read_schema(config.data.schema_file), config.data.schema_file, config.data.float64_columns)
     return ImportSchemaGen(schema_file=str(Path(config.data.schema_file).absolute())).with_id("SchemaGen")
 
 

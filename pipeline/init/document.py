@@ -40,6 +40,8 @@ WINDOW = 30
 """How many of the newest spans a model learns from."""
 ENOUGH_OF_CLASS = 10
 """Rows of the rarest class, on average in the smallest split, below which chance would decide how many there are."""
+MOST_REASONS = 3
+"""Columns whose loss of digits is described."""
 SLICED = (2, 10)
 """How many values a column has by which the evaluation is sliced."""
 
@@ -107,8 +109,7 @@ def _data(draft: Draft) -> Iterator[str]:
     yield from _entry("source", draft.source)
     if draft.sample.spans:
         yield from _entry("window", WINDOW, "train on the newest spans, at most so many; each is read once")
-    if (declared := draft.table.label.type) is not None:
-        yield from _entry("types", {draft.label: declared}, "the label's classes are not fractions")
+    yield from _types(draft)
     if draft.left_out:
         yield from _entry("columns", "used", "only those that are named below")
     for split, path in draft.unlabelled.items():
@@ -125,6 +126,21 @@ def _data(draft: Draft) -> Iterator[str]:
         yield from _entry("splits", splits, why + "; few rows, so eval and test get more" * few)
         rare = draft.table.label.rarest * min(splits.values()) / sum(splits.values()) < ENOUGH_OF_CLASS
         yield from _groups(draft) or _order(draft) or (_stratified() if rare and not draft.sample.spans else ())
+
+
+def _types(draft: Draft) -> Iterator[str]:
+    """The types of columns for which that of their values will not do."""
+    types, why = dict[str, str](), list[str]()
+    if (declared := draft.table.label.type) is not None:
+        types[draft.label] = declared
+        why.append("the label's classes are not fractions")
+    coarse = {choice.column: choice.lost_digits for choice in draft.table.choices if choice.lost_digits}
+    float64 = coarse if draft.source["kind"] != "tfrecord" else {}
+    for column, lost in float64.items():
+        types[column] = "float64"
+        why.append(f"as float32, {column} {lost}")
+    if types:
+        yield from _entry("types", types, "; ".join(why[:MOST_REASONS]))
 
 
 def _stratified() -> Iterator[str]:

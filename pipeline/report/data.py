@@ -74,7 +74,8 @@ class Anomaly:
 
 def read_data(folder: RunFolder) -> DataSection:
     """The section; empty if the run did not get that far."""
-    statistics = read_statistics(folder.directory("StatisticsGen", "statistics"))
+    float64 = folder.config.data.float64_columns if folder.config else ()
+    statistics = read_statistics(folder.directory("StatisticsGen", "statistics"), float64)
     rows = {split.name: split.rows for split in statistics.values()} or _rows_written(folder)
     described = statistics.get(_TRAIN) or next(iter(statistics.values()), None)
     examples = folder.directory("ExampleGen", "examples")

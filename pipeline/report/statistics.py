@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
 from headrace.components.statistics import ESTIMATED
+from headrace.configs.schema.data import bits_column
 from headrace.pipeline.report.charts import Bar
-from headrace.pipeline.report.formatting import figure, value_in_words
+from headrace.pipeline.report.formatting import common_digits, figure, value_in_words
 
 FILE_NAME = "FeatureStats.pb"
 _SPLIT = "Split-"
 _TYPES = {0: "int", 1: "float", 2: "string", 3: "bytes", 4: "struct"}
 _TOP_VALUES = 10
 _CROWDED = 0.95
-_DIGITS = 6
+_SHORT, _DIGITS, _MOST_DIGITS = 4, 6, 16
 _NO_TEXT = "__BYTES_VALUE__"
 """TFDV's placeholder for a value that is not UTF-8, such as an image."""
 
@@ -31,6 +34,8 @@ class NumericSummary:
     median: float
     maximum: float
     zeros: int
+    digits: int = _SHORT
+    """Significant digits to show."""
 
 
 @dataclass(frozen=True)
@@ -79,17 +84,25 @@ class SplitSummary:
     columns: dict[str, ColumnStatistics]
 
 
-def read_statistics(directory: Path | None) -> dict[str, SplitSummary]:
-    """The splits of an ExampleStatistics artifact, the largest first; empty if there is none."""
+def read_statistics(directory: Path | None, float64: Collection[str] = ()) -> dict[str, SplitSummary]:
+    """The splits of an ExampleStatistics artifact, the largest first; empty if there is none.
+
+    float64: the columns whose float64 values the examples have too.
+    """
     files = [] if directory is None else sorted(directory.glob(f"{_SPLIT}*/{FILE_NAME}"))
-    splits = [_split(file) for file in files]
+    splits = [_split(file, float64) for file in files]
     return {split.name: split for split in sorted(splits, key=lambda split: -split.rows)}
 
 
-def _split(file: Path) -> SplitSummary:
+def _split(file: Path, float64: Collection[str]) -> SplitSummary:
     statistics = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes())
     dataset = statistics.datasets[0] if statistics.datasets else statistics_pb2.DatasetFeatureStatistics()
-    columns = [_column(feature, dataset.num_examples) for feature in dataset.features]
+    bits = {bits_column(name): name for name in float64}
+    features = {feature.name or ".".join(feature.path.step): feature for feature in dataset.features}
+    found = {name: _column(one, dataset.num_examples) for name, one in features.items() if name not in bits}
+    for name in (name for name in bits if name in features):
+        found[bits[name]] = _with_float64(found[bits[name]], features[name].num_stats)
+    columns = found.values()
     return SplitSummary(
         file.parent.name.removeprefix(_SPLIT), dataset.num_examples, {column.name: column for column in columns}
     )
@@ -117,6 +130,36 @@ def _column(feature: statistics_pb2.FeatureNameStatistics, rows: int) -> ColumnS
         histogram=_histogram(feature.num_stats, feature.type == 0) if kind == "num_stats" else top[:_TOP_VALUES],
         too_low=too_low,
     )
+
+
+def _with_float64(column: ColumnStatistics, bits: statistics_pb2.NumericStatistics) -> ColumnStatistics:
+    """A column with the numbers that its bits stand for, if none of them has another sign than the others.
+
+    Their order is then that of the bits, or the reverse, and where all have one exponent they are linear in the bits.
+    """
+    if column.numbers is None or not (bits.min >= 0 or bits.max < 0):
+        return replace(column, type="float64")
+    stats = statistics_pb2.NumericStatistics()
+    stats.CopyFrom(bits)
+    stats.min, stats.max = sorted(map(_of_bits, (bits.min, bits.max)))
+    stats.median = _of_bits(bits.median)
+    same = math.frexp(stats.min)[1] == math.frexp(stats.max)[1]
+    stats.mean = _of_bits(bits.mean) if same else column.numbers.mean
+    for bucket in (bucket for histogram in stats.histograms for bucket in histogram.buckets):
+        bucket.low_value, bucket.high_value = sorted(map(_of_bits, (bucket.low_value, bucket.high_value)))
+    for histogram in stats.histograms if bits.max < 0 else ():
+        histogram.buckets.sort(key=lambda bucket: bucket.low_value)
+    digits = _SHORT
+    if stats.max > stats.min:
+        digits = min(max(digits, common_digits(stats.min, stats.max) + digits), _MOST_DIGITS)
+    numbers = replace(_numbers(stats), zeros=column.numbers.zeros, digits=digits)
+    return replace(column, type="float64", numbers=numbers, histogram=_histogram(stats, whole_numbers=False))
+
+
+def _of_bits(bits: float) -> float:
+    """The number of which these are the bits, as int64; approximately, since statistics are float64 themselves."""
+    whole = min(max(int(bits), int(np.iinfo(np.int64).min)), int(np.iinfo(np.int64).max))
+    return float(np.int64(whole).view(np.float64))
 
 
 def _numbers(stats: statistics_pb2.NumericStatistics) -> NumericSummary:
@@ -164,8 +207,7 @@ def _bars(stats: statistics_pb2.NumericStatistics, kind: int) -> tuple[Bar, ...]
 
 def _edges(low: float, high: float) -> str:
     """`1,700,000,012 to 1,700,000,345`, with as many digits as it takes to see that the edges differ."""
-    common = math.log10(max(abs(low), abs(high)) / (high - low))
-    digits = max(_DIGITS, math.ceil(common) + 2)
+    digits = max(_DIGITS, common_digits(low, high) + 2)
     return f"{figure(low, digits)} to {figure(high, digits)}"
 
 

@@ -144,6 +144,15 @@ def test_first_days_of_months_have_no_weekday() -> None:
     assert [*found.features] == ["_year", "_month"]
 
 
+def test_numbers_of_which_float32_would_lose_digits_are_marked_with_an_example() -> None:
+    times = [1700000000.125 + number for number in range(30)]
+    found = chosen(times, "float")
+    assert found.features == {"": {"column": "numeric"}}
+    assert found.comment.startswith("1700000000.125 to 1700000029.125, mean 1700000014.62")
+    assert "1700000029.125 is stored as 1700000000.0, which is 29.1 away" in found.lost_digits
+    assert not chosen([41.8 + number / 100 for number in range(30)], "float").lost_digits
+
+
 def test_seconds_since_1970_are_dates_if_the_name_says_so() -> None:
     values = [1_700_000_000 + 86_413 * n for n in range(50)]
     assert {one["format"] for one in chosen(values, "int", "created_at").features.values()} == {"epoch_s"}

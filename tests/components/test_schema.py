@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.common.errors import DataError
-from headrace.components.schema import column_types, read_schema
+from headrace.components.schema import check_float64, column_types, read_schema
 
 
 def _write(tmp_path: Path, text: str) -> Path:
@@ -52,3 +52,14 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match="UTF-8"):
         read_schema(tmp_path / "binary")
+
+
+def test_a_curated_schema_needs_the_bits_of_float64_too(tmp_path: Path) -> None:
+    path = _write(tmp_path, 'feature { name: "at" type: FLOAT } feature { name: "y" type: INT }')
+    schema = read_schema(path)
+    check_float64(schema, str(path), ["not in the schema"])
+    with pytest.raises(DataError, match=r'feature \{ name: "at:float64" type: INT \}') as error:
+        check_float64(schema, str(path), ["at"])
+    assert error.value.column == "at"
+    path = _write(tmp_path, path.read_text() + 'feature { name: "at:float64" type: INT }')
+    check_float64(read_schema(path), str(path), ["at"])

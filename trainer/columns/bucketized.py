@@ -50,4 +50,4 @@ class BucketizedColumn(CategoryColumn[BucketizedFeature]):
 
 def _as_data(numbers: float | tuple[float, ...], raw: RawColumn) -> tf.Tensor:
     """float64, rounded as the data column's values are."""
-    return tf.constant(np.asarray(numbers, np.float64 if raw.is_integer else np.float32), tf.float64)
+    return tf.constant(np.asarray(numbers, np.float32 if raw.values.dtype == tf.float32 else np.float64), tf.float64)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TypeAlias
 
 import tensorflow as tf
 
 from headrace.common.errors import TrainingError
+from headrace.configs.schema.data import bits_column
 
 RawTensor: TypeAlias = tf.Tensor | tf.SparseTensor
 
@@ -26,7 +27,7 @@ class RawColumn:
     def __init__(self, name: str, tensor: RawTensor) -> None:
         self.name = name
         self.values = _dense(tensor)
-        """[batch] of int64, float32 or string."""
+        """[batch] of int64, float32, float64 or string."""
 
     @property
     def is_text(self) -> bool:
@@ -113,6 +114,24 @@ def as_ragged(tensor: RawTensor | tf.RaggedTensor) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_tensor(tensor if tensor.shape.rank == 2 else tensor[:, tf.newaxis])
 
 
+def with_float64(tensors: Mapping[str, RawTensor], columns: Iterable[str]) -> dict[str, RawTensor]:
+    """The data columns, these of them as float64: their bits as numbers, or the float32 where an example has no bits.
+
+    A column is sparse if it was. Raises TrainingError if the examples do not have the bits.
+    """
+    found = dict(tensors)
+    for name in columns:
+        if (bits := bits_column(name)) not in tensors:
+            raise TrainingError(
+                f"the examples have no column {bits!r}, which holds the float64 values of {name!r}. Add it to"
+                f' `data.schema`: feature {{ name: "{bits}" type: INT }}'
+            )
+        exact = RawColumn(bits, found.pop(bits))
+        values = tf.where(exact.present, tf.bitcast(exact.values, tf.float64), RawColumn(name, tensors[name]).numbers)
+        found[name] = _sparse(values) if isinstance(tensors[name], tf.SparseTensor) else values
+    return found
+
+
 def rows_of(tensor: RawTensor) -> tf.Tensor:
     """Number of examples: int64 []."""
     return tensor.dense_shape[0] if isinstance(tensor, tf.SparseTensor) else tf.shape(tensor, tf.int64)[0]
@@ -134,6 +153,13 @@ def split_values(tensor: RawTensor, separator: str | None) -> RawTensor | tf.Rag
 
 def _missing_value(dtype: tf.DType) -> tf.Tensor:
     return tf.constant({tf.string: "", tf.int64: MISSING_INTEGER}.get(dtype, float("nan")), dtype)
+
+
+def _sparse(values: tf.Tensor) -> tf.SparseTensor:
+    """[batch] to [batch, 1] without NaN."""
+    places = tf.where(tf.logical_not(tf.math.is_nan(values)))
+    indices = tf.concat([places, tf.zeros_like(places)], axis=1)
+    return tf.SparseTensor(indices, tf.gather_nd(values, places), tf.stack([tf.size(values, tf.int64), 1]))
 
 
 def _dense(tensor: RawTensor) -> tf.Tensor:

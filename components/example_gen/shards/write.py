@@ -40,6 +40,7 @@ from headrace.components.example_gen.shards.spill import (
 )
 from headrace.components.example_gen.skips import Skipped
 from headrace.components.example_gen.sources.base import ParallelMap, choose_map
+from headrace.components.example_gen.tfexample.float64_columns import with_bits
 from headrace.components.example_gen.tfexample.framing import framed_examples
 from headrace.components.example_gen.tfexample.rounding import ColumnRounding, RoundingAccumulator
 
@@ -99,6 +100,7 @@ class ShardWriter:
         skip_bad: skip rows with a number beyond float32's range, instead of raising DataError.
         required: the column without a value in which a row is dropped; None for none.
         columns: whether to write the rows as columns as well, if each has one value (see `column_files`).
+        float64: the columns whose bits are written too (see `float64_columns`).
     """
 
     layout: ShardLayout
@@ -108,6 +110,7 @@ class ShardWriter:
     skip_bad: bool = False
     required: RequiredColumn | None = None
     columns: bool = False
+    float64: Sequence[str] = ()
 
     def write(
         self, parts: Sequence[object], read: ReadPart, parallel_map: ParallelMap, spent: Sequence[Path] = ()
@@ -146,12 +149,13 @@ class ShardWriter:
                 dropped += rows_read.num_rows - complete.num_rows
                 batch = roundings.checked(complete)
                 partitions = partitioner.assign(batch)
-                spill.add(batch, partitions)
+                spill.add(with_bits(batch, self.float64), partitions)
                 totals += np.bincount(partitions, minlength=len(owner))
         rows: Counter[str] = Counter()
         for (split, _), count in zip(owner, totals.tolist(), strict=True):
             rows[split] += count
-        return ScatterResult(rows, spill.chunks, dict(roundings), roundings.skipped, dropped, partitioner.groups)
+        lossy = {name: own for name, own in roundings.items() if name not in self.float64}
+        return ScatterResult(rows, spill.chunks, lossy, roundings.skipped, dropped, partitioner.groups)
 
     def pack(self, partition: Partition) -> int:
         """Shuffle, encode and compress a partition; its size in bytes. An empty partition leaves no file."""

@@ -190,12 +190,7 @@ def rounding_notes(found: Mapping[str, ColumnRounding]) -> Iterator[str]:
     """A line about each column that loses digits or small numbers, starting with those that lose most."""
     coarse = sorted((name for name in found if found[name].share > COARSE), key=lambda name: -found[name].share)
     for name in coarse[:MAX_REPORTED]:
-        yield (
-            f"column {name!r} loses digits: {found[name].value!r} is stored as {found[name].stored!r}, because examples"
-            " hold float32. Subtract an offset from the column in the raw data. For a feature, though not for the label"
-            f" of a regression, which is float32 in any case, `data.types.{name}: int` (for integers) or `string` keeps"
-            " all digits"
-        )
+        yield f"column {name!r} {lost_digits(found[name])}, because examples hold float32. {_way_out(name)}"
     if len(coarse) > MAX_REPORTED:
         names = ", ".join(map(repr, coarse[MAX_REPORTED:]))
         yield f"{len(coarse) - MAX_REPORTED:,} more columns lose digits in the same way: {names}"
@@ -209,6 +204,19 @@ def rounding_notes(found: Mapping[str, ColumnRounding]) -> Iterator[str]:
     if len(small) > MAX_REPORTED:
         names = ", ".join(map(repr, small[MAX_REPORTED:]))
         yield f"{len(small) - MAX_REPORTED:,} more columns have numbers too small for float32: {names}"
+
+
+def lost_digits(rounding: ColumnRounding) -> str:
+    """The loss in words, with the largest error."""
+    rounded = f"{rounding.value!r} is stored as {rounding.stored!r}"
+    return f"loses digits: {rounded}, which is {rounding.error:.3g} away"
+
+
+def _way_out(name: str) -> str:
+    return (
+        f"For features of one number, `data.types.{name}: float64` (or `int`, for integers) keeps all digits; from"
+        " lists and the label of a regression, which are float32 in any case, subtract an offset in the raw data"
+    )
 
 
 def _stacked(batch: pa.RecordBatch) -> dict[str, ColumnRounding] | None:

@@ -82,11 +82,30 @@ BROKEN: Broken = {
     ],
     "crossed_columns_are_not_float": [
         (
+            f"data: {{{SOURCE}, types: {{lat: float64}}}}\n" + features(a="crossed, keys: [lat, b], hash_buckets: 9"),
+            "3: features.a.keys[0]: lat_bucket: {column: bucketized, key: lat, buckets: 10}",
+        ),
+        (
             f"data: {{{SOURCE}, types: {{lat: float}}}}\n" + features(a="crossed, keys: [lat, b], hash_buckets: 9"),
             "3: features.a.keys[0]: lat_bucket: {column: bucketized, key: lat, buckets: 10}",
-        )
+        ),
+    ],
+    "float64_is_read_as_a_number": [
+        (
+            f"data: {{{SOURCE}, types: {{lat: float64}}}}\n" + features(lon="numeric", lat="vector, size: 2"),
+            "1: data.types.lat: no feature reads the column as one number",
+        ),
+        (
+            "data: {source: {kind: tfrecord, path: a}, types: {lat: float64}}\n" + features(lat="numeric"),
+            "1: data.types.lat: a TFRecord of tf.Example holds float32, which",
+        ),
     ],
     "declared_types_fit_features": [
+        (
+            f"data: {{{SOURCE}, types: {{lat: float64}}}}\n"
+            + features(lat="numeric", a="hashed, key: lat, hash_buckets: 9"),
+            "4: features.a.column: is float64 (data.types), but hashed takes int or string",
+        ),
         (
             f"data: {{{SOURCE}, types: {{fare: string}}}}\n" + features(fare="numeric"),
             "3: features.fare.column: numeric takes int or float",
@@ -97,6 +116,10 @@ BROKEN: Broken = {
         ),
     ],
     "declared_type_fits_label": [
+        (
+            f"data: {{{SOURCE}, types: {{tip: float64}}}}\nlabel: {{key: tip, kind: regression}}",
+            "1: data.types.tip: labels are float32 in training; found float64; declare float or int",
+        ),
         (
             f"data: {{{SOURCE}, types: {{tip: string}}}}",
             "1: data.types.tip: its column is declared string; declare int, or list its values in label.classes",

@@ -11,6 +11,18 @@ BROKEN: Broken = {
             "1: features.function: set `model.run_fn`",
         )
     ],
+    "float64_is_of_feature_columns": [
+        (
+            f"data: {{{SOURCE}, types: {{at: float64}}}}\nfeatures: {{function: mine.preprocessing_fn}}\n{RUN_FN}",
+            "1: data.types.at: mine.preprocessing_fn gets what tf.Example holds, float32; declare float, or string",
+        )
+    ],
+    "run_fn_reads_no_float64": [
+        (
+            f"data: {{{SOURCE}, types: {{at: float64}}}}\n{RUN_FN}\n" + features(at="numeric"),
+            "1: data.types.at: that of mine.run_fn may not have them; declare float",
+        )
+    ],
     "run_fn_trains": [(f"train: {{epochs: 3}}\n{RUN_FN}", "1: train.epochs: has no effect")],
     "run_fn_is_not_tuned": [
         (

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from headrace.components.deploy.registry import LATE
-from headrace.pipeline.report.formatting import MINUS, NONE
+from headrace.pipeline.report.formatting import MINUS, NONE, figure
 from headrace.pipeline.report.statistics import read_statistics
 from headrace.pipeline.results.record import Status
 
@@ -70,6 +70,42 @@ def test_bars_of_large_numbers_are_distinguished(tmp_path: Path) -> None:
         np.testing.assert_allclose(widths, 499 / len(edges), atol=2)
         assert edges[0][0] * scale == pytest.approx(1_700_000_000, abs=2)
         assert [high for _, high in edges[:-1]] == [low for low, _ in edges[1:]]
+
+
+@pytest.mark.parametrize("values", [1_700_000_000 + np.arange(400) / 40, -87.6 - np.arange(400) / 1e8])
+def test_float64_columns_are_shown_with_the_digits_that_float32_loses(tmp_path: Path, values: Any) -> None:
+    import tensorflow_data_validation as tfdv
+
+    frame = pd.DataFrame({"x": values.astype(np.float32), "x:float64": values.view(np.int64)})
+    (tmp_path / "Split-train").mkdir()
+    written = tfdv.generate_statistics_from_dataframe(frame).SerializeToString()
+    (tmp_path / "Split-train" / "FeatureStats.pb").write_bytes(written)
+    (column,) = read_statistics(tmp_path, ["x"])["train"].columns.values()
+    numbers = column.numbers
+    assert (column.name, column.type) == ("x", "float64")
+    assert numbers is not None
+    found = (numbers.minimum, numbers.mean, numbers.maximum, numbers.median)
+    near = abs(values[0]) * 1e-11
+    assert found[:3] == pytest.approx((values.min(), values.mean(), values.max()), abs=near, rel=0)
+    assert found[3] == pytest.approx(np.median(values), abs=np.ptp(values) / 50, rel=0)
+    assert figure(numbers.minimum, numbers.digits) != figure(numbers.mean, numbers.digits)
+    assert sum(bar.count for bar in column.histogram) == pytest.approx(400, abs=1)
+    assert len({bar.label for bar in column.histogram}) == len(column.histogram) == 10
+
+
+def test_float64_columns_of_both_signs_are_shown_as_float32(tmp_path: Path) -> None:
+    import tensorflow_data_validation as tfdv
+
+    values = np.linspace(-2, 3, 400)
+    frame = pd.DataFrame({"x": values.astype(np.float32), "x:float64": values.view(np.int64)})
+    (tmp_path / "Split-train").mkdir()
+    written = tfdv.generate_statistics_from_dataframe(frame).SerializeToString()
+    (tmp_path / "Split-train" / "FeatureStats.pb").write_bytes(written)
+    (column,) = read_statistics(tmp_path, ["x"])["train"].columns.values()
+    assert column.type == "float64"
+    assert column.numbers is not None
+    assert (column.numbers.minimum, column.numbers.maximum) == (-2, 3)
+    assert column.numbers.mean == pytest.approx(0.5, abs=1e-6)
 
 
 def test_histogram_counts_every_value_that_is_present(statistics: Path, frame: pd.DataFrame) -> None:

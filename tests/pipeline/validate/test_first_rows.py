@@ -168,6 +168,21 @@ def test_a_slice_over_nearly_unique_values_is_noted_and_not_refused(caplog: pyte
     assert note.startswith('note: c.yaml:7: evaluate.slices[1]: column "fare" has 400 different values')
 
 
+def test_numbers_that_lose_digits_are_noted_until_they_are_float64(caplog: pytest.LogCaptureFixture) -> None:
+    rows(*(f"{1_700_000_000 + row / 8},{row % 2},{row / 8}" for row in range(400)), header="fare,tip,day")
+    declared = CONFIG.replace("label:", "  types: {fare: float64}\nlabel:", 1)
+    for text, notes in ((CONFIG, 1), (declared, 0)):
+        Path("c.yaml").write_text(text, encoding="utf-8")
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, logger="headrace"):
+            load_checked("c.yaml", None, (), data=True)
+        assert len(caplog.messages) == notes
+        for note in caplog.messages:
+            assert note.startswith("note: c.yaml:6: features.fare: column 'fare' loses digits: 17000000")
+            assert "is stored as 1700000000.0, which is 49.9 away" in note
+            assert "`data.types.fare: float64`" in note
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_dates_under_a_number_are_called_dates(kind: str) -> None:
     days = [dt.date(2024, 1, 1) + dt.timedelta(days=row) for row in ROWS]
