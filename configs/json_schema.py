@@ -213,6 +213,7 @@ def _tidy_keyword(word: str, value: Any) -> Any:
 
 PATTERN_DESCRIPTIONS = {
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": "lower-case letters, digits and inner dashes",
+    r"^[a-z]([-a-z0-9]*[a-z0-9])?$": "a lower-case letter, then lower-case letters, digits and inner dashes",
     r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$": "a dotted path, such as my_package.my_module.my_function",
     r"^[1-9][0-9]* ?MB$": "a size such as 150MB",
     r"^[0-9]+(\.[0-9]+)?(E|Ei|P|Pi|T|Ti|G|Gi|M|Mi|Ki)?$": "a size such as 4G or 512Mi",

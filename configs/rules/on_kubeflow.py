@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headrace.common.names import join_or
 from headrace.configs.config import PipelineSection
+from headrace.configs.rules import kserve
 from headrace.configs.rules.beam import ENDPOINTS
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.beam import BeamConfig
@@ -215,4 +216,5 @@ RULES: tuple[Rule, ...] = (
     receivers_are_told_by_a_notifier,
     registries_are_reached_from_the_pushers_pod,
     certificates_of_registries_are_in_the_pushers_pod,
+    *kserve.RULES_OF_PODS,
 )

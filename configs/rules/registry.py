@@ -10,6 +10,7 @@ from headrace.configs.rules import (
     deploy,
     features,
     gates,
+    kserve,
     kubeflow,
     kubernetes,
     model,
@@ -41,6 +42,7 @@ RULES: tuple[Rule, ...] = (
     *schedule.RULES,
     *notify.RULES,
     *model_registry.RULES,
+    *kserve.RULES,
 )
 
 

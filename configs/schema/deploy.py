@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from headrace.configs.schema.kserve import KServeConfig
 from headrace.configs.schema.model_registry import ModelRegistries
 from headrace.configs.schema.section import Name, PositiveInt, Section
 
@@ -83,3 +84,5 @@ class DeployConfig(Section):
     lite: LiteConfig | None = None
     """Converts each model to a `.tflite` file, compares it with the SavedModel, and puts it beside the pushed version
     (see docs/lite.md). Without effect if `push` is null. Not supported on Kubeflow. null: no such file."""
+    kserve: KServeConfig | None = None
+    """The InferenceService of KServe that serves the pushed models. null: none is changed."""

@@ -36,11 +36,12 @@ def models(
     """
     loaded = load(config, profile=profile, overrides=overrides)
     if kubeflow:
+        from headrace.pipeline.kubeflow.kserve.shelf import with_kserve
         from headrace.pipeline.kubeflow.results_store import results_of
         from headrace.pipeline.kubeflow.stored_models import stored_models
 
         with results_of(loaded) as store:
-            return [*stored_models(loaded, store, limit)]
+            return [*with_kserve(loaded, store, stored_models(loaded, store, limit))]
     from headrace.pipeline.models.listing import list_models
 
     return list_models(loaded, runs(loaded))

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Self
 
 from headrace.common.errors import RunError
 from headrace.components.deploy import shared_models
@@ -53,13 +54,42 @@ class ModelChange:
     withdrawn: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a pipeline's models are.
+
+    Attributes:
+        uri: URI of the pipeline's folder.
+        push: `deploy.push`, relative to it.
+        keep: `deploy.keep`.
+        mount: Path of the shared volume that has the folder; "" for an object store.
+    """
+
+    uri: str
+    push: str
+    keep: int | None = None
+    mount: str = ""
+
+    @classmethod
+    def of(cls, config: PipelineConfig) -> Self:
+        """Raises RunError if `deploy.push` is null."""
+        volume = config.kubeflow.volume if config.kubeflow.storage == "reference" else None
+        push = required_push_directory(config)
+        return cls(home_uri(config), push, config.deploy.keep, volume.path if volume else "")
+
+
 def roll_back(config: PipelineConfig, store: Store, to: str | None, now: datetime) -> ModelChange:
     """Put an earlier blessed model back into service, as `headrace.pipeline.models.rollback` does on this machine.
 
     Raises RunError, before anything is changed, if there is no such model, it is not blessed, or its files are gone or
     damaged; OSError if the store fails.
     """
-    with _home(config, store) as home:
+    return roll_back_in(Place.of(config), store, to, now)
+
+
+def roll_back_in(place: Place, store: Store, to: str | None, now: datetime) -> ModelChange:
+    """Like `roll_back`, from what a pod knows of the config."""
+    with _home(place, store) as home:
         return home.changed(lambda there, _: rolled_back(there, to, now))
 
 
@@ -80,7 +110,7 @@ def promote(
         trained: dict[str, Path | None] = {model.run: model.path for model in models if model.run}
         return Choice(there, models, trained, "--kubeflow").promoted(wanted, now, allow_older=allow_older)
 
-    with _home(config, store) as home:
+    with _home(Place.of(config), store) as home:
         return home.changed(promoted)
 
 
@@ -88,11 +118,14 @@ def promote(
 class _Home:
     """The pipeline's folder, at a path that stands for that of a pod."""
 
-    config: PipelineConfig
-    uri: str
+    place: Place
     paths: PodPaths
     store: Store
     stored: StoredHome
+
+    @property
+    def uri(self) -> str:
+        return self.place.uri
 
     @property
     def path(self) -> Path:
@@ -113,7 +146,7 @@ class _Home:
             shared_models.fetch(Path(listed.models[-1].uri))
             listed.write(registry)
         with self._present("push_record", "destination"):
-            version = self._destination().push(listed.models[-1], self.config.deploy.keep)
+            version = self._destination().push(listed.models[-1], self.place.keep)
         model = self._uri(listed.models[-1].uri)
         withdrawn = tuple(map(self._uri, newly_withdrawn(there.registry, listed)))
         return ModelChange(self._uri(version), model, model.removeprefix(f"{self.uri}/").partition("/")[0], withdrawn)
@@ -131,28 +164,26 @@ class _Home:
 
     @property
     def _push(self) -> str:
-        return required_push_directory(self.config)
+        return self.place.push
 
     def _uri(self, path: str | Path) -> str:
         return self.paths.remote(path) or str(path)
 
 
 @contextlib.contextmanager
-def _home(config: PipelineConfig, store: Store) -> Iterator[_Home]:
+def _home(place: Place, store: Store) -> Iterator[_Home]:
     """The pipeline's folder. Messages name URIs in place of paths."""
-    push, uri, volume = required_push_directory(config), home_uri(config), config.kubeflow.volume
-    if Path(push).is_absolute():
+    if Path(place.push).is_absolute():
         raise RunError(
-            f"deploy.push: {push} is on a volume of the Pusher's pod, which this command does not reach; use a folder"
-            " below the pipeline's own, without a leading slash"
+            f"deploy.push: {place.push} is on a volume of the Pusher's pod, which this command does not reach; use a"
+            " folder below the pipeline's own, without a leading slash"
         )
     with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
         read = Path(folder, "read")
         read.mkdir()
-        on_volume = config.kubeflow.storage == "reference" and volume
-        paths = PodPaths(mount=volume.path) if on_volume and volume else PodPaths(f"{folder}/pod")
-        home = _Home(config, uri, paths, store, StoredHome(uri, push, store, read))
+        paths = PodPaths(mount=place.mount) if place.mount else PodPaths(f"{folder}/pod")
+        home = _Home(place, paths, store, StoredHome(place.uri, place.push, store, read))
         try:
             yield home
         except RunError as error:
-            raise RunError(str(error).replace(str(home.path), uri)) from None
+            raise RunError(str(error).replace(str(home.path), place.uri)) from None

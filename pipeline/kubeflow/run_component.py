@@ -29,7 +29,7 @@ from headrace.pipeline.kubeflow.pod.invocation import Invocation, pack, restore_
 from headrace.pipeline.kubeflow.pod.parameters import with_parameters
 from headrace.pipeline.kubeflow.pod.paths import RECORD, ROOT, PodPaths, fill_placeholders, home_of
 from headrace.pipeline.kubeflow.results_store import volume_store
-from headrace.pipeline.kubeflow.store import open_store
+from headrace.pipeline.kubeflow.store import Store, open_store
 
 if TYPE_CHECKING:
     from headrace.pipeline.kubeflow.pod.exchange import Exchange
@@ -125,10 +125,24 @@ def _run_component(invocation: Invocation, executor_input: Mapping[str, Any], en
             exchange.write_spans(inputs["spans"][0].uri, results)
         if invocation.id == TRAINER:
             exchange.write_origin(outputs["model"][0], compiled_in(environ), results)
+        _follow_push(invocation, exchange.user, home, results)
+
+
+def _follow_push(invocation: Invocation, user: str, home: str, store: Store) -> None:
+    """Let KServe serve what the Pusher pushed, and the model registries learn of it, even if KServe could not.
+
+    Raises RunError if the version failed on KServe.
+    """
+    try:
+        if invocation.kserve:
+            from headrace.pipeline.kubeflow.kserve.follow import follow_in_pod
+
+            follow_in_pod(invocation.kserve, home, store, user)
+    finally:
         if invocation.registration:
             from headrace.pipeline.kubeflow.registration import register_pushed
 
-            register_pushed(invocation.registration, home, results)
+            register_pushed(invocation.registration, home, store)
 
 
 def _is_useful(record: logging.LogRecord) -> bool:

@@ -49,10 +49,12 @@ SERVING = f"/Format-Serving/{GRAPH}"
 @dataclass(frozen=True)
 class StoredModel(Model):
     """A model in the object store. `path` is relative to the pipeline's folder there; `run` is the id of the run; the
-    commit is that of the machine that compiled. uri: of the Model artifact, or of the version if no run pushed it.
+    commit is that of the machine that compiled. uri: of the Model artifact, or of the version if no run pushed it;
+    kserve: what became of it on KServe, in words, "" if it was never pointed to.
     """
 
     uri: str = ""
+    kserve: str = ""
 
 
 def stored_models(config: PipelineConfig, store: Store, limit: int) -> list[StoredModel]:

@@ -90,7 +90,8 @@ def promote(  # noqa: PLR0913, PLR0917
         done = _Change(str(here.version), here.entry.uri, here.run, here.withdrawn)
     if as_json:
         fields = {"version": int(PurePosixPath(done.version).name), "folder": done.version, "path": done.model}
-        click.echo(json.dumps({**fields, "run": done.run, "withdrawn": done.withdrawn}, indent=1))
+        more = {} if done.kserve is None else {"kserve": done.kserve}
+        click.echo(json.dumps({**fields, "run": done.run, "withdrawn": done.withdrawn, **more}, indent=1))
     else:
         _show_change(done)
 
@@ -124,29 +125,39 @@ def _changed_on_kubeflow(
     overrides: tuple[str, ...],
     change: Callable[[PipelineConfig, Store], ModelChange],
 ) -> _Change:
-    """Change the model in service on Kubeflow, and register what changed."""
+    """Change the model in service on Kubeflow, let KServe serve it, and register what changed."""
+    from headrace.pipeline.kubeflow.kserve.follow import follow_as_user
     from headrace.pipeline.kubeflow.registration import register_pushed, registration
     from headrace.pipeline.kubeflow.results_store import home_uri, results_of
 
     loaded = load(config, profile, overrides, data=False).config
     with results_of(loaded) as store:
-        done = change(loaded, store)
-        if given := registration(loaded):
-            register_pushed(given, home_uri(loaded), store)
-    return _Change(done.version, done.model, done.run, done.withdrawn)
+        done, served = change(loaded, store), None
+        try:
+            if loaded.deploy.kserve is not None:
+                served = follow_as_user(loaded, home_uri(loaded), store, partial(click.echo, err=True))
+        finally:
+            if given := registration(loaded):
+                register_pushed(given, home_uri(loaded), store)
+    return _Change(done.version, done.model, done.run, done.withdrawn, served)
 
 
 class _Change(NamedTuple):
-    """What a rollback or a promotion did, with paths or URIs. run: the one that trained the model, if it is known."""
+    """What a rollback or a promotion did, with paths or URIs. run: the one that trained the model, if it is known;
+    kserve: what the InferenceService does then.
+    """
 
     version: str
     model: str
     run: str | None
     withdrawn: tuple[str, ...]
+    kserve: str | None = None
 
 
 def _show_change(done: _Change) -> None:
     click.echo(f"in service  {_short(done.version)}, the model {_short(done.model)}")
+    if done.kserve is not None:
+        click.echo(f"kserve      {done.kserve}")
     for model in done.withdrawn:
         click.echo(f"withdrawn   {_short(model)}")
 
@@ -164,8 +175,11 @@ def print_table(rows: Sequence[Sequence[str]]) -> None:
 
 def _optional(found: Sequence[Model]) -> dict[str, list[str]]:
     """The columns that are shown if a model has something in them, by their titles."""
+    from headrace.pipeline.results.record import on_one_line
+
     return {
         "LITE": [model.lite.words if model.lite and model.lite.size else "" for model in found],
+        "KSERVE": [on_one_line(getattr(model, "kserve", "")) for model in found],
         "TUNED": [", ".join(f"{name}: {value}" for name, value in model.tuned.items()) for model in found],
     }
 

@@ -11,6 +11,7 @@ from broken_rules import (
     data,
     deploy,
     gates,
+    kserve,
     kubeflow,
     kubernetes,
     model,
@@ -46,6 +47,7 @@ BROKEN = {
     **schedule.BROKEN,
     **notify.BROKEN,
     **model_registry.BROKEN,
+    **kserve.BROKEN,
     **predict.BROKEN,
 }
 CASES = [(rule, text, reported) for rule, cases in BROKEN.items() for text, reported in cases]

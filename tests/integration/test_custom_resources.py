@@ -16,6 +16,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,14 @@ from typing import Any
 import pytest
 import yaml
 from command import ROOT
+from kserve_cluster import merged
 
 from headrace.configs.loading.loader import load
+from headrace.configs.schema.kserve import KServeConfig
 from headrace.pipeline.kubeflow.distributed.jobset import Owner, compiled_jobset, complete
+from headrace.pipeline.kubeflow.kserve.observed import Observed
+from headrace.pipeline.kubeflow.kserve.rollout import Rollout, Target
+from headrace.pipeline.kubeflow.kserve.service import ServiceClient
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 
 FLINK = "org.apache.flink:flink-kubernetes-operator-api:1.10.0"
@@ -106,6 +112,17 @@ def kserve(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 def test_inference_service_has_only_fields_that_kserve_knows(kserve: zipfile.ZipFile) -> None:
     assert list(unknown(kserve, custom("InferenceService"), "V1beta1InferenceService", "")) == []
+
+
+def test_service_that_a_rollout_changed_has_only_fields_that_kserve_knows(kserve: zipfile.ZipFile) -> None:
+    seen = Observed.of({**custom("InferenceService"), "metadata": {"resourceVersion": "1"}})
+    target = Target("s3://bucket/2", "2", "run/pusher", "s3://bucket")
+    settings = KServeConfig(name="headrace-model", canary_percent=10)
+    rollout = Rollout(ServiceClient("headrace-model", "kubeflow"), settings, target)
+    patch = rollout.pointing(replace(seen, mode="serverless", rolled_out="r-1", created="r-1"))
+    assert patch["spec"]["predictor"]["canaryTrafficPercent"] == 10
+    service = merged(custom("InferenceService"), patch)
+    assert list(unknown(kserve, service, "V1beta1InferenceService", "")) == []
 
 
 def test_a_misspelt_field_of_an_inference_service_is_found(kserve: zipfile.ZipFile) -> None:

@@ -29,6 +29,7 @@ from headrace.configs.schema.sources import FileSource
 from headrace.pipeline.build import create_pipeline
 from headrace.pipeline.code.digest import code_digest
 from headrace.pipeline.folders import Folders
+from headrace.pipeline.kubeflow.kserve.follow import kserve_settings
 from headrace.pipeline.kubeflow.pod.invocation import (
     ARTIFACT,
     REFERENCE,
@@ -175,6 +176,7 @@ def _task(
         files=contents,
         code=node.code,
         registration=registration(config) if node.id == "Pusher" else {},
+        kserve=kserve_settings(config) if node.id == "Pusher" else {},
     )
     return ComponentTask(
         name=task_name(node.id),

@@ -1,29 +1,31 @@
 """JobSets and their pods, through the API of the cluster that this pod is in, with its own service account.
 
-Transient failures (no answer, HTTP 429 and 5xx) are retried for five minutes: an API server may restart during a
-training that takes days. If the account lacks a permission, the message names the role that grants it.
+Transient failures are retried for five minutes. If the account lacks a permission, the message names the role that
+grants it.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace.common.errors import RunError
+from headrace.pipeline.kubeflow.cluster_api import (
+    PATIENCE_SECONDS,
+    TIMEOUT,
+    WAIT_SECONDS,
+    connect,
+    own_namespace,
+    patiently,
+    reason_of,
+    status_of,
+)
 from headrace.pipeline.kubeflow.distributed.jobset import GROUP, PLURAL, VERSION, Owner
 
 _Answer = TypeVar("_Answer")
-NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-TIMEOUT = (5, 60)
-"""Seconds to connect, and to wait for an answer."""
-PATIENCE_SECONDS = 300.0
-"""How long failed requests are repeated."""
 SHORT_SECONDS = 15.0
 """The same at the end of the task: after SIGTERM, Kubernetes gives a pod 30 seconds."""
-WAIT_SECONDS = 2.0
 GONE_SECONDS = 600.0
 """How long a deleted JobSet may take to disappear: its pods have a minute to end, and a lost node takes five."""
 ROLE = "apply the role in kubernetes/components/multi-worker (docs/kubeflow.md, `Training in several pods`)"
@@ -42,9 +44,9 @@ class JobSetClient:
         """
         from kubernetes import client
 
-        _connect()
+        connect("distributed training")
         self._gone_seconds = gone_seconds
-        self.namespace = _own_namespace() or namespace
+        self.namespace = own_namespace() or namespace
         self._core, self._custom = client.CoreV1Api(), client.CustomObjectsApi()
         self._location = {"group": GROUP, "version": VERSION, "namespace": self.namespace, "plural": PLURAL}
 
@@ -62,7 +64,7 @@ class JobSetClient:
             try:
                 return self._custom.create_namespaced_custom_object(**self._location, body=dict(manifest), **_OPTIONS)
             except Exception as error:
-                if _status(error) == 409:  # created by an earlier request whose answer was lost
+                if status_of(error) == 409:  # created by an earlier request whose answer was lost
                     return self._get(name)
                 raise
 
@@ -103,7 +105,7 @@ class JobSetClient:
                     **self._location, name=name, propagation_policy="Foreground", **_OPTIONS
                 )
             except Exception as error:
-                if _status(error) != 404:
+                if status_of(error) != 404:
                     raise
 
         self._request("delete a JobSet", once, patience)
@@ -135,54 +137,16 @@ class JobSetClient:
         try:
             found: dict[str, Any] = self._custom.get_namespaced_custom_object(**self._location, name=name, **_OPTIONS)
         except Exception as error:
-            if _status(error) == 404:
+            if status_of(error) == 404:
                 return None
             raise
         return found
 
     def _request(self, what: str, request: Callable[[], _Answer], patience: float = PATIENCE_SECONDS) -> _Answer:
-        import urllib3
-        from kubernetes.client import ApiException
-
-        deadline = time.monotonic() + patience
-        while True:
-            try:
-                return request()
-            except (ApiException, urllib3.exceptions.HTTPError) as error:
-                status = _status(error)
-                transient = status is None or status == 429 or status >= 500
-                if not transient or time.monotonic() > deadline:
-                    raise RunError(_explained(what, self.namespace, status, error)) from error
-            time.sleep(WAIT_SECONDS)
+        return patiently(request, lambda status, error: _explained(what, self.namespace, status, error), patience)
 
 
 _OPTIONS = {"_request_timeout": TIMEOUT}
-
-
-def _connect() -> None:
-    """Use the kubeconfig that KUBECONFIG names, or else the pod's service account."""
-    from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
-
-    try:
-        named = os.environ.get("KUBECONFIG")
-        load_kube_config(named) if named else load_incluster_config()
-    except ConfigException as error:
-        raise RunError(
-            f"distributed training: this pod has no access to the API of its cluster ({error}); its service account's"
-            " token must be mounted (automountServiceAccountToken)"
-        ) from error
-
-
-def _own_namespace() -> str:
-    try:
-        return NAMESPACE_FILE.read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
-
-
-def _status(error: Exception) -> int | None:
-    status = getattr(error, "status", None)
-    return status if isinstance(status, int) and status else None
 
 
 def _explained(what: str, namespace: str, status: int | None, error: Exception) -> str:
@@ -191,5 +155,4 @@ def _explained(what: str, namespace: str, status: int | None, error: Exception) 
         return f"{start}: its service account lacks the permission (HTTP 403).\n  To grant it, {ROLE}."
     if status == 404 and what == "create a JobSet":
         return f"{start}: {UNKNOWN}."
-    reason = getattr(error, "body", None) or getattr(error, "reason", None) or error
-    return f"{start}: {' '.join(str(reason).split())[:500]}"
+    return f"{start}: {reason_of(error)}"

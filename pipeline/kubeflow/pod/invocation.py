@@ -40,6 +40,10 @@ UNCACHED = (CHECKPOINT_SETTINGS,)
 _CUSTOM = "custom_config"
 
 
+_OF_PUSHER = frozenset({"registration", "kserve"})
+"""Fields that are left out where they are empty."""
+
+
 @dataclass(frozen=True)
 class Port:
     """An input or output. type: the artifact's class as `module:name`; how: REFERENCE, VALUE or ARTIFACT."""
@@ -54,7 +58,8 @@ class Invocation:
 
     mount: path of the shared volume, or ""; store: options of `open_store`; files: name to content of the files that
     the config names; code: digest of the component's code and libraries; registration: of the Pusher, what
-    `headrace.pipeline.kubeflow.registration` needs.
+    `headrace.pipeline.kubeflow.registration` needs; kserve: of the Pusher, what `headrace.pipeline.kubeflow.kserve`
+    needs.
     """
 
     id: str
@@ -70,10 +75,11 @@ class Invocation:
     files: Mapping[str, str] = field(default_factory=dict)
     code: str = ""
     registration: Mapping[str, Any] = field(default_factory=dict)
+    kserve: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The invocation as one line of JSON without `{{` and `$(`."""
-        fields = {name: value for name, value in asdict(self).items() if value or name != "registration"}
+        fields = {name: value for name, value in asdict(self).items() if value or name not in _OF_PUSHER}
         return without_placeholders(json.dumps(fields, sort_keys=True))
 
     @classmethod

@@ -100,7 +100,7 @@ def _pushed_to(config: PipelineConfig, directory: str) -> object:
     registry is to learn of them.
     """
     push = None if config.deploy.push is None else directory
-    return config.deploy.model_copy(update={"push": push, "approval": "automatic", "registry": None})
+    return config.deploy.model_copy(update={"push": push, "approval": "automatic", "registry": None, "kserve": None})
 
 
 def _predicted_to(config: PipelineConfig, folder: str) -> object:

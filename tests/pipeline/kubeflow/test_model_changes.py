@@ -131,8 +131,8 @@ def test_run_that_read_the_list_before_a_rollback_does_not_undo_it(store: Store,
     assert runs_of(after, withdrawn=False) == ["run-a", "run-b", "run-d"]
 
 
-def push(store: Store, pod: Path, entry: str) -> standard_artifacts.PushedModel:
-    """The Pusher in a pod of its own. entry: what RecordBlessing gave it, for a blessed model."""
+def push(store: Store, pod: Path, entry: str, *, blessed: bool = True) -> standard_artifacts.PushedModel:
+    """The Pusher in a pod of its own. entry: what RecordBlessing gave it; blessed: whether the run's own model is."""
     paths = PodPaths(str(pod))
     home = paths.local(HOME)
     model, blessing, given, pushed = (
@@ -143,7 +143,7 @@ def push(store: Store, pod: Path, entry: str) -> standard_artifacts.PushedModel:
     )
     model.uri, given.uri, pushed.uri = str(home / NewestEntry.model_validate_json(entry).uri), f"{pod}/e", f"{pod}/p"
     store.get_all(f"{HOME}/{inside(home, model.uri)}", Path(model.uri))
-    blessing.set_int_custom_property("blessed", 1)
+    blessing.set_int_custom_property("blessed", int(blessed))
     Path(given.uri).write_text(entry, encoding="utf-8")
     given.read()
     properties = {

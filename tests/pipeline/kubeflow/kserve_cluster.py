@@ -1,0 +1,382 @@
+"""As much of a cluster with KServe as a rollout needs of it: the API of an InferenceService and its pods, and the
+controllers of KServe, Knative and Deployments.
+
+    with serving(Cluster("Serverless", plans={uri: Plan(crashes_after=3)})) as cluster:
+        cluster.use(monkeypatch, folder)          # as the kubeconfig of this process
+
+It is a stand-in: what it does of the controllers follows KServe's `createKnativeService`, `PropagateStatus`,
+`PropagateRawStatus` and `PropagateModelStatus`. The controllers take one step with each read of the service, so time is
+counted in reads. `traffic` has, after each step, the share of the requests that each URI gets.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+import yaml
+
+Json = dict[str, Any]
+NAME, NAMESPACE = "headrace-model", "kubeflow"
+SERVICE = f"/apis/serving.kserve.io/v1beta1/namespaces/{NAMESPACE}/inferenceservices/{NAME}"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+MANIFESTS = Path(__file__).parents[3] / "kubernetes" / "components" / "kserve"
+SOURCE = "internal.serving.kserve.io/storage-initializer-sourceuri"
+FIRST = "s3://root/first"
+KEPT_BACK = ("kubectl.kubernetes.io/last-applied-configuration",)
+"""Annotations that KServe does not pass on to pods."""
+
+
+def manifest(kind: str) -> Json:
+    """The object of that kind in `kubernetes/components/kserve`."""
+    documents = (one for file in sorted(MANIFESTS.glob("*.yaml")) for one in yaml.safe_load_all(file.read_text()))
+    return next(dict(one) for one in documents if one["kind"] == kind)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the pods of a URI fare, in steps. crashes_after: after that many steps from the creation, ready or not;
+    restarts_before: how often they did so before.
+    """
+
+    ready_after: int | None = 2
+    crashes_after: int | None = None
+    load_error: str = ""
+    restarts_before: int = 0
+
+
+@dataclass
+class Revision:
+    """A revision of Knative, or the ReplicaSet of a Deployment."""
+
+    name: str
+    uri: str
+    template: str
+    plan: Plan
+    age: int = 0
+    was_ready: bool = False
+
+    @property
+    def restarts(self) -> int:
+        after = self.plan.crashes_after
+        return self.plan.restarts_before + (0 if after is None else max(0, self.age - after + 1))
+
+    @property
+    def is_ready(self) -> bool:
+        return not self.plan.load_error and self.plan.ready_after is not None and self.age >= self.plan.ready_after
+
+    @property
+    def failure(self) -> str:
+        if self.plan.load_error and self.age >= 2:
+            return self.plan.load_error
+        return "" if self.is_ready or not self.restarts else "Container failed with: exit code 139"
+
+
+class Objects(Protocol):
+    """Where the InferenceService is kept."""
+
+    def get(self) -> Json | None: ...
+
+    def patch(self, body: Json) -> tuple[int, Json]: ...
+
+    def put_status(self, status: Json) -> None: ...
+
+
+class InMemory:
+    """Keeps the object as Kubernetes' API does: a patch is merged, and refused for an outdated `resourceVersion`."""
+
+    def __init__(self, service: Json | None) -> None:
+        self.service = service
+        if service is not None:
+            service["metadata"] |= {"resourceVersion": "1", "generation": 1, "namespace": NAMESPACE}
+
+    def get(self) -> Json | None:
+        return self.service
+
+    def patch(self, body: Json) -> tuple[int, Json]:
+        assert self.service is not None
+        wanted = body.get("metadata", {}).get("resourceVersion")
+        if wanted is not None and wanted != self.service["metadata"]["resourceVersion"]:
+            return 409, status(409, "the object has been modified")
+        before = copy.deepcopy(self.service["spec"])
+        self.service = merged(self.service, body)
+        self._touch(changed=self.service["spec"] != before)
+        return 200, self.service
+
+    def put_status(self, status: Json) -> None:
+        assert self.service is not None
+        if self.service.get("status") != status:
+            self.service["status"] = status
+            self._touch(changed=False)
+
+    def _touch(self, *, changed: bool) -> None:
+        assert self.service is not None
+        metadata = self.service["metadata"]
+        metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
+        metadata["generation"] += changed
+
+
+class Cluster:
+    """One InferenceService in a namespace.
+
+    Attributes:
+        mode: KServe's deployment mode.
+        objects: Where the service is.
+        plans: How the pods of a URI fare.
+        otherwise: How those of other URIs fare.
+        rules: What the account may do: the rules of its Role.
+        patches: The patches that were taken, in order.
+        traffic: The share of the requests of each URI after each step, in percent.
+        before: Called before each request with its method and path; it may raise, or change things.
+    """
+
+    def __init__(self, mode: str, objects: Objects | None = None, plans: Mapping[str, Plan] | None = None) -> None:
+        self.mode, self.plans = mode, dict(plans or {})
+        self.objects = objects or InMemory(first_service(mode))
+        self.otherwise = Plan()
+        self.rules: Sequence[Json] = manifest("Role")["rules"]
+        self.revisions: list[Revision] = []
+        self.patches: list[Json] = []
+        self.traffic: list[dict[str, int]] = []
+        self.before: Callable[[str, str], None] = lambda *_: None
+        self.url = ""
+        self._status: Json = {}
+        self._lock = threading.RLock()
+
+    def settle(self, steps: int = 8) -> None:
+        for _ in range(steps):
+            self.step()
+
+    @property
+    def service(self) -> Json:
+        found = self.objects.get()
+        assert found is not None
+        return found
+
+    @property
+    def uri(self) -> str:
+        return str(self.service["spec"]["predictor"]["model"]["storageUri"])
+
+    @property
+    def canary(self) -> int | None:
+        found: int | None = self.service["spec"]["predictor"].get("canaryTrafficPercent")
+        return found
+
+    def use(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Path:
+        """Write a kubeconfig with the context `here`, and let this process use it."""
+        kubeconfig = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "here",
+            "clusters": [{"name": "here", "cluster": {"server": self.url}}],
+            "users": [{"name": "me", "user": {"token": "mine"}}],
+            "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+        }
+        file = folder / "kubeconfig"
+        file.write_text(yaml.safe_dump(kubeconfig))
+        monkeypatch.setenv("KUBECONFIG", str(file))
+        return file
+
+    def answer(self, method: str, path: str, headers: Mapping[str, str], body: Json) -> tuple[int, Json]:
+        with self._lock:
+            url = urllib.parse.urlsplit(path)
+            query = dict(urllib.parse.parse_qsl(url.query))
+            self.before(method, url.path)
+            verb = {"PATCH": "patch", "GET": "list" if url.path == PODS else "get"}[method]
+            resource, name = ("pods", "") if url.path == PODS else ("inferenceservices", url.path.rpartition("/")[2])
+            if not any(allows(rule, resource, verb, name) for rule in self.rules):
+                return 403, status(403, f"{resource} is forbidden: cannot {verb}")
+            if url.path == PODS:
+                assert query["labelSelector"] == f"serving.kserve.io/inferenceservice={NAME},component=predictor"
+                return 200, {"kind": "PodList", "items": [*self._pods()]}
+            if url.path != SERVICE or self.objects.get() is None:
+                return 404, status(404, "not found")
+            if method == "PATCH":
+                assert headers["Content-Type"] == "application/merge-patch+json"
+                assert query["fieldValidation"] == "Strict"
+                code, found = self.objects.patch(body)
+                self.patches += [body] if code == 200 else []
+                return code, found
+            self.step()
+            return 200, self.service
+
+    def step(self) -> None:
+        """One step of the controllers."""
+        with self._lock:
+            service = self.service
+            self._create(service)
+            for revision in self.revisions:
+                revision.age += 1
+                revision.was_ready |= revision.is_ready
+            self._status = self._serverless() if self.mode == "Serverless" else self._raw()
+            self.objects.put_status(copy.deepcopy(self._status))
+
+    def _create(self, service: Json) -> None:
+        """KServe passes annotations on to the pods, so one that changes makes a new revision, too."""
+        notes = {k: v for k, v in service["metadata"].get("annotations", {}).items() if k not in KEPT_BACK}
+        template = json.dumps([self.uri, notes], sort_keys=True)
+        if not self.revisions or self.revisions[-1].template != template:
+            name = f"{NAME}-predictor-{len(self.revisions) + 1:05}"
+            self.revisions.append(Revision(name, self.uri, template, self.plans.get(self.uri, self.otherwise)))
+
+    def _serverless(self) -> Json:
+        known = self._status.get("components", {}).get("predictor", {})
+        rolled, previous = known.get("latestRolledoutRevision", ""), known.get("previousRolledoutRevision", "")
+        created = self.revisions[-1]
+        ready = next((one for one in reversed(self.revisions) if one.was_ready), None)
+        percent = self.canary
+        targets: list[tuple[str, int, bool]] = []
+        if ready is not None:
+            if percent is None or not rolled:
+                targets = [(ready.name, 100, True)]
+            else:
+                targets = [(ready.name, percent, True)] + ([(rolled, 100 - percent, False)] if percent < 100 else [])
+            share = targets[0][1]
+            if rolled != ready.name and share == 100:
+                rolled, previous = ready.name, rolled
+            elif rolled == ready.name and ready is created and share < 100 and previous:  # all targets are this one
+                rolled = previous
+        by_name = {one.name: one.uri for one in self.revisions}
+        shares: dict[str, int] = {}
+        for name, part, _ in targets:
+            shares[by_name[name]] = shares.get(by_name[name], 0) + part
+        self.traffic.append(shares)
+        state = "True" if ready is created else "False" if created.failure else "Unknown"
+        reason = {"True": "", "False": "RevisionFailed", "Unknown": "Deploying"}[state]
+        revisions = {
+            "latestCreatedRevision": created.name,
+            "latestReadyRevision": ready.name if ready else "",
+            "latestRolledoutRevision": rolled,
+            "previousRolledoutRevision": previous,
+            "traffic": [{"revisionName": n, "percent": p, "latestRevision": latest} for n, p, latest in targets],
+        }
+        names = ("PredictorConfigurationReady", "PredictorReady", "LatestDeploymentReady", "Ready")
+        return {
+            "components": {"predictor": {name: value for name, value in revisions.items() if value}},
+            "conditions": [condition(name, state, reason, created.failure) for name in names],
+            "modelStatus": model_status(created, loaded=state == "True"),
+            "deploymentMode": "Serverless",
+        }
+
+    def _raw(self) -> Json:
+        """A rolling update: the old pods go once the new ones are ready."""
+        alive = self._alive()
+        ready = [one for one in alive if one.is_ready]
+        self.traffic.append({one.uri: 100 // len(ready) for one in ready})
+        state = "True" if ready else "False" if self.revisions[-1].failure else "Unknown"
+        return {
+            "components": {"predictor": {}},
+            "conditions": [condition(name, state, "MinimumReplicas", "") for name in ("PredictorReady", "Ready")],
+            "modelStatus": model_status(self.revisions[-1], loaded=state == "True"),
+            "deploymentMode": "RawDeployment",
+        }
+
+    def _alive(self) -> list[Revision]:
+        newest = self.revisions[-1]
+        if newest.is_ready or self.mode == "Serverless":
+            kept = self.revisions if self.mode == "Serverless" else [newest]
+            return [one for one in kept if one is newest or self._has_traffic(one)]
+        older = [one for one in self.revisions[:-1] if one.is_ready]
+        return [*older[-1:], newest]
+
+    def _has_traffic(self, revision: Revision) -> bool:
+        targets = self._status.get("components", {}).get("predictor", {}).get("traffic", [])
+        return any(one["revisionName"] == revision.name for one in targets)
+
+    def _pods(self) -> Iterator[Json]:
+        for one in self._alive() if self.revisions else ():
+            waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+            container = {
+                "name": "kserve-container",
+                "restartCount": one.restarts,
+                "state": {"running": {}} if one.is_ready or not one.restarts else waiting,
+            }
+            if one.restarts:
+                container["lastState"] = {"terminated": {"reason": "Error", "exitCode": 139}}
+            yield {
+                "metadata": {"name": f"{one.name}-pod", "annotations": {SOURCE: one.uri}},
+                "status": {
+                    "phase": "Running",
+                    "conditions": [{"type": "Ready", "status": str(one.is_ready)}],
+                    "containerStatuses": [container],
+                },
+            }
+
+
+def first_service(mode: str, uri: str = FIRST) -> Json:
+    """The InferenceService of our manifest, as a user applied it."""
+    service = copy.deepcopy(manifest("InferenceService"))
+    service["metadata"]["annotations"] = {"serving.kserve.io/deploymentMode": mode, "team": "a user's own"}
+    service["spec"]["predictor"]["model"]["storageUri"] = uri
+    return service
+
+
+def condition(name: str, state: str, reason: str, message: str) -> Json:
+    found = {"type": name, "status": state, "lastTransitionTime": "2026-11-26T00:00:00Z"}
+    return found | ({"reason": reason} if reason else {}) | ({"message": message} if message else {})
+
+
+def model_status(newest: Revision, *, loaded: bool) -> Json:
+    if loaded:
+        return {"transitionStatus": "UpToDate", "states": {"activeModelState": "Loaded", "targetModelState": "Loaded"}}
+    states = {"activeModelState": "", "targetModelState": "FailedToLoad" if newest.failure else "Loading"}
+    if not newest.failure:
+        return {"transitionStatus": "InProgress", "states": states}
+    failure = {"reason": "ModelLoadFailed", "message": newest.failure, "exitCode": 139}
+    return {"transitionStatus": "BlockedByFailedLoad", "states": states, "lastFailureInfo": failure}
+
+
+def merged(value: Any, patch: Any) -> Any:
+    """A JSON merge patch (RFC 7396)."""
+    if not isinstance(patch, dict):
+        return patch
+    found = dict(value) if isinstance(value, dict) else {}
+    for name, one in patch.items():
+        if one is None:
+            found.pop(name, None)
+        else:
+            found[name] = merged(found.get(name), one)
+    return found
+
+
+def allows(rule: Json, resource: str, verb: str, name: str) -> bool:
+    names = rule.get("resourceNames", [name])
+    return resource in rule["resources"] and verb in rule["verbs"] and name in names
+
+
+def status(code: int, message: str) -> Json:
+    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message}
+
+
+@contextmanager
+def serving(cluster: Cluster) -> Iterator[Cluster]:
+    class Answer(BaseHTTPRequestHandler):
+        def serve(self) -> None:
+            sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            code, found = cluster.answer(self.command, self.path, self.headers, json.loads(sent or b"{}"))  # type: ignore[arg-type]
+            text = json.dumps(found).encode()
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_GET = do_PATCH = serve  # noqa: N815 - the names that http.server asks for
+
+        def log_message(self, *_: object) -> None:
+            """Keep quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        cluster.url = f"http://127.0.0.1:{server.server_port}"
+        yield cluster
+        server.shutdown()
