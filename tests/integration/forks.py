@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import functools
 import gc
 import importlib
@@ -58,6 +59,8 @@ LIBRARIES = (
 """What commands and components import. The first two, which import most of the rest, come first."""
 LONGEST = 1 << 17
 """Bytes of a request, which is a single packet."""
+HUGE, MADV_COLLAPSE = 1 << 21, 25
+"""Bytes of a large page, and the kernel's number for making one of small ones."""
 
 
 class Forked(POPEN):
@@ -289,10 +292,26 @@ def main(descriptor: int, *, only_libraries: bool) -> None:
             importlib.import_module(module.name)
     gc.freeze()
     gc.enable()
+    _collapse()
     listener = socket.socket(fileno=descriptor)
     address = listener.getsockname()
     asked = Server(listener, path).serve()
     _end_as(lambda: _become({**asked, "address": address}))
+
+
+def _collapse() -> None:
+    """Put this process's own memory into pages of 2 MB, as far as the kernel does that (Linux 6.1).
+
+    A fork copies the table of all pages, and its end goes through it again: half as long for fewer pages.
+    """
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+        place, rights, _, _, _, *name = line.split()
+        if rights == "rw-p" and name in ([], ["[heap]"]):
+            start, end = (int(number, 16) for number in place.split("-"))
+            for page in range(-(-start // HUGE) * HUGE, end // HUGE * HUGE, HUGE):
+                madvise(page, HUGE, MADV_COLLAPSE)
 
 
 def _end_as(program: Callable[[], None]) -> NoReturn:
