@@ -116,7 +116,9 @@ def _stat(pid: int) -> _Stat | None:
     fields = _read(pid, "stat").rpartition(b")")[2].split()
     if len(fields) < 20:
         return None
-    return _Stat(Process(pid, int(fields[19])), int(fields[1]), fields[0].decode(), sum(map(int, fields[11:15])) * _TICK)
+    return _Stat(
+        Process(pid, int(fields[19])), int(fields[1]), fields[0].decode(), sum(map(int, fields[11:15])) * _TICK
+    )
 
 
 def _read(pid: int, name: str) -> bytes:
