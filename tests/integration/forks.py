@@ -326,7 +326,7 @@ def _end_as(program: Callable[[], None]) -> NoReturn:
     except SystemExit as ended:
         code = ended.code
     if code is None or isinstance(code, int):
-        threading._shutdown()  # waits for threads
+        threading._shutdown()  # type: ignore[attr-defined] # waits for threads
         atexit._run_exitfuncs()
         with contextlib.suppress(OSError, ValueError):  # a closed pipe, which Python reports and has a status for
             sys.stdout.flush()

@@ -11,7 +11,7 @@ what a process used whose parent ended first.
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -31,7 +31,7 @@ class CpuSeconds:
     """A pytest plugin."""
 
     def __init__(self) -> None:
-        self.spent: Counter[str] = Counter()
+        self.spent: defaultdict[str, float] = defaultdict(float)
         self._file, self._before = "", 0.0
 
     def pytest_runtest_logstart(self, location: tuple[str, int | None, str]) -> None:
@@ -48,12 +48,13 @@ class CpuSeconds:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Add what a worker told; one that was killed told nothing."""
-        self.spent.update(getattr(node, "workeroutput", {}).get(KEY, {}))
+        for file, seconds in getattr(node, "workeroutput", {}).get(KEY, {}).items():
+            self.spent[file] += seconds
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the files, the most expensive first."""
         terminalreporter.section(f"{sum(self.spent.values()):.0f} CPU seconds")
-        for file, seconds in self.spent.most_common():
+        for file, seconds in sorted(self.spent.items(), key=lambda item: -item[1]):
             terminalreporter.line(f"{seconds:8.1f} {file}")
 
     def _note(self, file: str) -> None:
