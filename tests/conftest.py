@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browsing import open_browser
+from cpu import OPTION, CpuSeconds, add_option
 from guard import FOR_EACH_PROCESS, Guard, cores, limit
 from hypothesis import HealthCheck, settings
 from longest import longest_first
@@ -37,9 +38,16 @@ settings.load_profile("everywhere")
 gc.disable()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--cpu`."""
+    add_option(parser)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the tests within a limit of memory, end what they leave, and hold skips against a list."""
     config.pluginmanager.register(Guard(limit()))
+    if config.getoption(OPTION):
+        config.pluginmanager.register(CpuSeconds())
     config.pluginmanager.register(Skips.read(Path(__file__).with_name("skips.toml")))
 
 

@@ -156,29 +156,41 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> standard_artifacts.Example
     return write(tmp_path_factory.mktemp("made") / "examples", splits)
 
 
+@pytest.fixture(scope="module")
+def computed() -> dict[tuple[str, str], standard_artifacts.ExampleStatistics]:
+    """Statistics by the way in which they were computed and the URI of the examples.
+
+    pytest sets up a fixture with parameters again whenever it goes from one combination to another.
+    """
+    return {}
+
+
 @pytest.fixture(scope="module", params=["taxi", "made"])
 def both(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, computed: dict[Any, Any]
 ) -> tuple[standard_artifacts.Examples, standard_artifacts.ExampleStatistics]:
     """Examples, and TFX's own statistics of them."""
     examples = request.getfixturevalue(request.param)
-    return examples, run(stock.Executor, examples, tmp_path_factory.mktemp("stock"))
+    if (key := ("stock", examples.uri)) not in computed:
+        computed[key] = run(stock.Executor, examples, tmp_path_factory.mktemp("stock"))
+    return examples, computed[key]
 
 
 @pytest.fixture(scope="module", params=["in process", "Beam", "Beam with threads"])
-def compute(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+def compute(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, computed: dict[Any, Any]
+) -> Callable[..., Any]:
     """Our executor, in each of its ways; it runs once for the same examples."""
-    computed: dict[str, standard_artifacts.ExampleStatistics] = {}
     threads = ("--direct_running_mode=multi_threading", "--direct_num_workers=2")
     args = threads if request.param == "Beam with threads" else ()
 
     def compute(examples: standard_artifacts.Examples) -> standard_artifacts.ExampleStatistics:
-        if examples.uri not in computed:
+        if (key := (request.param, examples.uri)) not in computed:
             with pytest.MonkeyPatch.context() as patch:
                 if request.param != "in process":
                     patch.setattr(component, "SMALL", -1)
-                computed[examples.uri] = run(component.Executor, examples, tmp_path_factory.mktemp("ours"), args)
-        return computed[examples.uri]
+                computed[key] = run(component.Executor, examples, tmp_path_factory.mktemp("ours"), args)
+        return computed[key]
 
     return compute
 

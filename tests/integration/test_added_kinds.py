@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import forks
 import pytest
 from command import ROOT
 from forks import ALL
@@ -128,14 +129,7 @@ class Added:
 
     def failed(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         program = self.project.environment / "bin" / "headrace"
-        done = subprocess.run(
-            [program, *arguments],
-            cwd=self.folder,
-            env=without_pythonpath(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = forks.run([str(program), *arguments], cwd=self.folder, env=without_pythonpath())
         assert done.returncode, done.stdout
         assert "Traceback" not in done.stdout + done.stderr
         return done

@@ -6,7 +6,9 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,9 +97,13 @@ class Story:
     stopped: Finished
     done: Finished
 
-    def signature(self, name: str) -> Callable[..., dict[str, tf.Tensor]]:
+    @cached_property
+    def loaded(self) -> Any:
         (version,) = versions(self.folder)
-        return tf.saved_model.load(str(self.folder / "serving" / version)).signatures[name]
+        return tf.saved_model.load(str(self.folder / "serving" / version))
+
+    def signature(self, name: str) -> Callable[..., dict[str, tf.Tensor]]:
+        return self.loaded.signatures[name]
 
 
 @pytest.fixture(scope="session")

@@ -30,6 +30,7 @@ evaluate:
   metrics: [auc, binary_crossentropy]
   thresholds: {auc: {not_worse_than_baseline_by: 1.0}}
   better_than_constant: false
+deploy: {canary: null}
 """
 CHANGED = ("--set", "train.steps_per_epoch=30")
 

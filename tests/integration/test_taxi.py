@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,11 @@ class Story:
     @property
     def pushed(self) -> str:
         return str(self.folder / self.first.ending("pushed"))
+
+    @cached_property
+    def loaded(self) -> Any:
+        """The pushed model, by TensorFlow's Python."""
+        return tf.saved_model.load(self.pushed)
 
 
 @pytest.fixture(scope="session")
@@ -242,7 +248,7 @@ class Rows:
 def rows(taxi: Story) -> Rows:
     output = tft.TFTransformOutput(str(taxi.first.uri("Transform", "transform_graph")))
     spec = output.transformed_feature_spec()
-    function = tf.saved_model.load(taxi.pushed).signatures["transform_features"]
+    function = taxi.loaded.signatures["transform_features"]
     raw, written, served = [], [], []
     for split in ("train", "eval", "test"):
         examples = _records(taxi.first.uri("ExampleGen", "examples") / f"Split-{split}")
@@ -294,7 +300,7 @@ def test_features_take_many_values(rows: Rows) -> None:
 
 
 def test_all_signatures_predict_the_same_for_every_row(taxi: Story, rows: Rows) -> None:
-    signatures = tf.saved_model.load(taxi.pushed).signatures
+    signatures = taxi.loaded.signatures
     raw_spec = signatures["serving_raw"].structured_input_signature[1]
     predicted = []
     for start in range(0, ROWS, BATCH):
@@ -326,7 +332,7 @@ def _dense(examples: tf.Tensor, spec: Mapping[str, tf.TensorSpec]) -> dict[str, 
 
 def test_v1_loader_serves_the_pushed_model_as_tensorflow_two_does(taxi: Story, rows: Rows) -> None:
     examples = rows.raw[:200]
-    expected = tf.saved_model.load(taxi.pushed).signatures["serving_default"](examples=tf.constant(examples))
+    expected = taxi.loaded.signatures["serving_default"](examples=tf.constant(examples))
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         signature = tf.compat.v1.saved_model.loader.load(session, ["serve"], taxi.pushed).signature_def[
             "serving_default"
@@ -357,7 +363,7 @@ def test_warm_up_requests_hold_no_row_of_the_data_and_fit_the_signatures(taxi: S
     """As TensorFlow Serving reads them: a TFRecord file of PredictionLog, one for each signature."""
     records = tf.data.TFRecordDataset(f"{taxi.pushed}/assets.extra/tf_serving_warmup_requests").as_numpy_iterator()
     requests = [prediction_log_pb2.PredictionLog.FromString(record).predict_log.request for record in records]
-    signatures = tf.saved_model.load(taxi.pushed).signatures
+    signatures = taxi.loaded.signatures
     assert [request.model_spec.signature_name for request in requests] == [
         "serving_default", "serving_raw", "serving_transformed", "transform_features",
     ]  # fmt: skip
@@ -374,7 +380,7 @@ def test_warm_up_requests_hold_no_row_of_the_data_and_fit_the_signatures(taxi: S
 @pytest.fixture(scope="session")
 def inputs(taxi: Story, rows: Rows) -> dict[str, dict[str, tf.Tensor]]:
     """For each signature of the pushed model: the same rows as it takes them."""
-    signatures = tf.saved_model.load(taxi.pushed).signatures
+    signatures = taxi.loaded.signatures
     examples = tf.constant(rows.raw[:SERVED])
     features = {name: tf.constant(x[:SERVED]) for name, x in rows.written.items() if name != "big_tipper"}
     made = {
@@ -405,7 +411,7 @@ def test_cpp_loader_of_model_servers_gives_what_python_gives(
     arguments = (library, taxi.pushed, tmp_path / "calls.json", tmp_path / "results.npz")
     done = subprocess.run([sys.executable, program, *arguments], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    signatures = tf.saved_model.load(taxi.pushed).signatures
+    signatures = taxi.loaded.signatures
     expected = [
         np.asarray(value) for name, given in inputs.items() for _, value in sorted(signatures[name](**given).items())
     ]
@@ -456,7 +462,7 @@ def test_bulk_inferrer_of_tfx_predicts_with_the_pushed_model(taxi: Story, rows: 
     ]
     read = np.array([log.request.inputs["examples"].string_val[0] for log in logs], object)
     found = np.array([log.response.outputs["predictions"].float_val[0] for log in logs])
-    predict = tf.saved_model.load(taxi.pushed).signatures["serving_default"]
+    predict = taxi.loaded.signatures["serving_default"]
     expected = predict(examples=tf.constant(list(read)))["predictions"][:, 0]
     # Beam chooses the sizes of batches by their times, and float32 sums round differently in other batches.
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import click
+import forks
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -49,16 +50,20 @@ def here(tmp_path: Path) -> Path:
 
 
 def headrace(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return _run(folder, str(HEADRACE), *arguments)
+    return forks.run([str(HEADRACE), *arguments], cwd=folder, env=environment())
+
+
+def started(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """A program that imports what it needs."""
+    return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
 
 
 def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return _run(folder, sys.executable, *arguments)
+    return started(folder, sys.executable, *arguments)
 
 
-def _run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    environment = {**without_pythonpath(), "COLUMNS": "100"}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+def environment() -> dict[str, str]:
+    return {**without_pythonpath(), "COLUMNS": "100"}
 
 
 @pytest.mark.parametrize(
@@ -117,11 +122,11 @@ def test_every_option_is_described_by_a_whole_sentence() -> None:
 
 
 def test_version_is_that_of_the_package(tmp_path: Path) -> None:
-    assert headrace(tmp_path, "--version").stdout.startswith("headrace, version 0.")
+    assert started(tmp_path, str(HEADRACE), "--version").stdout.startswith("headrace, version 0.")
 
 
 def test_config_that_fits_its_data_is_said_to_be_sound(here: Path) -> None:
-    done = headrace(here, "validate", "trips.yaml")
+    done = started(here, str(HEADRACE), "validate", "trips.yaml")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "trips.yaml: the config is valid and fits the data (1 feature, label tip)\n"
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 PROC = Path("/proc")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Process(NamedTuple):
@@ -58,6 +59,8 @@ class _Stat(NamedTuple):
     process: Process
     parent: int
     state: str
+    seconds: float
+    """On a CPU, with those of its children that have ended and that it has waited for."""
 
 
 class Family:
@@ -91,6 +94,16 @@ class Family:
         return self._belongs[found.process]
 
 
+def seconds_below(head: int) -> float:
+    """CPU seconds of a process and of all that descend from it."""
+    there = list(_all())
+    below, found = {head}, 0
+    while found < len(below):
+        found = len(below)
+        below |= {one.process.pid for one in there if one.parent in below}
+    return sum(one.seconds for one in there if one.process.pid in below)
+
+
 def _all() -> Iterator[_Stat]:
     if not PROC.is_dir():
         return
@@ -101,7 +114,11 @@ def _all() -> Iterator[_Stat]:
 
 def _stat(pid: int) -> _Stat | None:
     fields = _read(pid, "stat").rpartition(b")")[2].split()
-    return _Stat(Process(pid, int(fields[19])), int(fields[1]), fields[0].decode()) if len(fields) > 19 else None
+    if len(fields) < 20:
+        return None
+    return _Stat(
+        Process(pid, int(fields[19])), int(fields[1]), fields[0].decode(), sum(map(int, fields[11:15])) * _TICK
+    )
 
 
 def _read(pid: int, name: str) -> bytes:

@@ -5,8 +5,10 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import farmhash
 import keras
@@ -25,7 +27,8 @@ TYPES: dict[str, type] = {"color": str, "amount": float, "pickup area": int}
 WIDTH = {"binary": 1, "multiclass": 3, "regression": 1}
 
 
-class Exported(NamedTuple):
+@dataclass(frozen=True)
+class Exported:
     """A trained and exported model, and the same in memory."""
 
     data: Any
@@ -38,8 +41,13 @@ class Exported(NamedTuple):
         """What the model in memory predicts for the eval split."""
         return np.asarray(self.model(self.features, training=False))
 
+    @cached_property
+    def loaded(self) -> Any:
+        """By TensorFlow's Python, once."""
+        return tf.saved_model.load(self.directory)
+
     def signature(self, name: str) -> Callable[..., dict[str, tf.Tensor]]:
-        return tf.saved_model.load(self.directory).signatures[name]
+        return self.loaded.signatures[name]
 
     def raw(self) -> dict[str, np.ndarray]:
         """The eval split as a JSON client sends it."""

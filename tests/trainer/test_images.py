@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 import keras
@@ -34,7 +36,8 @@ from headrace.trainer.sections import TrainerSections
 pytestmark = pytest.mark.slow
 
 
-class Done(NamedTuple):
+@dataclass(frozen=True)
+class Done:
     """What Transform and Trainer made of the rows."""
 
     rows: list[dict[str, Any]]
@@ -59,8 +62,12 @@ class Done(NamedTuple):
         """What the trained model gives for the features as Transform wrote them."""
         return np.asarray(self.model({name: self.pixels(name) for name in FEATURES}, training=False))
 
+    @cached_property
+    def loaded(self) -> Any:
+        return tf.saved_model.load(self.exported)
+
     def signature(self, name: str) -> Any:
-        return tf.saved_model.load(self.exported).signatures[name]
+        return self.loaded.signatures[name]
 
 
 def all_features(**more: dict[str, Any]) -> TrainerSections:
