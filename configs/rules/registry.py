@@ -17,6 +17,7 @@ from headrace.configs.rules import (
     notify,
     predict,
     schedule,
+    serving,
     tfx_functions,
     training,
     trees,
@@ -41,6 +42,7 @@ RULES: tuple[Rule, ...] = (
     *schedule.RULES,
     *notify.RULES,
     *model_registry.RULES,
+    *serving.RULES,
 )
 
 
