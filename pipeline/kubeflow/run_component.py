@@ -129,6 +129,10 @@ def _run_component(invocation: Invocation, executor_input: Mapping[str, Any], en
             from headrace.pipeline.kubeflow.registration import register_pushed
 
             register_pushed(invocation.registration, home, results)
+        if invocation.serving:
+            from headrace.pipeline.kubeflow.production import serve_pushed
+
+            serve_pushed(invocation.serving, home, results)
 
 
 def _is_useful(record: logging.LogRecord) -> bool:

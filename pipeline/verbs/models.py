@@ -125,6 +125,7 @@ def _changed_on_kubeflow(
     change: Callable[[PipelineConfig, Store], ModelChange],
 ) -> _Change:
     """Change the model in service on Kubeflow, and register what changed."""
+    from headrace.pipeline.kubeflow.production import serve_pushed, serving
     from headrace.pipeline.kubeflow.registration import register_pushed, registration
     from headrace.pipeline.kubeflow.results_store import home_uri, results_of
 
@@ -133,6 +134,8 @@ def _changed_on_kubeflow(
         done = change(loaded, store)
         if given := registration(loaded):
             register_pushed(given, home_uri(loaded), store)
+        if given := serving(loaded):
+            serve_pushed(given, home_uri(loaded), store, from_pod=False)
     return _Change(done.version, done.model, done.run, done.withdrawn)
 
 

@@ -247,7 +247,7 @@ def test_candidate_is_staged_in_an_object_store(story: Story, s3_server: S3Serve
         flags = ("--model_name=parcels", f"--model_base_path={base}", "--max_num_load_retries=100")
         bucket.put_object(Key="models/parcels/.headrace-staged-5", Body=b"")  # of a killed run
         bucket.put_object(Key="models/parcels/5/variables/variables.index", Body=b"")
-        with serving_server(tmp_path, *flags, **s3_server.environment) as server:
+        with serving_server(tmp_path, *flags, environment=s3_server.environment) as server:
             done = headrace(
                 story.folder,
                 "run",

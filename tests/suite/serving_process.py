@@ -15,6 +15,7 @@ import base64
 import json
 import os
 import re
+import sys
 import tempfile
 import threading
 import time
@@ -98,7 +99,7 @@ class Server:
             try:
                 self.reload_config()
             except (StatusError, OSError, text_format.ParseError) as error:
-                print("config:", error, flush=True)
+                print("config:", error, file=sys.stderr, flush=True)
         for model in list(self.models.values()):
             if "://" not in model.base_path and not Path(model.base_path).is_dir():
                 continue  # "Could not find base path", and nothing changes
@@ -137,6 +138,9 @@ class Server:
             specific = one.model_version_policy.WhichOneof("policy_choice") == "specific"
             model.base_path, model.labels = one.base_path, dict(one.version_labels)
             model.policy = list(one.model_version_policy.specific.versions) if specific else None
+        if self.flags.shown_labels:
+            labels = {name: model.labels for name, model in self.models.items()}
+            Path(self.flags.shown_labels).write_text(json.dumps(labels), encoding="utf-8")
 
     def aspired(self, model: Model) -> list[int]:
         numbers = {int(name) for name in children(model.base_path) if re.fullmatch(r"\d+", name)}
@@ -145,10 +149,11 @@ class Server:
     def load(self, model: Model, number: int, version: Version) -> None:
         version.state, version.tried = "LOADING", version.tried + 1
         try:
-            if (refusal := self.fault("refuse_to_load")) is not None:
+            path = local(f"{model.base_path}/{number}")
+            size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+            if (refusal := self.fault("refuse_to_load")) is not None and size > (self.fault("if_larger_than") or 0):
                 raise StatusError(UNKNOWN, refusal)
             time.sleep(self.fault("slow_to_load") or 0)
-            path = local(f"{model.base_path}/{number}")
             if not (path / "saved_model.pb").is_file():
                 raise StatusError(
                     NOT_FOUND, f"Could not find SavedModel .pb or .pbtxt at supplied export directory path: {path}"
@@ -423,6 +428,7 @@ def parsed() -> argparse.Namespace:
     flags.add_argument("--load_retry_interval_micros", type=int, default=100_000)
     flags.add_argument("--allow_version_labels_for_unavailable_models", action="store_true")
     flags.add_argument("--faults", default="")
+    flags.add_argument("--shown_labels", default="", help="a file for the labels of each model")
     flags.add_argument("--certificate", default="", help="of both APIs, with its key; otherwise they are not encrypted")
     return flags.parse_args()
 

@@ -2,7 +2,8 @@
 
 with serving_server(folder, "--model_name=parcels", f"--model_base_path={watched}") as server:
     server.faults(times=1.5)                # its answers are wrong from now on
-    server.faults(refuse_to_load="no such operation", slow_to_load=3, die_at=100, die_of_empty=True)
+    server.faults(refuse_to_load="no such operation", if_larger_than=100_000)
+    server.faults(slow_to_load=3, die_at=100, die_of_empty=True)
     server.stop(); server.start()
 
 What it does is in tests/suite/serving_process.py. Like all that tests start, it ends with them (see guard.py).
@@ -18,8 +19,9 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from headrace.trainer.service.ports import free_ports
@@ -31,7 +33,9 @@ PATIENCE = 300.0
 class ServingServer:
     """rest, grpc: the addresses, as the config names them."""
 
-    def __init__(self, folder: Path, *flags: str, encrypted: bool = False, **environment: str) -> None:
+    def __init__(
+        self, folder: Path, *flags: str, encrypted: bool = False, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         rest, grpc = free_ports(2)
         self.folder, self.rest, self.grpc = folder, f"http{'s' * encrypted}://127.0.0.1:{rest}", f"127.0.0.1:{grpc}"
         self._faults = folder / "faults.json"
@@ -88,9 +92,11 @@ class ServingServer:
 
 
 @contextlib.contextmanager
-def serving_server(folder: Path, *flags: str, encrypted: bool = False, **environment: str) -> Iterator[ServingServer]:
+def serving_server(
+    folder: Path, *flags: str, encrypted: bool = False, environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[ServingServer]:
     """A server with these flags. folder: for its log and its faults."""
-    server = ServingServer(folder, *flags, encrypted=encrypted, **environment)
+    server = ServingServer(folder, *flags, encrypted=encrypted, environment=environment)
     server.start()
     try:
         yield server

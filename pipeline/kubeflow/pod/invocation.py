@@ -38,6 +38,8 @@ UNCACHED_VARIABLE = "HEADRACE_UNCACHED"
 """Environment variable of a pod with the settings for `custom_config` that are not part of the cache key, as JSON."""
 UNCACHED = (CHECKPOINT_SETTINGS,)
 _CUSTOM = "custom_config"
+OPTIONAL = ("registration", "serving")
+"""The fields that are left out if they are empty."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Invocation:
 
     mount: path of the shared volume, or ""; store: options of `open_store`; files: name to content of the files that
     the config names; code: digest of the component's code and libraries; registration: of the Pusher, what
-    `headrace.pipeline.kubeflow.registration` needs.
+    `headrace.pipeline.kubeflow.registration` needs; serving: the same for `headrace.pipeline.kubeflow.production`.
     """
 
     id: str
@@ -70,10 +72,11 @@ class Invocation:
     files: Mapping[str, str] = field(default_factory=dict)
     code: str = ""
     registration: Mapping[str, Any] = field(default_factory=dict)
+    serving: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The invocation as one line of JSON without `{{` and `$(`."""
-        fields = {name: value for name, value in asdict(self).items() if value or name != "registration"}
+        fields = {name: value for name, value in asdict(self).items() if value or name not in OPTIONAL}
         return without_placeholders(json.dumps(fields, sort_keys=True))
 
     @classmethod
