@@ -18,6 +18,7 @@ from broken_rules import (
     notify,
     predict,
     schedule,
+    serving,
     tfx_functions,
     training,
     trees,
@@ -46,6 +47,7 @@ BROKEN = {
     **schedule.BROKEN,
     **notify.BROKEN,
     **model_registry.BROKEN,
+    **serving.BROKEN,
     **predict.BROKEN,
 }
 CASES = [(rule, text, reported) for rule, cases in BROKEN.items() for text, reported in cases]
