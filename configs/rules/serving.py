@@ -50,6 +50,13 @@ def serving_has_something_to_do(deploy: DeployConfig) -> Iterator[Violation]:
                 )
 
 
+def labels_follow_what_is_loaded(deploy: DeployConfig) -> Iterator[Violation]:
+    serving = deploy.serving
+    if serving is not None and serving.labels and serving.rest is None and serving.grpc is None:
+        what = "a server refuses a label for a version that it has not loaded, and nobody can be asked whether it has"
+        yield (*SERVING, "labels"), f"{what}; set `rest` or `grpc` too"
+
+
 def encryption_is_of_what_is_used(deploy: DeployConfig) -> Iterator[Violation]:
     for path, server in addresses(deploy):
         if server.grpc_tls and server.grpc is None:
@@ -76,6 +83,7 @@ def candidates_are_staged_elsewhere(deploy: DeployConfig, pipeline: PipelineSect
 RULES: tuple[Rule, ...] = (
     staging_server_has_an_address,
     serving_has_something_to_do,
+    labels_follow_what_is_loaded,
     encryption_is_of_what_is_used,
     candidates_are_staged_elsewhere,
 )

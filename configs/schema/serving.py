@@ -68,5 +68,6 @@ class ServingConfig(ServingAddress):
     pipeline's name. null: the absolute path on this machine."""
     labels: bool = False
     """Whether `config_file` names specific versions with the labels `stable` and `canary`: canary is the newest version
-    in service, stable the one with another model before it that was not rolled back, or the same if there is none. Not
-    set: the server loads the newest version."""
+    in service, stable the one with another model before it that was not rolled back, or the same if there is none; the
+    labels move once the server has loaded the version, so it needs an address. false: the server loads the newest
+    version."""

@@ -83,7 +83,7 @@ def bring_up(serving: ServingConfig, pipeline: str, service: Service) -> Serving
     asked = serving.rest is not None or serving.grpc is not None
     final = partial(with_model, model=model, base_path=base, labels=labels)
     written = False
-    if serving.config_file is not None and labels and asked and not _is(serving.config_file, final):
+    if serving.config_file is not None and labels and not _is(serving.config_file, final):
         first = partial(in_between, model=model, base_path=base, labels=labels, present=service.versions)
         written = update(serving.config_file, first)
     elif serving.config_file is not None:

@@ -140,7 +140,9 @@ class Server:
             model.policy = list(one.model_version_policy.specific.versions) if specific else None
         if self.flags.shown_labels:
             labels = {name: model.labels for name, model in self.models.items()}
-            Path(self.flags.shown_labels).write_text(json.dumps(labels), encoding="utf-8")
+            shown = Path(self.flags.shown_labels)
+            shown.with_suffix(".new").write_text(json.dumps(labels), encoding="utf-8")
+            shown.with_suffix(".new").replace(shown)
 
     def aspired(self, model: Model) -> list[int]:
         numbers = {int(name) for name in children(model.base_path) if re.fullmatch(r"\d+", name)}

@@ -20,6 +20,9 @@ BROKEN: Broken = {
             "1: deploy.serving.base_path: `config_file`",
         ),
     ],
+    "labels_follow_what_is_loaded": [
+        ("deploy: {serving: {config_file: models.config, labels: true}}", "1: deploy.serving.labels: `rest` or `grpc`"),
+    ],
     "encryption_is_of_what_is_used": [
         (
             "deploy: {serving: {rest: 'http://serving:8501', grpc_tls: true}}",
