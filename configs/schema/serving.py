@@ -63,7 +63,7 @@ class ServingConfig(ServingAddress):
     config_file: Name | None = None
     """The server's `--model_config_file`, in which the entry of this model is kept up to date, and others are left
     alone. null: none is written."""
-    base_path: Name | None = None
+    base_path: Annotated[str, Field(pattern=r"^(/|[a-z][a-z0-9+.-]*://)")] | None = None
     """`deploy.push` as the server reaches it, for `config_file`, such as /models/taxi. `{name}` stands for the
     pipeline's name. null: the absolute path on this machine."""
     labels: bool = False

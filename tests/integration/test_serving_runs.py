@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from command import Finished, headrace
+from command import PATIENCE, Finished, headrace
+from google.protobuf import text_format
 from parcels import write_parcels
 from receivers import HttpReceiver, http_receiver
 from serving_server import ServingServer, serving_server
+from tensorflow_serving.config import model_server_config_pb2
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +54,7 @@ class Story:
     done: dict[str, Finished] = field(default_factory=dict)
     versions: dict[str, list[int]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
-    labels: dict[str, dict[str, int | None]] = field(default_factory=dict)
+    labels: dict[str, dict[str, int]] = field(default_factory=dict)
     events: dict[str, list[dict]] = field(default_factory=dict)
 
     def command(self, name: str, verb: str, *options: str) -> None:
@@ -60,16 +62,21 @@ class Story:
         before = len(self.hook.requests)
         self.done[name] = headrace(self.folder, verb, "parcels.yaml", *options)
         self.versions[name] = sorted(int(one.name) for one in (self.folder / "serving" / "parcels").iterdir())
-        self.texts[name] = (self.folder / "models.config").read_text()
-        self.labels[name] = {label: self.label(label) for label in ("stable", "canary")}
+        self.texts[name] = self.texts["now"] = (self.folder / "models.config").read_text()
+        self.labels[name] = self.served_labels()
         self.events[name] = [json.loads(one.body) for one in self.hook.requests[before:]]
 
-    def label(self, label: str) -> int | None:
-        """The version that the server has behind a label, once it had time to read the file; None if it has none."""
-        time.sleep(0.6)  # three of its looks at the file
-        labels = json.loads((self.folder / "labels.json").read_text())
-        number: int | None = labels["parcels"].get(label)
-        return number
+    def served_labels(self) -> dict[str, int]:
+        """The version that the server has behind each label, once it has read the file."""
+        config = text_format.Parse(self.texts["now"], model_server_config_pb2.ModelServerConfig())
+        (wanted,) = [dict(one.version_labels) for one in config.model_config_list.config if one.name == "parcels"]
+        end = time.monotonic() + PATIENCE
+        while (found := json.loads((self.folder / "labels.json").read_text())["parcels"]) != wanted:
+            assert self.server.ended or time.monotonic() < end, (found, wanted)
+            if self.server.ended:
+                break
+            time.sleep(0.1)
+        return {name: int(number) for name, number in found.items()}
 
 
 @pytest.fixture(scope="module")
