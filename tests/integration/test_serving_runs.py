@@ -37,7 +37,7 @@ model_config_list {
   config { name: "other" base_path: "/models/other" model_platform: "tensorflow" model_version_policy { all {} } }
 }
 """
-LARGER = 60_000
+LARGER = 250_000
 """More bytes than the folder of a model of few weights has, and fewer than that of MANY."""
 SECOND = ("--set", "train.epochs=2")
 THIRD = ("--set", "train.epochs=3")
