@@ -232,6 +232,8 @@ PATTERN_DESCRIPTIONS = {
     r"^[A-Za-z0-9_.{}-]+$": "letters, digits, dots, dashes and underscores, and {name}",
     r"^[A-Za-z0-9_-]+$": "letters, digits, dashes and underscores",
     r"^[a-z][a-z0-9+.-]*://[^?#@\s]+$": "a URI such as s3://models/taxi",
+    r"^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$": "a host and a port, such as serving:8500",
+    r"^(/|[a-z][a-z0-9+.-]*://)": "an absolute path, or a URI such as gs://models/taxi",
 }
 """A description of every regular expression in the config."""
 

@@ -55,6 +55,11 @@ class Folders:
         return self.home / ".registration.lock"
 
     @property
+    def serving_lock(self) -> Path:
+        """Held by the command that brings the server of `deploy.serving` up."""
+        return self.home / ".serving.lock"
+
+    @property
     def trained(self) -> Path:
         """Names the data that the last models were trained on. Exists only with `schedule.retrain`."""
         return self.home / "trained.json"

@@ -60,7 +60,7 @@ class Caller:
     """
 
     def __init__(self, model: Path, patience: float = PATIENCE) -> None:
-        self._model, self._patience = model, patience
+        self._model, self.patience = model, patience
         self._process: subprocess.Popen[bytes] | None = None
         self._loaded: Answer | None = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
@@ -90,7 +90,7 @@ class Caller:
         if self._process is None:
             self.start()
         if self._process is not None and self._loaded is None:
-            self._loaded = self._receive(self._process, {}, (), max(self._patience, PATIENCE))
+            self._loaded = self._receive(self._process, {}, (), max(self.patience, PATIENCE))
         return self._loaded or Answer("crashed")
 
     def ask(self, feeds: Mapping[str, NDArray[Any]], fetches: Sequence[str]) -> Answer:
@@ -99,7 +99,7 @@ class Caller:
         if self._process is None or loaded.outcome != "answered":
             return loaded
         header = {"feeds": list(feeds), "fetches": list(fetches)}
-        return self._receive(self._process, header, list(feeds.values()), self._patience)
+        return self._receive(self._process, header, list(feeds.values()), self.patience)
 
     def _receive(
         self, running: subprocess.Popen[bytes], header: dict[str, Any], arrays: Sequence[NDArray[Any]], patience: float

@@ -2,7 +2,8 @@
 
 The model is loaded in a fresh process by TensorFlow's C++ loader, warmed up by the requests in its export, and asked
 with real examples in each signature: its answers must equal those of TensorFlow's Python. Odd inputs follow, which it
-may refuse, but which must not end the process. Latency and memory are measured, and judged if there are limits.
+may refuse, but which must not end the process. Latency and memory are measured, and judged if there are limits. If
+there is a staging TensorFlow Serving, the same is asked of it.
 """
 
 import contextlib
@@ -17,11 +18,12 @@ from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 from tfx.utils import path_utils
 
-from headrace.components.canary.examination import Limits, Replaying, examine
+from headrace.components.canary.examination import Limits, Replaying, Staging, examine
 from headrace.components.canary.replay import read_pairs
 from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.transform.shards import records_of_split
 from headrace.configs.schema.deploy import ReplayConfig
+from headrace.configs.schema.serving import CanaryServer
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +43,8 @@ def Canary(  # noqa: N802, PLR0913, PLR0917
     memory_mb: Parameter[float],
     replay: Parameter[str] = "",
     preprocessing: Parameter[str] = "transform_features",
+    server: Parameter[str] = "",
+    pipeline: Parameter[str] = "",
     transformed_examples: InputArtifact[standard_artifacts.Examples] = None,
     transform_graph: InputArtifact[standard_artifacts.TransformGraph] = None,
 ) -> None:
@@ -56,6 +60,8 @@ def Canary(  # noqa: N802, PLR0913, PLR0917
         memory_mb: limit of `deploy.canary`; NO_LIMIT for none.
         replay: ReplayConfig as JSON; "" for no replay.
         preprocessing: the signature that computes the features of serialized examples.
+        server: CanaryServer as JSON; "" for none.
+        pipeline: the pipeline's name, if there is a server.
         transformed_examples: what Transform wrote of the raw ones; None if it wrote none.
         transform_graph: from the same Transform.
     """
@@ -70,7 +76,8 @@ def Canary(  # noqa: N802, PLR0913, PLR0917
         replaying = Replaying(pairs, preprocessing, settings.on_difference == "refuse")
     serving = Path(path_utils.serving_model_path(model.uri))
     limits = Limits(latency_p99_ms or None, memory_mb or None)
-    verdict = examine(serving, asked, limits, replaying=replaying)
+    staging = Staging(CanaryServer.model_validate_json(server), pipeline) if server else None
+    verdict = examine(serving, asked, limits, replaying=replaying, staging=staging)
     verdict = verdict.model_copy(update={"split": split})
     verdict.write(Path(blessing.uri))
     (Path(blessing.uri) / (BLESSED if verdict.passed else NOT_BLESSED)).write_text("", encoding="utf-8")
@@ -90,4 +97,6 @@ def describe(verdict: CanaryVerdict) -> str:
         lines.append(f"{one.name}: {one.examples:,} examples{latency}; {odd}")
     if verdict.replay is not None:
         lines.append(f"replay {verdict.replay.words}")
+    if verdict.server is not None:
+        lines.append(f"server {verdict.server.words}")
     return "\n".join(lines)

@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 
 from headrace.common.errors import RunError
 from headrace.common.names import join_names
+from headrace.components.canary.agreement import compare
 from headrace.components.canary.caller import PATIENCE, Answer, Caller, first_line
 from headrace.components.canary.inputs import odd_inputs, rows_of_many, texts
 from headrace.components.canary.replay import Pairs, replay
+from headrace.components.canary.server import Asked, examine_on_server
 from headrace.components.canary.signatures import (
     Inputs,
     RealInputs,
@@ -30,8 +32,9 @@ from headrace.components.canary.signatures import (
     make_inputs,
     read_signatures,
 )
-from headrace.components.canary.verdict import CanaryVerdict, OddAnswer, ReplayVerdict, SignatureVerdict
+from headrace.components.canary.verdict import CanaryVerdict, OddAnswer, ReplayVerdict, ServerVerdict, SignatureVerdict
 from headrace.components.canary.warmup import read_warmup
+from headrace.configs.schema.serving import CanaryServer
 from headrace.trainer.description import ModelDescription
 
 TOLERANCE = 1e-4
@@ -54,6 +57,13 @@ class Limits(NamedTuple):
 UNLIMITED = Limits()
 
 
+class Staging(NamedTuple):
+    """The staging server that the model is tried on, and the pipeline's name."""
+
+    server: CanaryServer
+    pipeline: str
+
+
 class Replaying(NamedTuple):
     """What is replayed, by which signature, and whether a feature that differs refuses the model."""
 
@@ -62,17 +72,22 @@ class Replaying(NamedTuple):
     refuses: bool = True
 
 
-def examine(
+def examine(  # noqa: PLR0913 - what there is to examine, and with what
     model: Path,
     examples: Sequence[bytes],
     limits: Limits = UNLIMITED,
     patience: float = PATIENCE,
+    *,
     replaying: Replaying | None = None,
+    staging: Staging | None = None,
 ) -> CanaryVerdict:
-    """The verdict on a SavedModel, for serialized tf.Examples. patience: seconds for one answer."""
+    """The verdict on a SavedModel, for serialized tf.Examples. patience: seconds for one answer.
+
+    Raises RunError if the staging server cannot be asked, and that is not to be passed over.
+    """
     with Caller(model, patience) as caller, _plain_python():
         caller.start()
-        return _Examination(model, caller, texts(examples), limits).verdict(replaying)
+        return _Examination(model, caller, texts(examples), limits).verdict(replaying, staging)
 
 
 @contextlib.contextmanager
@@ -95,8 +110,9 @@ class _Examination:
         self._tolerance = HALF_TOLERANCE if computes_in_half(model) else TOLERANCE
         self._reasons: list[str] = []
         self._peak = 0
+        self._asked: list[Asked] = []
 
-    def verdict(self, replaying: Replaying | None) -> CanaryVerdict:
+    def verdict(self, replaying: Replaying | None, staging: Staging | None) -> CanaryVerdict:
         limits: dict[str, Any] = self._limits._asdict()
         python, why_not = _load(self._model)
         if python is None:
@@ -117,6 +133,7 @@ class _Examination:
             )
         replayed = None if replaying is None else self._replay(replaying)
         judged = [self._with_odd(one, made[one.name]) for one in asked]
+        served = None if staging is None else self._serve(staging)
         return CanaryVerdict(
             reasons=tuple(self._reasons),
             load_seconds=loaded.seconds,
@@ -124,6 +141,7 @@ class _Examination:
             warmup_requests=warmed,
             signatures=tuple(judged),
             replay=replayed,
+            server=served,
             **limits,
         )
 
@@ -177,14 +195,20 @@ class _Examination:
             return SignatureVerdict(name=signature.name, examples=len(self._examples))
         self._peak = max(self._peak, answer.peak)
         found = dict(zip(signature.fetches, answer.arrays, strict=True))
-        largest, differing = self._compare(expected, found)
+        largest, differing = compare(expected, found, self._tolerance)
         not_compared = ""
         if differing:
             again = _expected(python, signature.name, made.inputs)
-            if isinstance(again, str) or self._compare(expected, again)[1]:
+            if isinstance(again, str) or compare(expected, again, self._tolerance)[1]:
                 not_compared, differing = "its answers are random: two calls by TensorFlow's Python differ", ""
             else:
                 self._refuse(f"{signature.name}: {differing}")
+        rows = rows_of_many(
+            made.inputs, answer.seconds, sum(array.size for array in answer.arrays) // len(self._examples)
+        )
+        self._asked.append(
+            Asked(signature.name, made, expected, len(self._examples), self._tolerance, not_compared, rows)
+        )
         return SignatureVerdict(
             name=signature.name,
             examples=len(self._examples),
@@ -193,16 +217,14 @@ class _Examination:
             **self._latency(signature, made.inputs),
         )
 
-    def _compare(self, expected: Inputs, found: Inputs) -> tuple[float, str]:
-        """The largest difference, and a sentence about an output that differs too much; "" if none does."""
-        largest, differing = 0.0, ""
-        for name, array in expected.items():
-            apart = difference(array, found[name])
-            largest = max(largest, apart)
-            if apart > self._tolerance and not differing:
-                by = "" if math.isinf(apart) else f" by {apart:.2g}; {self._tolerance:g} is allowed"
-                differing = f"its output {name} differs from that of TensorFlow's Python{by}"
-        return largest, differing
+    def _serve(self, staging: Staging) -> ServerVerdict:
+        """Try the model on a server, unless it may take one down."""
+        if self._reasons:
+            return ServerVerdict(skipped="the model failed before")
+        verdict = examine_on_server(staging.server, staging.pipeline, self._model, self._asked, self._caller.patience)
+        for reason in verdict.reasons:
+            self._refuse(f"server: {reason}")
+        return verdict
 
     def _replay(self, replaying: Replaying) -> ReplayVerdict:
         """Compare what Transform wrote with what the signature computes."""
@@ -296,28 +318,3 @@ def _expected(python: Any, name: str, inputs: Inputs) -> Inputs | str:
     except (tf.errors.OpError, TypeError, ValueError) as error:
         return f"TensorFlow's Python does not answer either: {first_line(str(error))}"
     return {key: np.asarray(tensor) for key, tensor in answers.items()}
-
-
-def _is_text(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def difference(expected: NDArray[Any], found: NDArray[Any]) -> float:
-    """The largest difference of two outputs, relative to the largest number; infinite if they cannot be compared."""
-    if expected.shape != found.shape or expected.dtype != found.dtype:
-        return math.inf
-    if expected.dtype == object and not all(map(_is_text, expected.ravel())):
-        return 0.0  # numbers in bytes, such as an image's, whose last digits may differ
-    if not np.issubdtype(expected.dtype, np.inexact):
-        return 0.0 if np.array_equal(expected, found) else math.inf
-    known = np.isfinite(expected)
-    if not np.array_equal(expected[~known], found[~known], equal_nan=True) or not np.isfinite(found[known]).all():
-        return math.inf
-    if not known.any():
-        return 0.0
-    largest = float(np.abs(expected[known]).max()) or 1.0
-    return float(np.abs(expected[known] - found[known]).max()) / largest

@@ -107,13 +107,53 @@ class ReplayVerdict(BaseModel):
         return f"{len(self.differing)} of {compared} differ from what Transform wrote: {', '.join(worst)}"
 
 
+class ProtocolVerdict(BaseModel):
+    """What became of the signatures over one protocol of a server, REST or gRPC, at one address."""
+
+    model_config = ConfigDict(frozen=True)
+
+    protocol: str
+    address: str
+    signatures: tuple[SignatureVerdict, ...] = ()
+
+
+class ServerVerdict(BaseModel):
+    """What became of the model on a staging server.
+
+    reasons: why it must not be pushed; skipped: why it was not tried, "" if it was; version: its number there, while it
+    was tried; load_seconds: how long the server took to load it, None if it did not.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    reasons: tuple[str, ...] = ()
+    skipped: str = ""
+    version: int | None = None
+    load_seconds: float | None = None
+    protocols: tuple[ProtocolVerdict, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """In one line."""
+        if self.skipped:
+            return f"skipped: {self.skipped}"
+        if self.reasons:
+            return f"failed: {self.reasons[0]}"
+        slowest = [
+            f"{one.protocol} {max((each.p99_ms or 0 for each in one.signatures), default=0):.2g} ms"
+            for one in self.protocols
+        ]
+        seconds = "" if self.load_seconds is None else f"loaded in {self.load_seconds:.1f} s, "
+        return f"passed: {seconds}p99 at most {', '.join(slowest)}"
+
+
 class CanaryVerdict(BaseModel):
     """The verdict on an exported model.
 
     reasons: why it must not be pushed; empty if it may; split: of the examples; load_seconds: how long the C++ loader
     took; memory_bytes: the most memory of the fresh process, TensorFlow's library included, after real requests;
     warmup_requests: those in the export; latency_p99_ms, memory_mb: the limits, None for none; replay: None if it is
-    turned off.
+    turned off; server: None if there is no staging server.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -127,6 +167,7 @@ class CanaryVerdict(BaseModel):
     latency_p99_ms: float | None = None
     memory_mb: float | None = None
     replay: ReplayVerdict | None = None
+    server: ServerVerdict | None = None
 
     @property
     def passed(self) -> bool:

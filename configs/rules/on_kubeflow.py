@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from headrace.common.names import join_or
 from headrace.configs.config import PipelineSection
-from headrace.configs.rules import kserve
+from headrace.configs.rules import kserve, serving_on_kubeflow
 from headrace.configs.rules.beam import ENDPOINTS
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.deploy import DeployConfig
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.notify import AnyReceiver, PrometheusFileReceiver, variables
-from headrace.configs.schema.pods import normalized
 from headrace.configs.schema.predict import ONLY_PREDICTS, PredictConfig
 from headrace.configs.schema.train import TrainConfig, service_config
 
@@ -27,8 +26,6 @@ MAX_JOB_NAME, DIGITS = 63, 10
 """Characters in the name of a Job, which is a label of its pods; those of the digest in it."""
 MAX_CRON_JOB_NAME, NOTIFIER = 52, "{}-notify"
 """Characters in the name of a CronJob, to which Kubernetes adds eleven for each Job; the name of the notifier's."""
-IMAGE_FOLDERS = ("/etc", "/opt", "/usr")
-"""Where an image has certificates, such as /opt/ca/bundle.pem of `headrace image --ca-in-image`."""
 _STAGED = "with `kubeflow.storage: staged` only the pod itself has the files that"
 _SHARED = "use `kubeflow.storage: reference`, with a volume that pods and workers mount at the same path"
 
@@ -144,11 +141,16 @@ def certificates_of_registries_are_in_the_pushers_pod(
     mounts = [path for _, _, path in kubeflow.settings("Pusher").mounts()]
     mounts += [kubeflow.volume.path] if kubeflow.volume else []
     for name, server in deploy.registry.named:
-        if (file := server.ca_file) is None or _is_below(file, (*mounts, *IMAGE_FOLDERS)):
+        if (file := server.ca_file) is None or serving_on_kubeflow.is_below(
+            file, (*mounts, *serving_on_kubeflow.IMAGE_FOLDERS)
+        ):
             continue
         what = f"the Pusher's pod has no {file}: mount a Secret with it, such as `kubeflow.components.Pusher.secrets:"
         example = "[{name: registry-ca, path: /certs}]` for /certs/ca.pem, or put it into the image"
-        yield ("deploy", "registry", name, "ca_file"), f"{what} {example} below {join_or(IMAGE_FOLDERS)}"
+        yield (
+            ("deploy", "registry", name, "ca_file"),
+            f"{what} {example} below {join_or(serving_on_kubeflow.IMAGE_FOLDERS)}",
+        )
 
 
 def beam_workers_share_the_artifacts(beam: BeamConfig, kubeflow: KubeflowConfig) -> Iterator[Violation]:
@@ -185,10 +187,6 @@ def name_fits_a_cron_job(
         yield ("pipeline", "name"), what
 
 
-def _is_below(file: str, folders: Iterable[str]) -> bool:
-    return file.startswith("/") and any(Path(normalized(file)).is_relative_to(folder) for folder in folders)
-
-
 def remote_endpoint(beam: BeamConfig) -> str | None:
     """Where Beam's jobs run if they run on other machines: the service, or the address of the runner's endpoint."""
     if beam.runner == "dataflow":
@@ -217,4 +215,5 @@ RULES: tuple[Rule, ...] = (
     registries_are_reached_from_the_pushers_pod,
     certificates_of_registries_are_in_the_pushers_pod,
     *kserve.RULES_OF_PODS,
+    *serving_on_kubeflow.RULES,
 )

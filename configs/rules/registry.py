@@ -18,6 +18,7 @@ from headrace.configs.rules import (
     notify,
     predict,
     schedule,
+    serving,
     tfx_functions,
     training,
     trees,
@@ -43,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     *notify.RULES,
     *model_registry.RULES,
     *kserve.RULES,
+    *serving.RULES,
 )
 
 

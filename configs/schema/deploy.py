@@ -9,6 +9,7 @@ from pydantic import Field
 from headrace.configs.schema.kserve import KServeConfig
 from headrace.configs.schema.model_registry import ModelRegistries
 from headrace.configs.schema.section import Name, PositiveInt, Section
+from headrace.configs.schema.serving import CanaryServer, ServingConfig
 
 
 class ReplayConfig(Section):
@@ -36,6 +37,9 @@ class CanaryConfig(Section):
     replay: ReplayConfig | None = ReplayConfig()
     """Sends raw examples through the exported model's preprocessing, and compares the features with those that
     Transform wrote of the same examples, as it did of those that were trained on (see docs/canary.md). null: none."""
+    server: CanaryServer | None = None
+    """A staging TensorFlow Serving that each candidate is tried on, over REST and gRPC (see docs/canary.md). null:
+    none."""
 
 
 LitePrecision = Literal["float32", "float16", "int8"]
@@ -86,3 +90,6 @@ class DeployConfig(Section):
     (see docs/lite.md). Without effect if `push` is null. Not supported on Kubeflow. null: no such file."""
     kserve: KServeConfig | None = None
     """The InferenceService of KServe that serves the pushed models. null: none is changed."""
+    serving: ServingConfig | None = None
+    """The TensorFlow Serving that serves the pushed models: whether it has loaded them, and its config file (see
+    docs/models.md). Without effect if `push` is null. null: none."""

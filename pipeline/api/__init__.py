@@ -7,6 +7,7 @@ from headrace.pipeline.api.lifecycle import compare, lineage, models, promote, p
 from headrace.pipeline.api.loading import load, load_checked, validate
 from headrace.pipeline.api.outputs import compile, predict, share, share_runs  # noqa: A004 - named like the command
 from headrace.pipeline.api.running import load_to_run, notifying, register_after_run, run, run_loaded, runs, write_pages
+from headrace.pipeline.api.serving import serve_after_run
 
 __all__ = [
     "compare",
@@ -26,6 +27,7 @@ __all__ = [
     "run",
     "run_loaded",
     "runs",
+    "serve_after_run",
     "share",
     "share_runs",
     "validate",

@@ -10,6 +10,7 @@ from headrace.common.environment import prepare, quiet
 from headrace.configs.loading.loader import ConfigSource
 from headrace.pipeline.api.loading import Overrides, load
 from headrace.pipeline.api.running import register_versions, runs, write_card_of
+from headrace.pipeline.api.serving import serve_or_fail
 
 if TYPE_CHECKING:
     from headrace.pipeline.models.comparison import Comparison
@@ -126,6 +127,7 @@ def promote_model(
     done = push_approved(loaded, there, wanted, dt.datetime.now(dt.UTC), allow_older=allow_older)
     write_card_of(loaded, there, done.version)
     register_versions(loaded)
+    serve_or_fail(loaded, roll_back=True)
     return done
 
 
@@ -153,4 +155,5 @@ def roll_back(
         from headrace.pipeline.models.rollback import roll_back as put_back
     done = put_back(loaded, None if to is None else str(to), dt.datetime.now(dt.UTC))
     register_versions(loaded)
+    serve_or_fail(loaded, roll_back=False)
     return done

@@ -13,6 +13,7 @@ from headrace.common.errors import ConfigError, HeadraceError, InProgressError, 
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import ConfigSource, LoadedConfig, Override
 from headrace.pipeline.api.loading import Overrides, as_pairs, load, load_checked, name_of
+from headrace.pipeline.api.serving import serve_after_run
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +39,8 @@ def run(  # noqa: PLR0913 - one for each option of the command
     component, even if it could be reused; show: display the table of components, live on a terminal and in a notebook.
 
     A run whose model is not blessed, or that ends early without a reason to train, is a success. Raises ConfigError
-    before anything runs; RunError if a component fails or another run of the pipeline is in progress;
+    before anything runs; RunError if a component fails, another run of the pipeline is in progress, or the server of
+    `deploy.serving` does not load the version in service;
     KeyboardInterrupt after Ctrl-C or SIGTERM, once all processes have ended.
     """
     from headrace.pipeline.interrupts import handlers_restored, uninterrupted
@@ -51,6 +53,7 @@ def run(  # noqa: PLR0913 - one for each option of the command
     with handlers_restored():
         with open_display() if show else SilentDisplay() as display:
             done = run_loaded(loaded, name_of(config), display, fresh=fresh, obey_retrain=obey_retrain)
+        serving = serve_after_run(loaded.config, done)
         with uninterrupted(), notifying(loaded.config, done):
             if done.status is not Status.INTERRUPTED:
                 write_pages(loaded, done)
@@ -60,6 +63,8 @@ def run(  # noqa: PLR0913 - one for each option of the command
     if done.status is Status.FAILED:
         failed = [node for node in done.record.nodes if node.status is Status.FAILED]
         raise RunError("\n\n".join(map(failure_text, failed)))
+    if serving is not None and serving.error is not None:
+        raise RunError(f"deploy.serving {serving.words}")
     return done
 
 

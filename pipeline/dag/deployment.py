@@ -61,9 +61,15 @@ def canary(config: PipelineConfig, built: Components, _folders: Folders) -> Base
         latency_p99_ms=config.canary.latency_p99_ms or NO_LIMIT,
         memory_mb=config.canary.memory_mb or NO_LIMIT,
         replay=replay.model_dump_json() if replay else "",
+        **_staging(config),
         **({"preprocessing": own.preprocessing_function_name} if own else {}),
         **written,
     )
+
+
+def _staging(config: PipelineConfig) -> dict[str, str]:
+    server = config.canary and config.canary.server
+    return {"server": server.model_dump_json(), "pipeline": config.pipeline.name} if server else {}
 
 
 def lite(config: PipelineConfig, built: Components, _folders: Folders) -> BaseNode | None:

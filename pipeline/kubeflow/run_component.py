@@ -129,9 +129,9 @@ def _run_component(invocation: Invocation, executor_input: Mapping[str, Any], en
 
 
 def _follow_push(invocation: Invocation, user: str, home: str, store: Store) -> None:
-    """Let KServe serve what the Pusher pushed, and the model registries learn of it, even if KServe could not.
+    """Let the servers serve what the Pusher pushed, and the model registries learn of it, even if KServe could not.
 
-    Raises RunError if the version failed on KServe.
+    Raises RunError if the version failed on KServe, or TensorFlow Serving has not loaded it.
     """
     try:
         if invocation.kserve:
@@ -143,6 +143,10 @@ def _follow_push(invocation: Invocation, user: str, home: str, store: Store) -> 
             from headrace.pipeline.kubeflow.registration import register_pushed
 
             register_pushed(invocation.registration, home, store)
+    if invocation.serving:
+        from headrace.pipeline.kubeflow.production import serve_pushed
+
+        serve_pushed(invocation.serving, home, store)
 
 
 def _is_useful(record: logging.LogRecord) -> bool:

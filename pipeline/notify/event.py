@@ -26,6 +26,7 @@ from headrace.components.trigger.decision import WHY
 from headrace.configs.schema.notify import RunEvent
 from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
 from headrace.pipeline.results.run_folder import RunFolder
+from headrace.pipeline.results.serving import ServingOutcome
 from headrace.pipeline.results.verdict import CANARY, ModelVerdict, read_verdict
 
 SPEC_VERSION = "1.0"
@@ -137,7 +138,7 @@ def read_event(folder: RunFolder, *, killed: bool = False) -> Event:
         started=record.started,
         finished=_finished(record),
         report=str(report) if not killed or report.exists() else None,
-        failed=tuple(map(_failure, _failed(record))),
+        failed=(*map(_failure, _failed(record)), *_not_served(folder)),
         blessed=verdict.blessed,
         metrics={name: _finite(value) for name, value in evaluation.metrics.items()} if evaluation else {},
         limits=tuple(Limit(one.metric, _finite(one.value), one.rule, one.passed) for one in verdict.bounds),
@@ -186,7 +187,7 @@ def _happened(folder: RunFolder, verdict: ModelVerdict, *, killed: bool) -> Iter
     status = folder.record.status
     if killed:
         yield "killed"
-    elif status is Status.FAILED:
+    elif status is Status.FAILED or any(_not_served(folder)):
         yield "failed"
     elif status is Status.INTERRUPTED:
         yield "interrupted"
@@ -214,6 +215,15 @@ def _failure(node: NodeRecord) -> Failure:
     """Without the text of the error, unless it is one of ours about a process that left no result."""
     known = node.error if node.error_class is None and (node.error or "").startswith("its process ") else None
     return Failure(node.id, node.error_class or redact(known or "an error"), node.log)
+
+
+def _not_served(folder: RunFolder) -> Iterator[Failure]:
+    """What became of the server of `deploy.serving`, if it has not loaded the version in service."""
+    outcome = ServingOutcome.read(folder.path)
+    if outcome is not None and outcome.error is not None:
+        back = "" if outcome.restored is None else f"; version {outcome.restored} is in service instead"
+        what = "rejected" if outcome.rejected else "is not known to have loaded"
+        yield Failure("TensorFlow Serving", f"it {what} version {outcome.version}{back}", None)
 
 
 def _finished(record: RunRecord) -> float:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace.components.canary.verdict import CanaryVerdict, ReplayVerdict
+from headrace.components.canary.verdict import CanaryVerdict, ReplayVerdict, ServerVerdict, SignatureVerdict
 from headrace.components.gates.verdict import DataVerdicts
 from headrace.pipeline.report.data import Anomaly, ColumnRow, DataSection
 from headrace.pipeline.results.record import NodeRecord, RunRecord
@@ -58,18 +58,31 @@ def verdict_without_values(verdict: ModelVerdict) -> ModelVerdict:
 
 
 def _canary(canary: CanaryVerdict) -> CanaryVerdict:
-    signatures = [
+    reasons = (f"the reasons are {WITHHELD}",) if canary.reasons else ()
+    replayed, served = canary.replay and _replay(canary.replay), canary.server and _server(canary.server)
+    signatures = _signatures(canary.signatures)
+    return canary.model_copy(
+        update={"reasons": reasons, "signatures": signatures, "replay": replayed, "server": served}
+    )
+
+
+def _signatures(signatures: Sequence[SignatureVerdict]) -> tuple[SignatureVerdict, ...]:
+    return tuple(
         one.model_copy(
             update={
                 "skipped": one.skipped and WITHHELD,
                 "odd": tuple(odd.model_copy(update={"detail": odd.detail and WITHHELD}) for odd in one.odd),
             }
         )
-        for one in canary.signatures
-    ]
-    reasons = (f"the reasons are {WITHHELD}",) if canary.reasons else ()
-    replayed = canary.replay and _replay(canary.replay)
-    return canary.model_copy(update={"reasons": reasons, "signatures": tuple(signatures), "replay": replayed})
+        for one in signatures
+    )
+
+
+def _server(server: ServerVerdict) -> ServerVerdict:
+    """Why it was skipped is about the server alone."""
+    protocols = tuple(one.model_copy(update={"signatures": _signatures(one.signatures)}) for one in server.protocols)
+    reasons = (f"the reasons are {WITHHELD}",) if server.reasons else ()
+    return server.model_copy(update={"reasons": reasons, "protocols": protocols})
 
 
 def _replay(replay: ReplayVerdict) -> ReplayVerdict:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from rich.console import Console
 from rich.text import Text
 
+from headrace.components.canary.verdict import CanaryVerdict
 from headrace.pipeline.results.record import Ingestion, NodeRecord, RunRecord, Status, ingested
 from headrace.pipeline.results.verdict import ModelVerdict
 from headrace.pipeline.terminal.logs import failure_text
@@ -122,10 +123,8 @@ def _blessing(verdict: ModelVerdict) -> list[str]:
         lines = [f"blessing  {word}: {first}", *(f"          {reason}" for reason in others)]
     if verdict.unguarded:
         lines.insert(0, f"warning   {verdict.unguarded}")
-    if verdict.canary is not None and verdict.canary.passed:
-        lines.append(f"canary    passed: {verdict.canary.words}")
-    if verdict.canary is not None and verdict.canary.replay is not None:
-        lines.append(f"replay    {verdict.canary.replay.words}")
+    if verdict.canary is not None:
+        lines += _canary(verdict.canary)
     if verdict.lite is not None and verdict.lite.passed:
         lines.append(f"lite      passed: {verdict.lite.words}")
     if verdict.withdrawn is not None:
@@ -138,6 +137,12 @@ def _blessing(verdict: ModelVerdict) -> list[str]:
         return [*lines, f"pushed    nothing: the model is in service as {verdict.in_service}"]
     stays = "; the model in service stays" if verdict.blessed is False else ""
     return [*lines, f"pushed    nothing{stays}"]
+
+
+def _canary(canary: CanaryVerdict) -> list[str]:
+    lines = [f"canary    passed: {canary.words}"] if canary.passed else []
+    lines += [f"replay    {canary.replay.words}"] if canary.replay is not None else []
+    return lines + ([f"server    {canary.server.words}"] if canary.server is not None else [])
 
 
 def _reused(nodes: list[NodeRecord]) -> str:

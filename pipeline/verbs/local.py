@@ -107,7 +107,7 @@ def run(
     Components whose inputs, settings and code are unchanged since an earlier run are reused.
     """
     prepare()
-    from headrace.pipeline.api import load_to_run, notifying, register_after_run, run_loaded
+    from headrace.pipeline.api import load_to_run, notifying, register_after_run, run_loaded, serve_after_run
     from headrace.pipeline.interrupts import uninterrupted
     from headrace.pipeline.results.record import Status
     from headrace.pipeline.run_parameters import parameter_overrides
@@ -118,8 +118,12 @@ def run(
     console = StandardOutput()
     with open_display(console) as display:
         done = run_loaded(loaded, str(config), display, fresh=fresh, obey_retrain=obey_retrain)
+    serving = serve_after_run(loaded.config, done)
     with uninterrupted(), notifying(loaded.config, done):
         _report_and_summary(console, loaded, done, _options(profile, overrides))
+        if serving is not None and serving.words:
+            style = None if serving.error is None else "bold red"
+            console.print(f"serving   {serving.words}", style=style, soft_wrap=True, highlight=False, markup=False)
     if done.status is not Status.INTERRUPTED:
         for outcome in register_after_run(loaded.config):
             if outcome.added:
@@ -128,6 +132,8 @@ def run(
         sys.exit(BROKEN_PIPE)
     if done.status is not Status.DONE:
         sys.exit(CTRL_C if done.status is Status.INTERRUPTED else 1)
+    if serving is not None and serving.error is not None:
+        sys.exit(1)
 
 
 def _options(profile: str | None, overrides: tuple[str, ...]) -> str:

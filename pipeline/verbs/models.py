@@ -125,8 +125,9 @@ def _changed_on_kubeflow(
     overrides: tuple[str, ...],
     change: Callable[[PipelineConfig, Store], ModelChange],
 ) -> _Change:
-    """Change the model in service on Kubeflow, let KServe serve it, and register what changed."""
+    """Change the model in service on Kubeflow, let servers serve it, and register what changed."""
     from headrace.pipeline.kubeflow.kserve.follow import follow_as_user
+    from headrace.pipeline.kubeflow.production import serve_pushed, serving
     from headrace.pipeline.kubeflow.registration import register_pushed, registration
     from headrace.pipeline.kubeflow.results_store import home_uri, results_of
 
@@ -139,6 +140,8 @@ def _changed_on_kubeflow(
         finally:
             if given := registration(loaded):
                 register_pushed(given, home_uri(loaded), store)
+        if given := serving(loaded):
+            serve_pushed(given, home_uri(loaded), store, from_pod=False)
     return _Change(done.version, done.model, done.run, done.withdrawn, served)
 
 

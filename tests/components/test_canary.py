@@ -20,9 +20,10 @@ from hypothesis.extra import numpy as numpy_strategies
 from tensorflow_serving.apis import prediction_log_pb2
 from tfx.types import standard_artifacts
 
+from headrace.components.canary.agreement import difference
 from headrace.components.canary.caller import Caller
 from headrace.components.canary.component import Canary
-from headrace.components.canary.examination import Limits, difference, examine
+from headrace.components.canary.examination import Limits, examine
 from headrace.components.canary.inputs import texts
 from headrace.components.canary.messages import read, write
 from headrace.components.canary.signatures import read_signatures

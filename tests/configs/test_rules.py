@@ -19,6 +19,7 @@ from broken_rules import (
     notify,
     predict,
     schedule,
+    serving,
     tfx_functions,
     training,
     trees,
@@ -48,6 +49,7 @@ BROKEN = {
     **notify.BROKEN,
     **model_registry.BROKEN,
     **kserve.BROKEN,
+    **serving.BROKEN,
     **predict.BROKEN,
 }
 CASES = [(rule, text, reported) for rule, cases in BROKEN.items() for text, reported in cases]

@@ -27,6 +27,7 @@ LONGEST = (
     "test_run",
     "test_statistics",
     "test_cluster",
+    "test_canary_server_runs",
     "test_code_changes",
     "test_taxi",
     "test_staged_nights",

@@ -41,6 +41,7 @@ from headrace.pipeline.kubeflow.pod.invocation import (
 )
 from headrace.pipeline.kubeflow.pod.parameters import constants, offered, takes
 from headrace.pipeline.kubeflow.pod.paths import FILES, HOME, RECORD
+from headrace.pipeline.kubeflow.production import serving
 from headrace.pipeline.kubeflow.registration import registration
 from headrace.pipeline.kubeflow.store_settings import store_options
 from headrace.pipeline.plan import Node, plan
@@ -177,6 +178,7 @@ def _task(
         code=node.code,
         registration=registration(config) if node.id == "Pusher" else {},
         kserve=kserve_settings(config) if node.id == "Pusher" else {},
+        serving=serving(config) if node.id == "Pusher" else {},
     )
     return ComponentTask(
         name=task_name(node.id),

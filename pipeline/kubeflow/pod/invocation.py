@@ -38,10 +38,8 @@ UNCACHED_VARIABLE = "HEADRACE_UNCACHED"
 """Environment variable of a pod with the settings for `custom_config` that are not part of the cache key, as JSON."""
 UNCACHED = (CHECKPOINT_SETTINGS,)
 _CUSTOM = "custom_config"
-
-
-_OF_PUSHER = frozenset({"registration", "kserve"})
-"""Fields that are left out where they are empty."""
+_OF_PUSHER = frozenset({"registration", "kserve", "serving"})
+"""The fields that are left out if they are empty."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,8 @@ class Invocation:
 
     mount: path of the shared volume, or ""; store: options of `open_store`; files: name to content of the files that
     the config names; code: digest of the component's code and libraries; registration: of the Pusher, what
-    `headrace.pipeline.kubeflow.registration` needs; kserve: of the Pusher, what `headrace.pipeline.kubeflow.kserve`
-    needs.
+    `headrace.pipeline.kubeflow.registration` needs; kserve, serving: the same for `headrace.pipeline.kubeflow.kserve`
+    and `headrace.pipeline.kubeflow.production`.
     """
 
     id: str
@@ -76,6 +74,7 @@ class Invocation:
     code: str = ""
     registration: Mapping[str, Any] = field(default_factory=dict)
     kserve: Mapping[str, Any] = field(default_factory=dict)
+    serving: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The invocation as one line of JSON without `{{` and `$(`."""

@@ -97,10 +97,12 @@ def _in_one_pod(config: PipelineConfig, report: Callable[[str], None]) -> Pipeli
 
 def _pushed_to(config: PipelineConfig, directory: str) -> object:
     """The settings of deployment with another folder. Pushes need no approval, as both runs are to push a model, and no
-    registry is to learn of them.
+    registry or server is to learn of them.
     """
     push = None if config.deploy.push is None else directory
-    return config.deploy.model_copy(update={"push": push, "approval": "automatic", "registry": None, "kserve": None})
+    canary = config.deploy.canary and config.deploy.canary.model_copy(update={"server": None})
+    outside = {"registry": None, "kserve": None, "serving": None, "canary": canary}
+    return config.deploy.model_copy(update={"push": push, "approval": "automatic", **outside})
 
 
 def _predicted_to(config: PipelineConfig, folder: str) -> object:

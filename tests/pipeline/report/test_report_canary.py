@@ -8,9 +8,11 @@ from typing import Any
 from headrace.components.canary.verdict import (
     CanaryVerdict,
     OddAnswer,
+    ProtocolVerdict,
     ReplayedFeature,
     ReplayedRow,
     ReplayVerdict,
+    ServerVerdict,
     SignatureVerdict,
 )
 from headrace.components.evaluation.result import read_evaluation, write_evaluation
@@ -37,7 +39,32 @@ REPLAYED = ReplayVerdict(
 )
 
 
-def examined(whole: Run, *reasons: str, replay: ReplayVerdict | None = None) -> RunFolder:
+SERVED = ServerVerdict(
+    reasons=(f"gRPC: serving_default: {EVIL}",),
+    version=1795402861,
+    load_seconds=2.25,
+    protocols=(
+        ProtocolVerdict(
+            protocol="gRPC",
+            address="staging:8500",
+            signatures=(
+                SignatureVerdict(
+                    name="serving_default",
+                    examples=100,
+                    difference=2e-7,
+                    p50_ms=1.5,
+                    p99_ms=3.25,
+                    odd=(OddAnswer(what="an empty batch", outcome="hung", detail=EVIL),),
+                ),
+            ),
+        ),
+    ),
+)
+
+
+def examined(
+    whole: Run, *reasons: str, replay: ReplayVerdict | None = None, server: ServerVerdict | None = None
+) -> RunFolder:
     """The run with a model that the Evaluator blessed, and with a canary that failed for the reasons, or passed."""
     asked = SignatureVerdict(
         name="serving_default",
@@ -55,6 +82,7 @@ def examined(whole: Run, *reasons: str, replay: ReplayVerdict | None = None) -> 
         warmup_requests=2,
         signatures=(skipped, asked),
         replay=replay,
+        server=server,
     )
     verdict.write(whole.output("Canary", "blessing", {"blessed": int(not reasons)}))
     evaluation = whole.artifacts / "Evaluator" / "evaluation" / "1"
@@ -121,6 +149,32 @@ def test_values_of_the_replay_are_withheld_and_its_counts_stay(whole: Run) -> No
         ("speed", 1000, ()),
         ("pixels", 2, ()),
     ]
+
+
+def test_staging_server_has_a_line_and_rows_in_both_tables(whole: Run) -> None:
+    folder = examined(whole, REASON, server=SERVED)
+    assert f"server    failed: gRPC: serving_default: {EVIL}" in summary(folder.record, read_verdict(folder))
+    page = whole.report()
+    row = page.table("Signature", "Address")["serving_default"]
+    assert (row["Address"], row["Largest difference"]) == ("gRPC, staging:8500", "2.0e-07")
+    assert (row["p50, ms"], row["p99, ms"]) == ("1.5", "3.2")
+    odd = page.table("Signature", "Input")["serving_default, gRPC"]
+    assert (odd["Outcome"], odd["Error"]) == ("hung", EVIL)
+    assert "script" not in {tag for tag, _ in page.tags}
+
+
+def test_staging_server_that_did_not_take_part_says_why(whole: Run) -> None:
+    folder = examined(whole, server=ServerVerdict(skipped="staging:8500 does not answer"))
+    assert "server    skipped: staging:8500 does not answer" in summary(folder.record, read_verdict(folder))
+    assert "Not asked: staging:8500 does not answer" in whole.report().all_text()
+
+
+def test_errors_of_the_staging_server_are_withheld_and_its_measurements_stay(whole: Run) -> None:
+    shown = verdict_without_values(read_verdict(examined(whole, REASON, server=SERVED))).canary
+    assert shown is not None
+    assert shown.server is not None
+    assert EVIL not in shown.model_dump_json()
+    assert shown.server.protocols[0].signatures[0].p99_ms == 3.25
 
 
 def test_a_verdict_of_another_version_is_left_out(whole: Run) -> None:

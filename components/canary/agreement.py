@@ -1,0 +1,54 @@
+"""Whether the answers of two runtimes agree: TensorFlow's Python, and C++, in a process here or on a server.
+
+largest, differing = compare(expected, found, tolerance=1e-4)       # differing: "" if they agree
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.components.canary.signatures import Inputs
+
+
+def compare(expected: Inputs, found: Inputs, tolerance: float) -> tuple[float, str]:
+    """The largest difference, and a sentence about an output that differs by more than the tolerance; "" if none does.
+
+    expected: the outputs of TensorFlow's Python by name.
+    """
+    largest, differing = 0.0, ""
+    for name, array in expected.items():
+        apart = difference(array, found[name]) if name in found else math.inf
+        largest = max(largest, apart)
+        if apart > tolerance and not differing:
+            by = "" if math.isinf(apart) else f" by {apart:.2g}; {tolerance:g} is allowed"
+            differing = f"its output {name} differs from that of TensorFlow's Python{by}"
+    return largest, differing
+
+
+def difference(expected: NDArray[Any], found: NDArray[Any]) -> float:
+    """The largest difference of two outputs, relative to the largest number; infinite if they cannot be compared."""
+    if expected.shape != found.shape or expected.dtype != found.dtype:
+        return math.inf
+    if expected.dtype == object and not all(map(_is_text, expected.ravel())):
+        return 0.0  # numbers in bytes, such as an image's, whose last digits may differ
+    if not np.issubdtype(expected.dtype, np.inexact):
+        return 0.0 if np.array_equal(expected, found) else math.inf
+    known = np.isfinite(expected)
+    if not np.array_equal(expected[~known], found[~known], equal_nan=True) or not np.isfinite(found[known]).all():
+        return math.inf
+    if not known.any():
+        return 0.0
+    largest = float(np.abs(expected[known]).max()) or 1.0
+    return float(np.abs(expected[known] - found[known]).max()) / largest
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,192 @@
+"""The candidate on a staging TensorFlow Serving: the requests of the Canary, over REST and gRPC.
+
+verdict = examine_on_server(settings, "taxi", serving_dir, asked)
+
+The candidate is staged in the folder that the server watches, asked under its version, and removed. Each signature gets
+the real examples, all at once and one by one, and then odd inputs, after each of which the server must still have it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headrace.common.errors import RunError
+from headrace.components.canary.agreement import compare
+from headrace.components.canary.caller import PATIENCE, first_line
+from headrace.components.canary.inputs import odd_inputs
+from headrace.components.canary.signatures import Inputs, RealInputs
+from headrace.components.canary.staging import staged
+from headrace.components.canary.verdict import OddAnswer, ProtocolVerdict, ServerVerdict, SignatureVerdict
+from headrace.components.model_server.client import (
+    Client,
+    LoadError,
+    Reply,
+    Request,
+    UnreachableError,
+    opened,
+    wait_until_answering,
+    wait_until_loaded,
+)
+from headrace.configs.schema.serving import CanaryServer
+
+logger = logging.getLogger(__name__)
+
+ODD_ROWS = 1_000
+"""Rows of the largest request to a server."""
+ATTEMPTS = 3
+"""How often the latency is measured before it counts as above its limit."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What a signature is asked, and what TensorFlow's Python answers.
+
+    not_compared: why answers are not compared, "" if they are; rows: those of the largest request.
+    """
+
+    name: str
+    made: RealInputs
+    expected: Inputs
+    examples: int
+    tolerance: float
+    not_compared: str = ""
+    rows: int = ODD_ROWS
+
+    @property
+    def types(self) -> dict[str, np.dtype[Any]]:
+        """The types of the outputs."""
+        return {name: array.dtype for name, array in self.expected.items()}
+
+
+def examine_on_server(
+    settings: CanaryServer, pipeline: str, model: Path, asked: Sequence[Asked], patience: float = PATIENCE
+) -> ServerVerdict:
+    """The verdict of a staging server on a SavedModel. patience: seconds for one answer.
+
+    Raises RunError if the folder cannot be written, or if the server does not answer or does not see the candidate and
+    `on_unreachable` is `stop`: that says nothing about the model, so it must not become a verdict that is reused.
+    """
+    try:
+        with opened(settings, pipeline) as clients:
+            wait_until_answering(clients, settings.timeout_seconds)
+            with staged(model, settings.folder) as version:
+                return _Examination(settings, clients, version, patience).verdict(asked)
+    except UnreachableError as error:
+        if settings.on_unreachable == "warn":
+            logger.warning(f"deploy.canary.server: {error}; the model was not tried on it")
+            return ServerVerdict(skipped=str(error))
+        raise RunError(
+            f"deploy.canary.server: {error}.\n  Start the server, or correct its address, model or folder; or set"
+            " `deploy.canary.server.on_unreachable: warn`, or `deploy.canary.server` to null."
+        ) from None
+
+
+class _LostError(Exception):
+    """The server ended at a request, and did not come back. `str(error)` says how."""
+
+
+class _Examination:
+    """One version on one server."""
+
+    def __init__(self, settings: CanaryServer, clients: Sequence[Client], version: int, patience: float) -> None:
+        self._settings, self._clients, self._version, self._patience = settings, clients, version, patience
+        self._reasons: list[str] = []
+
+    def verdict(self, asked: Sequence[Asked]) -> ServerVerdict:
+        """Raises UnreachableError if the server does not get as far as loading the version."""
+        found, seconds = list[ProtocolVerdict](), None
+        try:
+            seconds = wait_until_loaded(self._clients, self._version, self._settings.timeout_seconds)
+            for client in self._clients:
+                signatures = tuple(self._with_odd(client, one, self._ask(client, one)) for one in asked)
+                found.append(ProtocolVerdict(protocol=client.protocol, address=client.address, signatures=signatures))
+        except LoadError as error:
+            if not error.seen:
+                raise UnreachableError(str(error)) from None
+            self._reasons.append(first_line(str(error)))
+        except _LostError as error:
+            self._reasons.append(str(error))
+        return ServerVerdict(
+            reasons=tuple(self._reasons), version=self._version, load_seconds=seconds, protocols=tuple(found)
+        )
+
+    def _ask(self, client: Client, asked: Asked) -> SignatureVerdict:
+        what, bare = f"{client.protocol}: {asked.name}", SignatureVerdict(name=asked.name, examples=asked.examples)
+        reply = self._send(client, asked, asked.made.inputs, "real examples")
+        if reply.outcome != "answered":
+            self._reasons.append(
+                f"{what}: real examples were not answered ({reply.outcome}): {first_line(reply.detail)}"
+            )
+            return bare
+        tolerance = self._settings.max_difference or asked.tolerance
+        largest, differing = compare(asked.expected, reply.outputs, tolerance)
+        if differing and not asked.not_compared:
+            self._reasons.append(f"{what}: {differing}")
+        known = not asked.not_compared and np.isfinite(largest)
+        latency = self._latency(client, asked)
+        return bare.model_copy(
+            update={"not_compared": asked.not_compared, "difference": largest if known else None, **latency}
+        )
+
+    def _latency(self, client: Client, asked: Asked) -> dict[str, float]:
+        """The latency of requests with one example, in milliseconds; empty if one of them was not answered."""
+        best, limit = (np.inf, np.inf), self._settings.latency_p99_ms
+        for _ in range(ATTEMPTS):
+            seconds = []
+            for number in range(asked.examples):
+                one = {name: array[number : number + 1] for name, array in asked.made.inputs.items()}
+                reply = self._send(client, asked, one, "one real example")
+                if reply.outcome != "answered":
+                    what = f"{client.protocol}: {asked.name}: one real example was not answered ({reply.outcome})"
+                    self._reasons.append(f"{what}: {first_line(reply.detail)}")
+                    return {}
+                seconds.append(1000 * reply.seconds)
+            p99, p50 = np.percentile(seconds, [99, 50])
+            best = min(best, (float(p99), float(p50)))
+            if limit is None or best[0] <= limit:
+                break
+        if limit is not None and best[0] > limit:
+            what = f"{client.protocol}: {asked.name}: p99 of its latency through the network is {best[0]:.3g} ms"
+            self._reasons.append(f"{what}; deploy.canary.server.latency_p99_ms allows {limit:g} ms")
+        return {"p50_ms": best[1], "p99_ms": best[0]}
+
+    def _with_odd(self, client: Client, asked: Asked, verdict: SignatureVerdict) -> SignatureVerdict:
+        return verdict.model_copy(update={"odd": tuple(self._odd(client, asked))})
+
+    def _odd(self, client: Client, asked: Asked) -> Iterator[OddAnswer]:
+        for odd in odd_inputs(asked.made, min(asked.rows, ODD_ROWS)):
+            reply = self._send(client, asked, odd.inputs, odd.what)
+            answer = OddAnswer(
+                what=odd.what, outcome=reply.outcome, detail=first_line(reply.detail) if reply.detail else ""
+            )
+            if not answer.passed:
+                self._reasons.append(f"{client.protocol}: {asked.name}: {odd.what}: the server gave {answer.detail}")
+            self._check_health(client, f"{client.protocol}: {asked.name}: {odd.what}")
+            yield answer
+
+    def _send(self, client: Client, asked: Asked, inputs: Inputs, what: str) -> Reply:
+        """Send a request; once more if the connection was lost, and the server is back. Raises _LostError."""
+        request = Request(self._version, asked.name, inputs, asked.types)
+        reply = client.predict(request, self._patience)
+        if reply.outcome != "crashed":
+            return reply
+        at = f"{client.protocol}: {asked.name}: {what}"
+        self._check_health(client, at, reply.detail)
+        again = client.predict(request, self._patience)
+        if again.outcome == "crashed":
+            raise _LostError(f"{at}: the connection to the server was lost twice: {first_line(again.detail)}")
+        return again
+
+    def _check_health(self, client: Client, at: str, detail: str = "") -> None:
+        """Wait until the server has the version, which it has at once unless a request ended it. Raises _LostError."""
+        try:
+            wait_until_loaded([client], self._version, self._settings.timeout_seconds)
+        except (UnreachableError, LoadError) as error:
+            how = f" ({first_line(detail)})" if detail else ""
+            raise _LostError(f"{at}: the server did not survive it{how}: {first_line(str(error))}") from None

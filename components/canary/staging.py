@@ -1,0 +1,162 @@
+"""A candidate as a version in the folder that a staging server watches, for as long as the Canary asks it.
+
+with staged(model, "s3://bucket/staging") as version:
+    ...
+
+`.headrace-staged-<version>` is written before the version and removed after it, so whatever has this mark and is found
+by the next Canary was left by a run that was killed. In a folder of this machine, the Canaries of several runs wait for
+each other; in an object store, which has no locks, the later one removes the candidate of the earlier one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from headrace.common.durable import sync_folder, sync_tree, write_text
+from headrace.common.errors import RunError
+from headrace.components.deploy.push import locked, versions
+from headrace.components.example_gen.paths import is_remote
+
+logger = logging.getLogger(__name__)
+
+MARK, COPYING = ".headrace-staged-", ".headrace-copying-"
+GRAPH = "saved_model.pb"
+"""Without this file a folder is no model, so in an object store it comes last and goes first."""
+
+
+class StagingFolder(Protocol):
+    """A folder with versions. All of it may raise OSError."""
+
+    def lock(self) -> contextlib.AbstractContextManager[None]:
+        """Keep other runs out, where that is possible."""
+
+    def names(self) -> list[str]:
+        """What is directly in it."""
+
+    def add(self, model: Path, version: int) -> None:
+        """Mark a version, and copy the model there."""
+
+    def remove(self, version: int) -> None:
+        """Remove a version, however much of it there is, and then its mark."""
+
+
+@contextlib.contextmanager
+def staged(model: Path, folder: str, clock: Callable[[], float] = time.time) -> Iterator[int]:
+    """Copy a model into the folder under a number higher than all others; remove it when the block ends.
+
+    Removes what killed runs left there. Raises RunError if the folder cannot be read or written.
+    """
+    where: StagingFolder = _ObjectStore(folder) if is_remote(folder) else _LocalFolder(Path(folder).absolute())
+    with _explained(folder), where.lock():
+        names = where.names()
+        for left in sorted(int(name.removeprefix(MARK)) for name in names if name.startswith(MARK)):
+            logger.warning(f"deploy.canary.server.folder: removing version {left}, which a run that ended left there")
+            where.remove(left)
+        version = max([int(clock()), *(int(name) + 1 for name in names if name.isdecimal())])
+        try:
+            where.add(model, version)
+            yield version
+        finally:
+            where.remove(version)
+
+
+@contextlib.contextmanager
+def _explained(folder: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, RunError):
+            raise
+        raise RunError(
+            f"deploy.canary.server.folder: the candidate cannot be staged in {folder}: {error}\n"
+            "  Make the folder writable, or set another one that the server watches."
+        ) from error
+
+
+class _LocalFolder:
+    """A path. A version appears and disappears in one step."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        self._path.mkdir(parents=True, exist_ok=True)
+        with locked(self._path):
+            yield
+
+    def names(self) -> list[str]:
+        return [path.name for path in self._path.iterdir()]
+
+    def add(self, model: Path, version: int) -> None:
+        write_text(self._path / f"{MARK}{version}", "")
+        copying = self._path / f"{COPYING}{version}"
+        shutil.copytree(model, copying)
+        sync_tree(copying)
+        copying.rename(self._path / str(version))
+        sync_folder(self._path)
+
+    def remove(self, version: int) -> None:
+        copying = self._path / f"{COPYING}{version}"
+        shutil.rmtree(copying, ignore_errors=True)
+        if (there := versions(self._path).get(version)) is not None:
+            there.rename(copying)
+            shutil.rmtree(copying)
+        (self._path / f"{MARK}{version}").unlink(missing_ok=True)
+
+
+class _ObjectStore:
+    """A folder in S3 or Google Cloud Storage."""
+
+    def __init__(self, folder: str) -> None:
+        from headrace.common.errors import DataError
+        from headrace.components.example_gen.remote.filesystems import filesystem, parse_location
+
+        try:
+            location = parse_location(folder.rstrip("/"))
+            self._system = filesystem(location)
+        except DataError as error:
+            raise RunError(f"deploy.canary.server.folder: {error}") from None
+        self._path = location.arrow
+
+    def lock(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def names(self) -> list[str]:
+        return [info.base_name for info in self._listed(self._path, recursive=False)]
+
+    def add(self, model: Path, version: int) -> None:
+        self._put(b"", f"{self._path}/{MARK}{version}")
+        files = sorted(path for path in model.rglob("*") if path.is_file())
+        for path in sorted(files, key=lambda path: path == model / GRAPH):
+            with path.open("rb") as source, self._target(self._named(version, str(path.relative_to(model)))) as target:
+                shutil.copyfileobj(source, target, 1 << 22)
+
+    def remove(self, version: int) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._system.delete_file(self._named(version, GRAPH))
+        if self._listed(self._named(version)):
+            self._system.delete_dir(self._named(version))
+        with contextlib.suppress(FileNotFoundError):
+            self._system.delete_file(f"{self._path}/{MARK}{version}")
+
+    def _named(self, version: int, *names: str) -> str:
+        return "/".join([self._path, str(version), *names])
+
+    def _put(self, content: bytes, path: str) -> None:
+        with self._target(path) as target:
+            target.write(content)
+
+    def _target(self, path: str) -> Any:
+        return self._system.open_output_stream(path, compression=None)  # by its default it would compress *.gz
+
+    def _listed(self, path: str, *, recursive: bool = True) -> list[Any]:
+        from pyarrow import fs
+
+        return list(self._system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive)))

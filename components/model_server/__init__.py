@@ -1,0 +1,1 @@
+"""A client of TensorFlow Serving, over REST and gRPC."""

@@ -1,0 +1,90 @@
+"""The TensorFlow Serving of `deploy.serving`, after a run, a promotion and a rollback on this machine."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from typing import TYPE_CHECKING
+
+from headrace.common.errors import HeadraceError, RunError
+from headrace.common.locks import wait_and_hold
+from headrace.configs.config import PipelineConfig
+from headrace.pipeline.results.record import Status
+from headrace.pipeline.results.serving import ServingOutcome
+
+if TYPE_CHECKING:
+    from headrace.pipeline.run import Run
+
+logger = logging.getLogger(__name__)
+
+
+def serve_after_run(config: PipelineConfig, done: Run) -> ServingOutcome | None:
+    """Bring the server up after a run, and write what became of it into the run's folder; None if there is none.
+
+    A version that the server rejects is rolled back if the config says so. Raises nothing: the outcome has the error.
+    """
+    if config.only_predicts or done.status is Status.INTERRUPTED:
+        return None
+    outcome = serve_versions(config)
+    if outcome is not None:
+        try:
+            outcome.write(done.path)
+        except OSError as error:
+            logger.warning("%s cannot be written: %s", done.path, error)
+    return outcome
+
+
+def serve_or_fail(config: PipelineConfig, *, roll_back: bool) -> None:
+    """Bring the server up after a promotion or a rollback. Raises RunError if it has not loaded the version."""
+    outcome = serve_versions(config, roll_back=roll_back)
+    if outcome is not None and outcome.error is not None:
+        raise RunError(f"version {outcome.version} was pushed, but deploy.serving {outcome.words}")
+
+
+def serve_versions(config: PipelineConfig, *, roll_back: bool = True) -> ServingOutcome | None:
+    """Bring the server of `deploy.serving` to the state of `deploy.push`; None if there is nothing to do.
+
+    roll_back: whether a version that it rejects may be rolled back. Commands that do so at the same time wait for each
+    other.
+    """
+    if config.deploy.serving is None or config.push_directory is None:
+        return None
+    from headrace.pipeline.folders import Folders
+
+    folders = Folders.of(config)
+    if not folders.push_record.is_file():
+        return None
+    try:
+        with wait_and_hold(
+            folders.serving_lock, f"deploy.serving: waiting for another command ({folders.serving_lock})"
+        ):
+            outcome = _bring_up(config)
+            if outcome and outcome.rejected and roll_back and config.deploy.serving.on_failure == "roll_back":
+                return _rolled_back(config, outcome)
+            return outcome
+    except (HeadraceError, OSError) as error:
+        return ServingOutcome(error=str(error))
+    except KeyboardInterrupt:
+        return ServingOutcome(error="interrupted before the server had loaded the version")
+
+
+def _bring_up(config: PipelineConfig) -> ServingOutcome | None:
+    from headrace.pipeline.folders import Folders
+    from headrace.pipeline.models.destination import Destination
+    from headrace.pipeline.production.serve import bring_up, local_service
+
+    there = local_service(Destination.read(Folders.of(config), config.push_directory or ""))
+    return bring_up(config.deploy.serving, config.pipeline.name, there) if config.deploy.serving and there else None
+
+
+def _rolled_back(config: PipelineConfig, rejected: ServingOutcome) -> ServingOutcome:
+    """Put an earlier model back into service, and bring the server up with it."""
+    from headrace.pipeline.models.rollback import roll_back
+
+    try:
+        version = int(roll_back(config, None, dt.datetime.now(dt.UTC)).version.name)
+    except HeadraceError as error:
+        return rejected.model_copy(update={"error": f"{rejected.error}; it cannot be rolled back: {error}"})
+    again = _bring_up(config)
+    more = f"; version {version}, in its place: {again.error}" if again and again.error else ""
+    return rejected.model_copy(update={"restored": version, "error": f"{rejected.error}{more}"})

@@ -1,0 +1,53 @@
+"""Where the config file of a server is: on this machine, or in an object store."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.common.durable import write_text
+from headrace.common.errors import DataError, RunError
+from headrace.common.locks import wait_and_hold
+from headrace.components.example_gen.paths import is_remote
+
+
+def update(file: str, change: Callable[[str], str]) -> bool:
+    """Replace the text of a file by what `change` makes of it, in one step; "" stands for no file.
+
+    Commands on this machine that change it wait for each other. Returns whether it changed. Raises RunError if it
+    cannot be read or written, or if `change` does.
+    """
+    try:
+        return _update_remote(file, change) if is_remote(file) else _update_local(Path(file).absolute(), change)
+    except DataError as error:
+        raise RunError(f"deploy.serving.config_file: {error}") from None
+    except RunError as error:
+        raise RunError(f"deploy.serving.config_file: {file}: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"deploy.serving.config_file: {file} cannot be kept up to date: {error}") from None
+
+
+def _update_local(path: Path, change: Callable[[str], str]) -> bool:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with wait_and_hold(path.with_name(f".{path.name}.lock")):
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        changed = change(text)
+        if changed == text:
+            return False
+        write_text(path, changed)
+        return True
+
+
+def _update_remote(file: str, change: Callable[[str], str]) -> bool:
+    from headrace.components.example_gen.remote.filesystems import filesystem, parse_location
+
+    location = parse_location(file)
+    system, text = filesystem(location), ""
+    with contextlib.suppress(FileNotFoundError), system.open_input_stream(location.arrow, compression=None) as stream:
+        text = bytes(stream.read()).decode()
+    if (changed := change(text)) == text:
+        return False
+    with system.open_output_stream(location.arrow, compression=None) as stream:
+        stream.write(changed.encode())
+    return True

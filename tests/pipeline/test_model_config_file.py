@@ -1,0 +1,120 @@
+"""TensorFlow Serving's config file: the entry of one model, beside those of others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from google.protobuf import text_format
+from hypothesis import given
+from hypothesis import strategies as st
+from tensorflow_serving.config import model_server_config_pb2
+
+from headrace.common.errors import RunError
+from headrace.pipeline.production.config_file import Labels, in_between, with_model
+from headrace.pipeline.production.place import update
+from headrace.pipeline.production.serve import PushedModel, Service
+
+OTHER = 'model_config_list { config { name: "other" base_path: "/other" model_version_policy { all {} } } }'
+
+numbers = st.integers(1, 2**40)
+names = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=20)
+
+
+def parsed(text: str) -> dict[str, model_server_config_pb2.ModelConfig]:
+    config = text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
+    return {one.name: one for one in config.model_config_list.config}
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> str:
+    config = model_server_config_pb2.ModelServerConfig()
+    for name in draw(st.lists(names, unique=True, max_size=4)):
+        entry = config.model_config_list.config.add(name=name, base_path=draw(names), model_platform="tensorflow")
+        for number in draw(st.lists(numbers, max_size=3)):
+            entry.model_version_policy.specific.versions.append(number)
+            entry.version_labels[draw(names)] = number
+    return text_format.MessageToString(config)
+
+
+@given(text=configs(), model=names, base=names, labels=st.none() | st.builds(Labels, numbers, numbers))
+def test_only_the_entry_of_the_model_changes_and_only_once(
+    text: str, model: str, base: str, labels: Labels | None
+) -> None:
+    changed = with_model(text, model, base, labels)
+    before, after = parsed(text), parsed(changed)
+    assert {name: one for name, one in after.items() if name != model} == {
+        name: one for name, one in before.items() if name != model
+    }
+    entry = after[model]
+    assert entry.base_path == base
+    if labels is None:
+        assert not entry.model_version_policy.HasField("specific")
+        assert not {"stable", "canary"} & {*entry.version_labels}
+    else:
+        assert [*entry.model_version_policy.specific.versions] == sorted({labels.stable, labels.canary})
+        assert {name: entry.version_labels[name] for name in ("stable", "canary")} == labels.named
+    assert with_model(changed, model, base, labels) == changed
+
+
+def test_labels_stay_until_the_new_version_is_loaded_unless_theirs_is_gone() -> None:
+    text = with_model(OTHER, "taxi", "/taxi", Labels(1, 2))
+    entry = parsed(in_between(text, "taxi", "/taxi", Labels(2, 3), present={1: None, 2: None, 3: None}))["taxi"]
+    assert [*entry.model_version_policy.specific.versions] == [1, 2, 3]
+    assert dict(entry.version_labels) == {"stable": 1, "canary": 2}
+    entry = parsed(in_between(text, "taxi", "/taxi", Labels(2, 3), present={2: None, 3: None}))["taxi"]
+    assert [*entry.model_version_policy.specific.versions] == [2, 3]
+    assert dict(entry.version_labels) == {"canary": 2}
+
+
+def test_policy_and_further_labels_of_the_user_stay_without_labels_of_ours() -> None:
+    text = (
+        'model_config_list { config { name: "taxi" base_path: "/a" model_version_policy { latest { num_versions: 2 } }'
+        ' version_labels { key: "x" value: 3 } } }'
+    )
+    entry = parsed(with_model(text, "taxi", "/taxi", None))["taxi"]
+    assert entry.model_version_policy.latest.num_versions == 2
+    assert dict(entry.version_labels) == {"x": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("model_config_list {", "text format"), ("custom_model_config {}", "custom_model_config")]
+)
+def test_file_of_another_kind_is_left_alone(tmp_path: Path, text: str, why: str) -> None:
+    file = tmp_path / "models.config"
+    file.write_text(text)
+    with pytest.raises(RunError, match=rf"deploy\.serving\.config_file: .*models\.config: .*{why}"):
+        update(str(file), lambda old: with_model(old, "taxi", "/taxi", None))
+    assert file.read_text() == text
+
+
+def test_unchanged_file_is_not_written(tmp_path: Path) -> None:
+    file = tmp_path / "below" / "models.config"
+    assert update(str(file), lambda old: with_model(old, "taxi", "/taxi", None))
+    written = file.stat().st_mtime_ns
+    assert not update(str(file), lambda old: with_model(old, "taxi", "/taxi", None))
+    assert file.stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize(
+    ("versions", "labels"),
+    [
+        ({5: PushedModel("a", withdrawn=False)}, Labels(5, 5)),
+        ({5: PushedModel("a", withdrawn=False), 6: PushedModel("b", withdrawn=False)}, Labels(5, 6)),
+        ({5: PushedModel("a", withdrawn=True), 6: PushedModel("b", withdrawn=False)}, Labels(6, 6)),
+        (
+            {
+                4: PushedModel("c", withdrawn=False),
+                5: PushedModel("a", withdrawn=False),
+                6: PushedModel("b", withdrawn=True),
+                7: PushedModel("a", withdrawn=False),
+            },
+            Labels(4, 7),
+        ),
+        ({17: PushedModel(None, withdrawn=False), 18: PushedModel("b", withdrawn=False)}, Labels(18, 18)),
+    ],
+)
+def test_stable_is_the_newest_other_model_that_was_not_rolled_back(
+    versions: dict[int, PushedModel], labels: Labels
+) -> None:
+    assert Service("/serving", versions).labels == labels
