@@ -43,9 +43,10 @@ def label_violations(label: LabelConfig, column: pa.ChunkedArray, *, whole: bool
         yield ("label", "key"), f"{what}; {hint}"
     if whole and len(values) == 1 and not (label.kind == "multilabel" and missing):
         yield ("label", "key"), f"every label is {_spelled(values[0])}, so there is nothing to learn"
-    elif label.kind == "next_word":
+    elif label.kind in ("next_word", "text"):
         if values and not isinstance(values[0], str | bytes):
-            yield ("label", "key"), "the column holds numbers, but a next_word label is a word; see data.types"
+            what = "a next_word label is a word" if label.kind == "next_word" else "a text label is a text"
+            yield ("label", "key"), f"the column holds numbers, but {what}; see data.types"
     elif label.kind in ("binary", "multiclass", "multilabel"):
         yield from _outside_classes(label, values)
 

@@ -29,8 +29,8 @@ class ModelDescription(BaseModel):
 
     label: what it predicts; types: the type of each data column of the training data; features: the columns that the
     model reads; float64: those of which it reads float64 values; multivalued: those of which it uses all values, None
-    if that is unknown; words: for a next_word label, the words in the order of the predictions, without the last one,
-    which stands for all others; model: its kind and the settings of `model:` that are not the defaults, which for
+    if that is unknown; words: for a next_word or text label, the words in the order of the classes, without the last
+    one, which stands for all others; model: its kind and the settings of `model:` that are not the defaults, which for
     `kind: auto` are those of the model that was chosen; signature, preprocessing, prediction_key: as in `ModelCall`.
     """
 

@@ -12,6 +12,8 @@ multilabel label do not add up to 1: each is that of belonging to the class. In 
 signature of TensorFlow's Estimators the latter are `scores`, but TFMA would evaluate an output of that name instead of
 `predictions`.
 
+A model that writes texts has other answers, and more signatures (see `writing`).
+
 Named tensors are named after their columns, as spelled by `signature_names` (`pickup area` becomes `pickup_area`).
 A missing value is an absent or empty feature in an example; in a named tensor it is "", NaN or the smallest int64.
 The tensor of a multivalued column is [batch, values]: a raw column is padded with missing values, a transformed feature
@@ -155,6 +157,8 @@ class Signatures:
         features = {name: _input_spec(x) for name, x in model.input.items()}
         self.additional: dict[str, tuple[Callable[[Tensors], Tensors], Any]] = {}
         """Additional signatures: name → function and the specification of its argument."""
+        self.answer: Callable[[Tensors], Tensors] | None = None
+        """What the serving signatures return for transformed features; None: the predictions and the classes."""
         self.predict = tf.function(
             lambda features: model(features, training=False), input_signature=[features], autograph=False
         )
@@ -185,6 +189,22 @@ class Signatures:
 
     def predict_raw(self, tensors: Tensors) -> Tensors:
         """Signature `serving_raw`."""
+        return self._predict(*self._by_name(tensors))
+
+    def features_with_label(self, tensors: Tensors, texts: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
+        """The model's features and the transformed label. tensors: as `serving_raw` takes; texts: labels, [batch]."""
+        named, _ = self._by_name(tensors)
+        raw, _ = _same_rows({**named, **_values({self.label_key: texts})})
+        features = self.transform(raw)
+        return {name: features[name] for name in self.model_inputs}, features[self.label_key]
+
+    def examples_with_label(self, examples: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
+        """The model's features and the transformed label of serialized examples [batch]."""
+        features = self.transform(tf.io.parse_example(examples, _varlen(self.raw_spec)))
+        return {name: features[name] for name in self.model_inputs}, features[self.label_key]
+
+    def _by_name(self, tensors: Tensors) -> tuple[Mapping[str, tf.SparseTensor], tf.Tensor]:
+        """The raw columns of a request by name, and its number of rows: int64 []."""
         specs = self.all()["serving_raw"][1]
         checked = {name: _shaped(tensors[given], specs[given]) for name, given in self.raw_inputs.items()}
         single = {name: x for name, x in checked.items() if name not in self.multivalued}
@@ -193,7 +213,7 @@ class Signatures:
             for name, x in checked.items()
             if name in self.multivalued
         }
-        return self._predict(*_same_rows({**raw, **_as_stored(_values(single), self.float64)}))
+        return _same_rows({**raw, **_as_stored(_values(single), self.float64)})
 
     def predict_transformed(self, tensors: Tensors) -> Tensors:
         """Signature `serving_transformed`."""
@@ -224,6 +244,8 @@ class Signatures:
 
     def _answer(self, features: Tensors) -> Tensors:
         """What the serving signatures return for transformed features."""
+        if self.answer is not None:
+            return self.answer(features)
         predictions = self.predict(features)
         if not self.class_names:
             return {PREDICTIONS: predictions}

@@ -58,7 +58,7 @@ class Generator(NamedTuple):
         def add_word(step: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             text = tf.RaggedTensor.from_tensor(ids, tf.cast(known + step, tf.int64))
             probabilities = self.predict({**features, self.column.name: self._window(text)})
-            word = _choose(probabilities[:, :-1], inputs, tf.stack([seed, tf.cast(step, tf.int64)]))
+            word = choose(probabilities[:, :-1], inputs, tf.stack([seed, tf.cast(step, tf.int64)]))
             return step + 1, tf.tensor_scatter_nd_update(ids, tf.stack([rows, known + step], axis=1), word)
 
         shapes = (tf.TensorShape([]), tf.TensorShape([None, None]))
@@ -119,8 +119,14 @@ def _ragged(ids: tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor:
     return ids if isinstance(ids, tf.RaggedTensor) else tf.RaggedTensor.from_tensor(ids, padding=PADDING)
 
 
-def _choose(probabilities: tf.Tensor, inputs: Tensors, seed: tf.Tensor) -> tf.Tensor:
-    """int64 [batch]: a word for each row."""
+def choose(probabilities: tf.Tensor, inputs: Tensors, seed: tf.Tensor) -> tf.Tensor:
+    """int64 [batch]: a word for each row.
+
+    Args:
+        probabilities: float32 [batch, words].
+        inputs: `temperature`, `top_k` and `top_p` of INPUT.
+        seed: int64 [2].
+    """
     temperature = inputs["temperature"]
     greedy = temperature <= 0
     scores = tf.math.log(probabilities) / tf.where(greedy, 1.0, temperature)
@@ -129,8 +135,11 @@ def _choose(probabilities: tf.Tensor, inputs: Tensors, seed: tf.Tensor) -> tf.Te
         lambda: most_probable(scores, inputs["top_k"], inputs["top_p"]),
         lambda: scores,
     )
-    drawn = tf.random.stateless_categorical(scores, 1, seed, tf.int64)[:, 0]
-    return tf.where(greedy, tf.argmax(probabilities, axis=1), drawn)
+    return tf.cond(
+        greedy,
+        lambda: tf.argmax(probabilities, axis=1),
+        lambda: tf.random.stateless_categorical(scores, 1, seed, tf.int64)[:, 0],
+    )
 
 
 def most_probable(scores: tf.Tensor, top_k: tf.Tensor, top_p: tf.Tensor) -> tf.Tensor:

@@ -80,11 +80,12 @@ def compile_model(
 
     batches: number of batches in the whole training, None if that is not known.
     """
+    weighted = label.weight is not None or label.kind == "text"  # padding of a text has a weight of 0
     model.compile(
         optimizer=optimizer(train, batches),
         loss=loss(label),
-        metrics=None if label.weight else metrics(label),
-        weighted_metrics=metrics(label) if label.weight else None,
+        metrics=None if weighted else metrics(label),
+        weighted_metrics=metrics(label) if weighted else None,
         steps_per_execution=steps_per_execution,
         jit_compile=train.jit == "on",  # auto: headrace.trainer.callbacks.jit may change it during training
     )
@@ -99,7 +100,7 @@ def loss(
     """Cross-entropy of the predicted probabilities, or the squared error. reduction: as in Keras."""
     if label.kind in ("binary", "multilabel"):
         return keras.losses.BinaryCrossentropy(reduction=reduction)
-    if label.kind in ("multiclass", "next_word"):
+    if label.kind in ("multiclass", "next_word", "text"):
         return keras.losses.SparseCategoricalCrossentropy(reduction=reduction)
     return keras.losses.MeanSquaredError(reduction=reduction)
 
@@ -137,7 +138,7 @@ def metrics(label: LabelConfig) -> list[keras.metrics.Metric]:
         return [keras.metrics.AUC(name="micro_auc")]  # over all pairs of an example and a class
     if label.kind == "multiclass":
         return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
-    if label.kind == "next_word":
+    if label.kind in ("next_word", "text"):
         return [KnownWords(1, name="accuracy"), KnownWords(5, name="top_5_accuracy"), Perplexity(name="perplexity")]
     return [keras.metrics.MeanAbsoluteError(name="mean_absolute_error")]
 

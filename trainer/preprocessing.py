@@ -13,6 +13,7 @@ from headrace.trainer.columns import Batch, Column, RawColumn, TextColumn, Vocab
 from headrace.trainer.columns.base import Analyzer, prefix_errors
 from headrace.trainer.columns.raw import MultivaluedRawColumn, RawTensor, split_values, suggest_type, with_float64
 from headrace.trainer.sections import TrainerSections
+from headrace.trainer.target import target_ids, with_target, with_target_classes
 
 NO_CLASS = -1
 """Stands for a label that is missing or not one of the classes; the data gate stops such data before training."""
@@ -38,7 +39,8 @@ def transform(
 ) -> dict[str, tf.Tensor]:
     """`preprocessing_fn` with parsed sections. results: of the columns' analyzers; None: TFT computes them."""
     built = columns.build(sections.features)
-    batch = Batch(with_float64(inputs, sections.float64), built, by_span=by_span, results=results)
+    every = with_target(built, sections.label)
+    batch = Batch(with_float64(inputs, sections.float64), every, by_span=by_span, results=results)
     outputs = {sections.label.key: transform_label(sections.label, batch)}
     if sections.label.weight is not None:
         outputs[sections.label.weight] = transform_weight(sections.label.weight, batch)
@@ -52,8 +54,10 @@ def transform_label(label: LabelConfig, batch: Batch) -> tf.Tensor:
     """The label, [batch], with a dtype for each kind.
 
     binary: float32 0 or 1; regression: float32, NaN where missing; multiclass and next_word: int64 class id;
-    multilabel: float32 [batch, classes], 1 for the classes of an example.
+    multilabel: float32 [batch, classes], 1 for the classes of an example; text: int64 [batch, words], see `target`.
     """
+    if label.kind == "text":
+        return target_ids(label, batch)
     if label.kind == "multilabel":
         return multi_hot(label, batch.tensor(label.key))
     raw = batch.raw(label.key)
@@ -94,7 +98,9 @@ def transform_weight(column: str, batch: Batch) -> tf.Tensor:
 
 
 def with_vocabulary(label: LabelConfig, columns: Mapping[str, Column], vocabulary_size: VocabularySize) -> LabelConfig:
-    """Add the classes to a next_word label, from its text's vocabulary; other labels are returned unchanged."""
+    """Add the classes to a next_word or text label, from its vocabulary; other labels are returned unchanged."""
+    if label.kind == "text":
+        return with_target_classes(label, vocabulary_size)
     if label.kind != "next_word":
         return label
     return label.with_classes(text_of(label, columns).vocabulary.size(vocabulary_size) + 1)

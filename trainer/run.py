@@ -11,11 +11,12 @@ import tensorflow_transform as tft
 
 from headrace.configs.schema.auto_model import AutoModel
 from headrace.configs.schema.data import bits_column
-from headrace.trainer import columns, generation
+from headrace.configs.schema.label import LabelConfig
+from headrace.trainer import columns, generation, writing
 from headrace.trainer.columns.image import with_stored_images
 from headrace.trainer.description import ModelDescription, stored_types
 from headrace.trainer.devices.errors import explain_out_of_memory
-from headrace.trainer.devices.strategy import SINGLE_CPU, StrategyChoice, choose_strategy, detect_hardware, set_up
+from headrace.trainer.devices.strategy import SINGLE_CPU, StrategyChoice, choose_strategy, hardware_for, set_up
 from headrace.trainer.export import RawColumns, Signatures, export
 from headrace.trainer.fitting import WEIGHTS
 from headrace.trainer.input.errors import explain_label_errors
@@ -51,6 +52,8 @@ def run_fn(fn_args: FnArgs) -> None:
     if sections.label.text is not None:
         generate = generation.signature(built, sections.label.text, signatures, transform_output)
         signatures.additional["generate"] = generate
+    if sections.label.kind == "text":
+        writing.install(signatures, sections.label, transform_output)
     export(fn_args.serving_model_dir, signatures, job.run_dir / WEIGHTS)
     serving = Path(fn_args.serving_model_dir)
     WeightLayout.of(model, sections, transform_output).write(serving)
@@ -68,7 +71,7 @@ def _describe(
     signatures: Signatures,
     transform_output: tft.TFTransformOutput,
 ) -> ModelDescription:
-    text, bits = sections.label.text, {*map(bits_column, sections.float64)}
+    bits = {*map(bits_column, sections.float64)}
     return ModelDescription(
         label=sections.label,
         types={name: kind for name, kind in stored_types(signatures.raw_feature_spec).items() if name not in bits},
@@ -76,8 +79,18 @@ def _describe(
         float64=sections.float64,
         multivalued=tuple(sorted(signatures.multivalued)),
         model={"kind": sections.model.kind, **sections.model.model_dump(mode="json", exclude_defaults=True)},
-        words=tuple(generation.words(built, text, transform_output)) if text is not None else (),
+        words=_words(sections.label, built, transform_output),
+        prediction_key=writing.TEXT if sections.label.kind == "text" else None,
     )
+
+
+def _words(
+    label: LabelConfig, built: Mapping[str, columns.Column], transform_output: tft.TFTransformOutput
+) -> tuple[str, ...]:
+    """The names of the classes of a next_word or text label, in order, without the last one."""
+    if label.kind == "text":
+        return writing.class_names(label, transform_output)
+    return () if label.text is None else tuple(generation.words(built, label.text, transform_output))
 
 
 def train(job: Job, choice: StrategyChoice) -> keras.Model:
@@ -103,7 +116,7 @@ def _train_and_load(job: Job) -> keras.Model:
         return train(job, SINGLE_CPU)
     if remote := remote_training():
         remote(job)
-    elif (choice := choose_strategy(job.sections.train, detect_hardware())).distributed:
+    elif (choice := choose_strategy(job.sections.train, hardware_for(job.sections.model))).distributed:
         launch(job)
     else:
         return train(job, choice)

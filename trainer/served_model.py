@@ -18,6 +18,9 @@ from headrace.common.names import did_you_mean_or_list, join_names
 PREDICTIONS = "predictions"
 """The output of our signatures that holds the predictions: for each example, [batch, outputs]."""
 
+SCORE = "score"
+"""The signature of a model of a text label that predicts each word of the label after those before it."""
+
 
 @dataclass(frozen=True)
 class ModelCall:

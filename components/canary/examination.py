@@ -107,6 +107,7 @@ class _Examination:
         self._model, self._caller, self._examples, self._limits = model, caller, examples, limits
         self._signatures = read_signatures(model)
         self._description = _description(model)
+        self._writes_texts = self._description is not None and self._description.label.kind == "text"
         self._tolerance = HALF_TOLERANCE if computes_in_half(model) else TOLERANCE
         self._reasons: list[str] = []
         self._peak = 0
@@ -195,11 +196,11 @@ class _Examination:
             return SignatureVerdict(name=signature.name, examples=len(self._examples))
         self._peak = max(self._peak, answer.peak)
         found = dict(zip(signature.fetches, answer.arrays, strict=True))
-        largest, differing = compare(expected, found, self._tolerance)
+        largest, differing = compare(expected, found, self._tolerance, written=self._writes_texts)
         not_compared = ""
         if differing:
             again = _expected(python, signature.name, made.inputs)
-            if isinstance(again, str) or compare(expected, again, self._tolerance)[1]:
+            if isinstance(again, str) or compare(expected, again, self._tolerance, written=self._writes_texts)[1]:
                 not_compared, differing = "its answers are random: two calls by TensorFlow's Python differ", ""
             else:
                 self._refuse(f"{signature.name}: {differing}")
@@ -207,7 +208,16 @@ class _Examination:
             made.inputs, answer.seconds, sum(array.size for array in answer.arrays) // len(self._examples)
         )
         self._asked.append(
-            Asked(signature.name, made, expected, len(self._examples), self._tolerance, not_compared, rows)
+            Asked(
+                signature.name,
+                made,
+                expected,
+                len(self._examples),
+                self._tolerance,
+                not_compared,
+                rows,
+                written=self._writes_texts,
+            )
         )
         return SignatureVerdict(
             name=signature.name,

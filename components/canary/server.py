@@ -47,7 +47,8 @@ ATTEMPTS = 3
 class Asked:
     """What a signature is asked, and what TensorFlow's Python answers.
 
-    not_compared: why answers are not compared, "" if they are; rows: those of the largest request.
+    not_compared: why answers are not compared, "" if they are; rows: those of the largest request; written: whether the
+    model writes texts.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Asked:
     tolerance: float
     not_compared: str = ""
     rows: int = ODD_ROWS
+    written: bool = False
 
     @property
     def types(self) -> dict[str, np.dtype[Any]]:
@@ -125,7 +127,7 @@ class _Examination:
             )
             return bare
         tolerance = self._settings.max_difference or asked.tolerance
-        largest, differing = compare(asked.expected, reply.outputs, tolerance)
+        largest, differing = compare(asked.expected, reply.outputs, tolerance, written=asked.written)
         if differing and not asked.not_compared:
             self._reasons.append(f"{what}: {differing}")
         known = not asked.not_compared and np.isfinite(largest)

@@ -253,7 +253,7 @@ class AccumulateFiles(beam.DoFn):
         number = int(examples.shape[0])
         labels = found.numpy().astype(np.float64).reshape((number, -1)[: self._metrics.label_rank])
         outputs = predictions.numpy().astype(np.float64).reshape(number, -1)
-        if labels.ndim > 1 and labels.shape != outputs.shape:
+        if self._kind == "multilabel" and labels.shape != outputs.shape:
             raise RunError(
                 f"the model {self._paths[name]} returns {labels.shape[1]:,} labels for each example, and"
                 f" {outputs.shape[1]:,} predictions; a multilabel label needs one of both for each class"

@@ -31,6 +31,7 @@ from headrace.components.example_gen.tfexample.float64_columns import with_bits,
 from headrace.configs.schema.evaluate import LOSSES
 from headrace.trainer.description import ModelDescription
 from headrace.trainer.served_model import ModelCall
+from headrace.trainer.target import END
 
 AUTO = -1
 """Examples for importance if the number is left open."""
@@ -140,11 +141,13 @@ class Judge:
         if self.kind == "regression":
             return None
         names = (self.described.words or self.described.label.class_values) if self.described else ()
-        other = "other words" if self.kind == "next_word" else ""
+        other = "other words" if self.kind in ("next_word", "text") else ""
 
         def named(number: float) -> str:
             return str(names[int(number)]) if number < len(names) else other or number_as_text(number)
 
+        if self.kind == "text":
+            return lambda row: " ".join(named(number) for number in row if number > END)
         if self.kind == "multilabel":
             return lambda row: join_names(map(named, np.flatnonzero(row).tolist()), MOST_NAMES) or "none"
         return named
@@ -174,7 +177,7 @@ def _explanation(kept: Kept, judge: Judge, asked: Explaining) -> Explanation:
         found = explainer.importance([name for name in columns if batch.schema.get_field_index(name) >= 0])
         if not np.isfinite([(one.increase, one.error) for one in found]).all():
             return Explanation(note="predictions are not numbers")
-        shown = asked.rows and judge.kind != "next_word"
+        shown = asked.rows and judge.kind not in ("next_word", "text")
         dependence = _dependence(explainer, found, judge.kind) if shown else []
     except tf.errors.OpError as error:
         reason = str(error.message).splitlines()[0]

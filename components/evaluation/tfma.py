@@ -17,7 +17,7 @@ from headrace.configs.schema.evaluate import (
     Threshold,
 )
 from headrace.configs.schema.label import LabelConfig
-from headrace.trainer.served_model import PREDICTIONS, ModelCall
+from headrace.trainer.served_model import PREDICTIONS, SCORE, ModelCall
 
 _LABEL_KINDS = {name: kind for kind, metrics in METRICS.items() for name in metrics.values()}
 """The kind of label for each of TFMA's metric classes."""
@@ -29,7 +29,7 @@ def eval_config(label: LabelConfig, evaluate: EvaluateConfig, call: ModelCall | 
     call: the signatures of the model; None for those that Headrace exports. Thresholds are set for the whole split
     alone: with `MetricConfig.threshold`, the smallest slice could block a model.
     """
-    call = call or ModelCall(label.key, prediction_key=PREDICTIONS)
+    call = call or own_call(label)
     model = config_pb2.ModelSpec(
         signature_name=call.signature_name,
         label_key=call.label_key,
@@ -42,6 +42,12 @@ def eval_config(label: LabelConfig, evaluate: EvaluateConfig, call: ModelCall | 
         slicing_specs=[config_pb2.SlicingSpec(), *map(_slicing_spec, evaluate.slices)],
         metrics_specs=[config_pb2.MetricsSpec(metrics=_metric_configs(label, evaluate))],
     )
+
+
+def own_call(label: LabelConfig) -> ModelCall:
+    """The signatures of a model that Headrace exports. That of a text label predicts the words of each label."""
+    name = SCORE if label.kind == "text" else ModelCall.signature_name
+    return ModelCall(label.key, signature_name=name, prediction_key=PREDICTIONS)
 
 
 def model_call(spec: config_pb2.ModelSpec) -> ModelCall:

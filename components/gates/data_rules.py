@@ -103,15 +103,14 @@ def _without_a_class(split: SplitStatistics, column: str) -> str:
 
 
 def label_outside_classes(split: SplitStatistics, label: LabelConfig) -> Iterator[DataAnomaly]:
-    """Every label must be one of the classes; a number for a regression; a word for `next_word`."""
+    """Every label must be one of the classes; a number for a regression; not a number for `next_word` and `text`."""
     if not split.present(label.key):
         return
     column = split.columns[label.key]
-    if label.kind == "next_word":
+    if label.kind in ("next_word", "text"):
         if column.HasField("num_stats"):
-            yield DataAnomaly(
-                split.name, label.key, "Label is not a word", "the column holds numbers; see `data.types`"
-            )
+            rule = f"Label is not a {'word' if label.kind == 'next_word' else 'text'}"
+            yield DataAnomaly(split.name, label.key, rule, "the column holds numbers; see `data.types`")
         return
     outside = _text_values(column) if label.kind == "regression" else _outside_classes(column, label)
     if outside:

@@ -3,7 +3,7 @@
     predictor = Predictor(folder, description)
     values = predictor(batch)                       # float32 [rows, outputs], of the model's own signature
     columns = PredictionColumns(description.label)  # `prediction`, then `probability_<class>` for each class
-                                                    # (the latter alone for a multilabel label)
+                                                    # (the latter alone for a multilabel label; the former for a text)
     columns.of(values)
 
 The batch is encoded as the tf.Examples that ExampleGen would write, and goes through the signature that model servers
@@ -42,7 +42,8 @@ MAX_CLASSES = 10_000
 """The most classes that get a column each."""
 
 PREDICTION, PROBABILITY = "prediction", "probability"
-Values = NDArray[np.float32]
+Values = NDArray[Any]
+"""float32, or texts as objects of type `bytes`: [rows, outputs]."""
 
 
 @dataclass(frozen=True)
@@ -64,21 +65,26 @@ class PredictionColumns:
     @property
     def schema(self) -> pa.Schema:
         """Names and types."""
-        return self.of(np.zeros((0, self.width), np.float32)).schema
+        return self.of(self.no_rows).schema
+
+    @property
+    def no_rows(self) -> Values:
+        """Predictions [0, width]."""
+        return np.zeros((0, self.width), object if self.label.kind == "text" else np.float32)
 
     @property
     def width(self) -> int:
-        """How many numbers the model predicts for each example."""
+        """How many values the model predicts for each example."""
         return len(self.words) + 1 if self.label.kind == "next_word" else self.label.num_classes
 
     def of(self, values: Values) -> pa.RecordBatch:
         """Predictions [rows, width] as columns."""
-        columns = self._regression(values) if self.label.kind == "regression" else self._classes(values)
+        kind = self.label.kind
+        if kind in ("regression", "text"):
+            columns = {PREDICTION: pa.array(values[:, 0], pa.float32() if kind == "regression" else pa.string())}
+        else:
+            columns = self._classes(values)
         return pa.RecordBatch.from_pydict({f"{self.prefix}{name}": column for name, column in columns.items()})
-
-    @staticmethod
-    def _regression(values: Values) -> dict[str, pa.Array]:
-        return {PREDICTION: pa.array(values[:, 0], pa.float32())}
 
     def _classes(self, values: Values) -> dict[str, pa.Array]:
         kind = self.label.kind
@@ -137,7 +143,7 @@ class Predictor:
         record that the model refuses, and RunError for a model that cannot be loaded or called.
         """
         if not batch.num_rows:
-            return np.zeros((0, PredictionColumns.by(self.description).width), np.float32)
+            return PredictionColumns.by(self.description).no_rows
         examples = encode(with_bits(batch, self.description.float64))
         found = [
             self._predict(examples.slice(start, rows), first + start, file) for start, rows in self._calls(examples)
@@ -165,7 +171,7 @@ class Predictor:
 
     def _run(self, examples: pa.BinaryArray) -> Values:
         values = self._call.predictions(_loaded(self.folder), tf.constant(examples.to_pylist())).numpy()
-        return np.asarray(values, np.float32).reshape(len(examples), -1)
+        return np.asarray(values, object if values.dtype == object else np.float32).reshape(len(examples), -1)
 
 
 @lru_cache(maxsize=1)

@@ -19,6 +19,7 @@ from headrace.trainer.columns.base import prefix_errors
 from headrace.trainer.columns.raw import with_float64
 from headrace.trainer.columns.stacked import stacked_numbers
 from headrace.trainer.sections import TrainerSections
+from headrace.trainer.target import with_target
 
 
 class AnalyzerInputs:
@@ -35,7 +36,7 @@ class AnalyzerInputs:
             sections: The features.
             schema: Of the examples, serialized.
         """
-        self._columns = columns.build(sections.features)
+        self._columns = with_target(columns.build(sections.features), sections.label)
         self.analyzers = ColumnAnalyzers(self._columns)
         read = _read_by_analyzers(sections, self._columns)
         self._float64 = [name for name in sections.float64 if name in read]
@@ -75,8 +76,9 @@ class AnalyzerInputs:
 
 
 def _read_by_analyzers(sections: TrainerSections, built: Mapping[str, columns.Column]) -> set[str]:
-    """The data columns that analyzers read."""
-    features = [(name, sections.features[name]) for name, column in built.items() if column.analyzers()]
+    """The data columns that analyzers read: of features, and of a label that is a text."""
+    read = [(name, column.feature) for name, column in built.items() if column.analyzers()]
+    features = [(name, sections.features.get(name, feature)) for name, feature in read]
     return {column for name, feature in features for column in feature.data_columns(name, sections.features)}
 
 

@@ -38,6 +38,7 @@ from headrace.trainer.columns.base import is_foreign, prefix_errors
 from headrace.trainer.columns.raw import RawTensor, with_float64
 from headrace.trainer.preprocessing import transform
 from headrace.trainer.sections import TrainerSections
+from headrace.trainer.target import with_target
 
 ALL = "all"
 """Names the examples without spans."""
@@ -196,4 +197,4 @@ def _stored(cache: AnalysisCache, span: str, analyzers: ColumnAnalyzers) -> Accu
 
 
 def _analyzers(sections: TrainerSections) -> ColumnAnalyzers:
-    return ColumnAnalyzers(columns.build(sections.features))
+    return ColumnAnalyzers(with_target(columns.build(sections.features), sections.label))

@@ -183,12 +183,11 @@ def declared_type_fits_label(label: LabelConfig, data: DataConfig) -> Iterator[V
     if label.kind == "multilabel":
         declared = declared.removesuffix(" list")
     texts = label.separator is not None or any(isinstance(value, str) for value in label.class_values)
-    if label.kind == "next_word" and declared != "string":
-        yield (
-            ("data", "types", label.key),
-            f"the label is a word, but its column is declared {declared}; declare string",
-        )
-    elif label.kind not in {"regression", "next_word"} and texts != (declared == "string"):
+    if label.kind in {"next_word", "text"} and declared != "string":
+        is_ = "a word" if label.kind == "next_word" else "a text"
+        what = f"the label is {is_}, but its column is declared {declared}; declare string"
+        yield ("data", "types", label.key), what
+    elif label.kind not in {"regression", "next_word", "text"} and texts != (declared == "string"):
         now, fit = ("strings", "string") if texts else ("integers", "int")
         now = "in one text" if label.separator is not None else now
         what = f"the label's classes are {now}, but its column is declared {declared}"

@@ -76,9 +76,10 @@ def run_fn_has_one_worker(training: RunFnModel, kubeflow: KubeflowConfig) -> Ite
 
 
 def run_fn_predicts_no_word(training: RunFnModel, label: LabelConfig) -> Iterator[Violation]:
-    if label.kind == "next_word":
-        what = f"the classes of a next_word label are the words of our own text model, not of {training.run_fn}"
-        yield ("label", "kind"), f"{what}; use `multiclass`, or `model: {{kind: text}}`"
+    own = {"next_word": "text", "text": "encoder_decoder"}.get(label.kind)
+    if own is not None:
+        what = f"the classes of a {label.kind} label are the words of our own model, not of {training.run_fn}"
+        yield ("label", "kind"), f"{what}; use `multiclass`, or `model: {{kind: {own}}}`"
 
 
 def functions_columns_are_not_the_label(

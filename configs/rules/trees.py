@@ -31,7 +31,7 @@ INSTEAD: Mapping[str, str] = {
 
 
 def trees_have_a_label(model: ModelConfig, label: LabelConfig) -> Iterator[Violation]:
-    if isinstance(model, TreesModel) and label.kind not in (*LABELS, "next_word"):  # the text model's rule has the last
+    if isinstance(model, TreesModel) and label.kind not in (*LABELS, "next_word", "text"):  # which other rules have
         what = f"`kind: trees` predicts {join_names(LABELS)} labels, and this one is {label.kind}"
         yield ("model", "kind"), f"{what}; use `kind: wide_and_deep`"
 

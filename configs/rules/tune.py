@@ -10,6 +10,7 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from headrace.common.names import did_you_mean, did_you_mean_or_list, join_names
 from headrace.configs.json_schema import describe_allowed, schema_at
+from headrace.configs.rules import encoder_decoder as encoder_decoder_rules
 from headrace.configs.rules import model as model_rules
 from headrace.configs.rules import training as training_rules
 from headrace.configs.rules import trees as trees_rules
@@ -35,7 +36,12 @@ ONE_MACHINE_ONLY = (
     "multi_worker trains once, but `tune` trains many times; search on one machine (`mirrored`, `one_gpu`, `cpu`), then"
     " put the best values into the config, remove `tune`, and train on all"
 )
-TRIAL_RULES: tuple[Rule, ...] = (*model_rules.MODEL_RULES, *training_rules.RULES, *trees_rules.MODEL_RULES)
+TRIAL_RULES: tuple[Rule, ...] = (
+    *model_rules.MODEL_RULES,
+    *training_rules.RULES,
+    *trees_rules.MODEL_RULES,
+    *encoder_decoder_rules.MODEL_RULES,
+)
 """The rules that a value of `model` or `train` can break: all that need no other section (a test checks this)."""
 MIN_HYPERBAND_EPOCHS = 3
 """The number of epochs from which Hyperband has a first round with a third of them."""

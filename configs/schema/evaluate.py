@@ -58,6 +58,13 @@ METRICS = {
         "crossentropy": "NextWordCrossentropy",
         "perplexity": "NextWordPerplexity",
     },
+    "text": {
+        "accuracy": "TextAccuracy",
+        "top_5_accuracy": "TextTop5Accuracy",
+        "crossentropy": "TextCrossentropy",
+        "perplexity": "TextPerplexity",
+        "exact_match": "TextExactMatch",
+    },
 }
 """By kind of label: the names of the metrics in the config, and their classes in TensorFlow Model Analysis."""
 
@@ -73,6 +80,7 @@ OURS = frozenset(
         "RSquared",
         *METRICS["multilabel"].values(),
         *METRICS["next_word"].values(),
+        *METRICS["text"].values(),
     }
 )
 """The classes among them that TensorFlow Model Analysis does not have under one name."""
@@ -130,6 +138,7 @@ FRACTIONS = frozenset(
         "micro_recall",
         "subset_accuracy",
         "hamming_loss",
+        "exact_match",
     }
 )
 """Metrics between 0 and 1."""
@@ -143,6 +152,7 @@ LOSSES = {
     "multilabel": "binary_crossentropy",
     "regression": "mean_squared_error",
     "next_word": "crossentropy",
+    "text": "crossentropy",
 }
 """By kind of label: the metric by which a model is compared with the best constant prediction. It is lowest for the
 true probabilities, or the true mean (Gneiting and Raftery, "Strictly proper scoring rules, prediction, and estimation",

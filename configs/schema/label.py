@@ -6,27 +6,63 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from headrace.configs.schema.section import Name, Section
+from headrace.configs.schema.features.unstructured import TextFeature
+from headrace.configs.schema.section import Name, PositiveInt, Section
 
 MOST_LABELS = 1000
 """The most classes of a multilabel label, each of which has metrics of its own."""
+
+
+class LabelWords(Section):
+    """How the texts of a `text` label are cut into words, and which words the model can write."""
+
+    lowercase: bool = True
+    """Convert words to lower case first (by Unicode's rules), so that the model writes lower case."""
+    split: Literal["whitespace", "words", "marks"] = "whitespace"
+    """What a word is, as in a `text` feature. The model writes words with spaces between them, so texts that differ
+    only in their white space are the same; with `words`, it never writes a mark."""
+    max_tokens: PositiveInt = 50
+    """Maximum number of words of a text that are learned and evaluated, the first ones, and the most that the model
+    writes unless `generate` is asked for more. All texts are stored with this length."""
+    values: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """The vocabulary itself, in order. null: it is learned from the labels of the train split."""
+    top_k: PositiveInt | None = None
+    """Learned only: keep the k most frequent words. null: all."""
+    min_frequency: PositiveInt = 1
+    """Learned only: drop words with fewer occurrences in the train split."""
+
+    @model_validator(mode="after")
+    def _one_vocabulary(self) -> LabelWords:
+        if self.values is not None and (self.top_k is not None or self.min_frequency != 1):
+            raise ValueError(
+                "`top_k` and `min_frequency` are for a learned vocabulary; remove them, or remove `values`"
+            )
+        if self.values is not None and len(set(self.values)) != len(self.values):
+            raise ValueError("`values` contains a word twice")
+        return self
+
+    def feature(self, key: str) -> TextFeature:
+        """The text feature that cuts the data column `key` in the same way."""
+        return TextFeature(column="text", key=key, oov_buckets=1, **self.model_dump())
 
 
 class LabelConfig(Section):
     """What is predicted.
 
     The transformed examples contain it under its key: float32 [batch] for binary and regression, int64 [batch] (the
-    class id) for multiclass and next_word, float32 [batch, classes] of 0 and 1 for multilabel.
+    class id) for multiclass and next_word, float32 [batch, classes] of 0 and 1 for multilabel, int64 [batch, words]
+    (class ids, padded with -1) for text.
     """
 
     key: Name
     """The data column."""
-    kind: Literal["binary", "multiclass", "multilabel", "regression", "next_word"]
+    kind: Literal["binary", "multiclass", "multilabel", "regression", "next_word", "text"]
     """binary: two classes, the model predicts the probability of the second; multiclass: one of several classes, the
     model predicts a probability for each; multilabel: any number of classes at once, such as the tags of an article,
     the model predicts the probability of each on its own; regression: a number; next_word: the word after a text, the
     model predicts a probability for each word of that text's vocabulary, and a last one for all other words (only
-    `model.kind: text`)."""
+    `model.kind: text`); text: a whole text, such as an answer or a translation, which the model writes word by word
+    (only `model.kind: encoder_decoder`)."""
     classes: (
         Annotated[int, Field(ge=2, le=1_000_000)] | Annotated[tuple[str | int, ...], Field(min_length=2)] | None
     ) = None
@@ -47,16 +83,25 @@ class LabelConfig(Section):
     """Required for next_word: the feature (`column: text`) whose words the label follows. The label's text is processed
     like that feature, and its first word is predicted."""
 
+    words: LabelWords | None = None
+    """Only for text: what its words are. null: the defaults."""
+
     @property
     def identity(self) -> str:
         """What two models must share to predict the same, as JSON: all settings but those that choose or weigh rows."""
-        return self.model_dump_json(exclude={"missing", "weight"})
+        unused = {"words"} if self.words is None else set()  # as in models from before there was this setting
+        return self.model_dump_json(exclude={"missing", "weight"} | unused)
+
+    @property
+    def text_feature(self) -> TextFeature:
+        """Of a text label: the settings of its words."""
+        return (self.words or LabelWords()).feature(self.key)
 
     @property
     def num_classes(self) -> int:
         """Width of the model's output: 1 for binary and regression, else the number of classes.
 
-        For next_word it is known only with the vocabulary (see `with_classes`).
+        For next_word and text it is known only with the vocabulary (see `with_classes`).
         """
         if self.kind in ("binary", "regression") or self.classes is None:
             return 1
@@ -64,8 +109,8 @@ class LabelConfig(Section):
 
     @property
     def class_values(self) -> tuple[str | int, ...]:
-        """The values of the column in the order of their class ids; empty for regression and next_word."""
-        if self.kind in ("regression", "next_word"):
+        """The values of the column in the order of their class ids; empty for regression, next_word and text."""
+        if self.kind in ("regression", "next_word", "text"):
             return ()
         if self.classes is None:
             return (0, 1)
@@ -79,9 +124,9 @@ class LabelConfig(Section):
     def _weight_fits(self) -> LabelConfig:
         if self.weight == self.key:
             raise ValueError(f"`weight` is the label itself, {self.key!r}; name the column that holds the weights")
-        if self.weight is not None and self.kind == "next_word":
+        if self.weight is not None and self.kind in ("next_word", "text"):
             raise ValueError(
-                "`weight` is not used by a next_word label, which learns from every word of a text; remove it"
+                f"`weight` is not used by a {self.kind} label, which learns from every word of a text; remove it"
             )
         return self
 
@@ -107,7 +152,10 @@ class LabelConfig(Section):
         if self.kind == "next_word" and self.text is None:
             raise ValueError("a next_word label requires `text`: the name of the text feature that it follows")
         if self.kind != "next_word" and self.text is not None:
-            raise ValueError(f"`text` is not used by a {self.kind} label; remove it or set `kind: next_word`")
+            way = "name the source in `model.text`" if self.kind == "text" else "remove it or set `kind: next_word`"
+            raise ValueError(f"`text` is not used by a {self.kind} label; {way}")
+        if self.kind != "text" and self.words is not None:
+            raise ValueError(f"`words` is not used by a {self.kind} label; remove it or set `kind: text`")
         return self
 
     @model_validator(mode="after")
@@ -121,7 +169,7 @@ class LabelConfig(Section):
             raise ValueError(f"a binary label has two classes; found {len(values)}. For more, set `kind: multiclass`")
         if self.kind == "multilabel" and len(values) > MOST_LABELS:
             raise ValueError(f"a multilabel label has at most {MOST_LABELS:,} classes; found {len(values):,}")
-        if self.kind in ("regression", "next_word") and self.classes is not None:
+        if self.kind in ("regression", "next_word", "text") and self.classes is not None:
             raise ValueError(f"`classes` is not used by a {self.kind} label; remove it or set `kind: multiclass`")
         if len({type(value) for value in values}) > 1 or len(set(values)) != len(values):
             raise ValueError(f"`classes` must be all strings or all integers, without duplicates; found {list(values)}")

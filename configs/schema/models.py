@@ -36,6 +36,8 @@ class ModelBase(Kind):
     """Whether it has dense layers over the embeddings of the features with `deep: true`."""
     has_wide_part: ClassVar[bool] = False
     """Whether it has a weight for each category of the features with `wide: true`."""
+    one_device: ClassVar[bool] = False
+    """Whether it trains on a single device, so that `train.strategy: auto` uses no more."""
     has_trees: ClassVar[bool] = False
     """Whether it consists of decision trees, which split the examples by every feature."""
 
@@ -299,6 +301,7 @@ MODELS = OpenUnion(
         "headrace.configs.schema.trees_model.TreesModel",
         "headrace.configs.schema.models.ImageModel",
         "headrace.configs.schema.models.TextModel",
+        "headrace.configs.schema.encoder_decoder_model.EncoderDecoderModel",
         "headrace.configs.schema.auto_model.AutoModel",
         "headrace.configs.schema.models.CustomModel",
     ),

@@ -50,6 +50,7 @@ HIGHER_IS_BETTER = {
     "multilabel": {"loss": False, "micro_auc": True},
     "regression": {"loss": False, "mean_absolute_error": False},
     "next_word": {"loss": False, "accuracy": True, "top_5_accuracy": True, "perplexity": False},
+    "text": {"loss": False, "accuracy": True, "top_5_accuracy": True, "perplexity": False},
 }
 """By kind of label, the metrics that training reports, and whether higher is better."""
 

@@ -120,6 +120,8 @@ def _predicts(label: LabelConfig) -> str:
         return f"{label.key}, a number."
     if label.kind == "next_word":
         return f"The first word of {label.key}, after the text in {label.text}: a probability for each word."
+    if label.kind == "text":
+        return f"{label.key}, a text of up to {label.text_feature.max_tokens} words, written word by word."
     classes = label.class_values
     listed = ", ".join(value_in_words(str(value)) for value in classes[:_MOST_CLASSES])
     more = f" and {len(classes) - _MOST_CLASSES:,} more" if len(classes) > _MOST_CLASSES else ""

@@ -20,7 +20,7 @@ from hypothesis.extra import numpy as numpy_strategies
 from tensorflow_serving.apis import prediction_log_pb2
 from tfx.types import standard_artifacts
 
-from headrace.components.canary.agreement import difference
+from headrace.components.canary.agreement import difference, few_texts_differ
 from headrace.components.canary.caller import Caller
 from headrace.components.canary.component import Canary
 from headrace.components.canary.examination import Limits, examine
@@ -274,6 +274,19 @@ def test_a_warm_up_request_that_the_model_refuses_fails(tmp_path: Path) -> None:
 def test_difference_is_relative_to_the_largest_number(expected: list, found: list, result: float) -> None:
     as_array = texts if b"a" in expected else np.array
     assert difference(as_array(expected), as_array(found)) == pytest.approx(result)
+
+
+@pytest.mark.parametrize(
+    ("number", "differing", "few"),
+    [(100, 0, True), (100, 2, True), (100, 3, False), (10, 1, True), (10, 2, False), (2, 1, True), (1, 1, False)],
+)
+def test_of_written_texts_one_in_fifty_may_differ_but_not_the_only_one(number: int, differing: int, few: bool) -> None:
+    expected = [b"a b"] * number
+    found = texts([b"a c"] * differing + expected[differing:])
+    assert few_texts_differ(texts(expected), found) is few
+    assert few_texts_differ(texts(expected)[:, None], found[:, None]) is few
+    assert not few_texts_differ(np.zeros(number), np.zeros(number))
+    assert not few_texts_differ(texts(expected), texts([b"a b"] * (number + 1)))
 
 
 @given(st.lists(st.one_of(arrays, texts_of_any_shape), max_size=4), st.dictionaries(st.text(), st.integers()))

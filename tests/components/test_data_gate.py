@@ -151,6 +151,13 @@ def test_one_wrong_label_among_a_million_is_found() -> None:
     ]
 
 
+def test_a_number_is_not_a_text() -> None:
+    ((split, column, rule, what),) = judge(LabelConfig(key="y", kind="text"), train={"y": [1, 2]})
+    assert (split, column, rule) == ("train", "y", "Label is not a text")
+    assert "data.types" in what
+    assert judge(LabelConfig(key="y", kind="text"), train={"y": ["a b", "c"]}) == []
+
+
 def test_text_is_not_a_label_for_a_regression() -> None:
     found = judge(LabelConfig(key="y", kind="regression"), train={"y": ["a", "b"]})
     ((split, column, rule, what),) = found

@@ -31,6 +31,9 @@ def reported(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[s
     return [str(problem).removeprefix(f"{folder}/") for problem in caught.value.problems]
 
 
+WRITES = "model: {kind: encoder_decoder}\nfeatures: {said: {column: text}}"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -131,6 +134,15 @@ def reported(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[s
             "label: {key: tip, kind: multiclass, classes: 3, separator: '|'}",
             "label: `separator` is not used by a multiclass label; remove it or set `kind: multilabel`",
         ),
+        ("label: {key: tip, kind: text, weight: w}", "label: `weight` is not used by a text label"),
+        ("label: {key: tip, kind: text, text: fare}", "label: `text` is not used by a text label; name the source"),
+        ("label: {key: tip, kind: text, classes: 3}", "label: `classes` is not used by a text label"),
+        ("label: {key: tip, kind: binary, words: {}}", "label: `words` is not used by a binary label"),
+        (
+            f"{WRITES}\nlabel: {{key: tip, kind: text, words: {{values: [a], top_k: 3}}}}",
+            "label.words: `top_k` and `min_frequency` are for a learned vocabulary",
+        ),
+        (f"{WRITES}\nlabel: {{key: tip, kind: text, words: {{values: [a, a]}}}}", "label.words: contains a word twice"),
         (
             "label: {key: tip, kind: binary, missing: none}",
             "label: a binary label needs a value: use refuse or drop",

@@ -10,6 +10,7 @@ from broken_rules import (
     beam,
     data,
     deploy,
+    encoder_decoder,
     gates,
     kserve,
     kubeflow,
@@ -35,6 +36,7 @@ from headrace.configs.rules import registry
 BROKEN = {
     **data.BROKEN,
     **deploy.BROKEN,
+    **encoder_decoder.BROKEN,
     **features_rules.BROKEN,
     **gates.BROKEN,
     **model.BROKEN,

@@ -131,3 +131,15 @@ def test_run_begins_where_the_base_model_ended_and_says_so(prepared: Prepare, tm
     assert records[1]["chosen"]["warm_start"].startswith(f"from {first}: took ")
     origin = Origin.read(second / "Format-Serving")
     assert origin == Origin(work_digest(fn_args.custom_config, fn_args.transform_output), str(first))
+
+
+def test_a_layer_that_reads_an_operation_reads_what_the_operation_does() -> None:
+    numbers = keras.Input((2,), name="numbers")
+    output = keras.layers.Dense(1, name="top")(keras.ops.relu(keras.layers.Dense(3, name="below")(numbers)))
+    model = keras.Model({"numbers": numbers}, output)
+    sections = TrainerSections.from_json(
+        json.dumps({"label": {"key": "l", "kind": "binary"}, "features": {"hour": HOUR}})
+    )
+    layout = WeightLayout.of(model, sections, None)
+    assert layout.reads["top"] == ["layer below"]
+    assert layout.reads["below"] == ["feature numbers"]

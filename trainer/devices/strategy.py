@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from headrace.common.errors import RunError, TrainingError
 from headrace.configs.rules.training import strategy_conflicts
+from headrace.configs.schema.models import ModelBase
 from headrace.configs.schema.train import DISTRIBUTED, TrainConfig
 from headrace.trainer.devices.machine import LOCAL_TPU, Hardware, best_strategy, hardware_from, missing_for
 from headrace.trainer.input.reading import SINGLE_WORKER, ClusterWorker
@@ -78,6 +79,12 @@ def detect_hardware(environment: Mapping[str, str] | None = None) -> Hardware:
     """Return the devices that this process can train on. Raises TrainingError for an invalid TF_CONFIG."""
     environment = os.environ if environment is None else environment
     return hardware_from(environment, len(tf.config.list_physical_devices("GPU")))
+
+
+def hardware_for(model: ModelBase) -> Hardware:
+    """Return the devices that this process can train a model on: a single one for a model that needs no more."""
+    found = detect_hardware()
+    return Hardware(gpus=min(found.gpus, 1)) if model.one_device else found
 
 
 def choose_strategy(train: TrainConfig, hardware: Hardware) -> StrategyChoice:

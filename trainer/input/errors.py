@@ -79,6 +79,8 @@ def _is_invalid(label: LabelConfig, labels: tf.Tensor) -> tf.Tensor:
         return tf.logical_not(tf.math.is_finite(labels))
     if label.kind == "binary":
         return tf.logical_not(tf.logical_or(tf.equal(labels, 0), tf.equal(labels, 1)))
+    if label.kind == "text":
+        return labels[:, 0] < 0
     if label.kind == "multilabel":
         return tf.reduce_any(~(tf.equal(labels, 0) | tf.equal(labels, 1)), axis=1)
     return tf.logical_or(labels < 0, labels >= label.num_classes)
@@ -99,6 +101,8 @@ def explain_label_errors(label: LabelConfig) -> Iterator[None]:
 def _label_message(label: LabelConfig, wrong: str, total: str, value: str) -> str:
     if label.kind == "regression":
         what = f"is missing or infinite in {wrong} of {total} examples read at once"
+    elif label.kind == "text":
+        what = f"is missing in {wrong} of {total} examples read at once"
     else:
         classes = label.class_values
         allowed = ", ".join(map(str, classes)) if len(classes) <= 8 else f"{len(classes):,} classes"

@@ -16,7 +16,13 @@ from headrace.trainer.hooks import unknown_name
 if TYPE_CHECKING:
     from headrace.trainer.input.pipeline import InputSplit
 
-ACTIVATIONS = {"binary": "sigmoid", "multilabel": "sigmoid", "multiclass": "softmax", "next_word": "softmax"}
+ACTIVATIONS = {
+    "binary": "sigmoid",
+    "multilabel": "sigmoid",
+    "multiclass": "softmax",
+    "next_word": "softmax",
+    "text": "softmax",
+}
 """Activation of the model's output for each kind of label with classes."""
 
 PROBE_SHAPE = (2, 4)

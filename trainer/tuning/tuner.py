@@ -24,7 +24,7 @@ from headrace.configs.rules.tune import ONE_MACHINE_ONLY
 from headrace.configs.schema.tune import HIGHER_IS_BETTER, TuneConfig
 from headrace.trainer.callbacks.epoch_log import FILE
 from headrace.trainer.devices.errors import explain_out_of_memory
-from headrace.trainer.devices.strategy import StrategyChoice, choose_strategy, detect_hardware
+from headrace.trainer.devices.strategy import StrategyChoice, choose_strategy, hardware_for
 from headrace.trainer.job import Job, checkpoints
 from headrace.trainer.launch import launch
 from headrace.trainer.run import train
@@ -69,7 +69,11 @@ class Tuner(base_tuner.BaseTuner):
     """Runs the trials one after the other in this process."""
 
     def __init__(self, job: Job, tune: TuneConfig, directory: Path) -> None:
-        self.job, self.tune, self.choice = job, tune, choose_strategy(job.sections.train, detect_hardware())
+        self.job, self.tune, self.choice = (
+            job,
+            tune,
+            choose_strategy(job.sections.train, hardware_for(job.sections.model)),
+        )
         if self.choice.strategy == "multi_worker":  # the other workers would exit after the first trial
             raise TrainingError(f"train.strategy: {ONE_MACHINE_ONLY}")
         self.epochs = tune.epochs or job.sections.train.max_epochs

@@ -214,7 +214,7 @@ def _read(layer: keras.layers.Layer, names: Mapping[int, str]) -> Iterator[str]:
             yield f"feature {names[id(tensor)]}"
         elif _is_table(above):
             yield from (f"{above.name} of {name}" for name in _features(above, names))
-        elif above.weights:
+        elif getattr(above, "weights", ()):  # an operation of keras.ops has none
             yield f"layer {above.name}"
         else:
             yield from _read(above, names)

@@ -6,6 +6,7 @@ from headrace.components.evaluation.metrics.accumulator import LabelMetrics
 from headrace.components.evaluation.metrics.classification import BinaryMetrics, MulticlassMetrics, NextWordMetrics
 from headrace.components.evaluation.metrics.multilabel import MultilabelMetrics
 from headrace.components.evaluation.metrics.regression import RegressionMetrics
+from headrace.components.evaluation.metrics.texts import TextMetrics
 
 LABEL_METRICS: dict[str, LabelMetrics] = {
     "binary": BinaryMetrics(),
@@ -13,6 +14,7 @@ LABEL_METRICS: dict[str, LabelMetrics] = {
     "multilabel": MultilabelMetrics(),
     "next_word": NextWordMetrics(),
     "regression": RegressionMetrics(),
+    "text": TextMetrics(),
 }
 """The metrics of each kind of label."""
 

@@ -151,7 +151,7 @@ class Margin(NamedTuple):
 
 
 class LabelMetrics(abc.ABC):
-    """The metrics of one kind of label. Labels are [n], or [n, classes] of 0 and 1 for multilabel."""
+    """The metrics of one kind of label. Labels are [n]; [n, classes] of 0 and 1 for multilabel; [n, words] for text."""
 
     label_rank = 1
     """Dimensions of the labels."""
@@ -166,7 +166,7 @@ class LabelMetrics(abc.ABC):
 
     @abc.abstractmethod
     def predicted(self, predictions: Array) -> Array:
-        """What is predicted for each example, [n]: the number of a class, or the value; [n, classes] for multilabel."""
+        """What is predicted for each example, [n]: the number of a class, or the value; in the shape of the labels."""
 
     @abc.abstractmethod
     def sums(self, labels: Array, predictions: Array) -> Array:

@@ -67,6 +67,22 @@ def test_labels_that_do_not_match_are_reported_with_the_setting_that_would(
 
 
 @pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        (["one two", "three"], ""),
+        (["1", "2"], "holds numbers, but a text label is a text"),
+        (["a", "b", ""], "is missing"),
+    ],
+)
+def test_texts_to_write_are_texts(answers: list[str], words: str) -> None:
+    rows(*(f"word,{answers[row % len(answers)]}" for row in ROWS))
+    config = CONFIG.replace("kind: binary", "kind: text").replace("numeric", "text")
+    problems = reported(f"{config}\nmodel: {{kind: encoder_decoder}}\n")
+    assert len(problems) == bool(words)
+    assert all(one.startswith("c.yaml:4: label.key: ") and words in one for one in problems)
+
+
+@pytest.mark.parametrize(
     ("weights", "words"),
     [
         (["1", "", "0.5"], "the weight is missing in 20 of the first 60 rows, the first of them row 2; …from 0 up"),
