@@ -21,7 +21,7 @@ from headrace.components.canary.agreement import compare
 from headrace.components.canary.caller import PATIENCE, first_line
 from headrace.components.canary.inputs import odd_inputs
 from headrace.components.canary.signatures import Inputs, RealInputs
-from headrace.components.canary.staging import staged
+from headrace.components.canary.staging import Stage, staged
 from headrace.components.canary.verdict import OddAnswer, ProtocolVerdict, ServerVerdict, SignatureVerdict
 from headrace.components.model_server.client import (
     Client,
@@ -77,8 +77,8 @@ def examine_on_server(
     try:
         with opened(settings, pipeline) as clients:
             wait_until_answering(clients, settings.timeout_seconds)
-            with staged(model, settings.folder) as version:
-                return _Examination(settings, clients, version, patience).verdict(asked)
+            with staged(model, settings.folder) as stage:
+                return _Examination(settings, clients, stage, patience).verdict(asked)
     except UnreachableError as error:
         if settings.on_unreachable == "warn":
             logger.warning(f"deploy.canary.server: {error}; the model was not tried on it")
@@ -90,21 +90,22 @@ def examine_on_server(
 
 
 class _LostError(Exception):
-    """The server ended at a request, and did not come back. `str(error)` says how."""
+    """The server ended at a request, or as it loaded the model, and did not come back. `str(error)` says how."""
 
 
 class _Examination:
     """One version on one server."""
 
-    def __init__(self, settings: CanaryServer, clients: Sequence[Client], version: int, patience: float) -> None:
-        self._settings, self._clients, self._version, self._patience = settings, clients, version, patience
+    def __init__(self, settings: CanaryServer, clients: Sequence[Client], stage: Stage, patience: float) -> None:
+        self._settings, self._clients, self._stage, self._patience = settings, clients, stage, patience
+        self._version = stage.version
         self._reasons: list[str] = []
 
     def verdict(self, asked: Sequence[Asked]) -> ServerVerdict:
-        """Raises UnreachableError if the server does not get as far as loading the version."""
+        """Raises UnreachableError if the server does not see the version, or another run removed it."""
         found, seconds = list[ProtocolVerdict](), None
         try:
-            seconds = wait_until_loaded(self._clients, self._version, self._settings.timeout_seconds)
+            seconds = self._loaded()
             for client in self._clients:
                 signatures = tuple(self._with_odd(client, one, self._ask(client, one)) for one in asked)
                 found.append(ProtocolVerdict(protocol=client.protocol, address=client.address, signatures=signatures))
@@ -113,10 +114,23 @@ class _Examination:
                 raise UnreachableError(str(error)) from None
             self._reasons.append(first_line(str(error)))
         except _LostError as error:
+            if not self._stage.is_there():
+                what = f"version {self._version} was removed from deploy.canary.server.folder by another run"
+                raise UnreachableError(what) from None
             self._reasons.append(str(error))
         return ServerVerdict(
             reasons=tuple(self._reasons), version=self._version, load_seconds=seconds, protocols=tuple(found)
         )
+
+    def _loaded(self) -> float:
+        """Wait until the server has loaded the version; returns the seconds.
+
+        Raises LoadError if it has not, and _LostError if it no longer answers: it did until the version was staged.
+        """
+        try:
+            return wait_until_loaded(self._clients, self._version, self._settings.timeout_seconds)
+        except UnreachableError as error:
+            raise _LostError(f"the server did not survive loading the version: {first_line(str(error))}") from None
 
     def _ask(self, client: Client, asked: Asked) -> SignatureVerdict:
         what, bare = f"{client.protocol}: {asked.name}", SignatureVerdict(name=asked.name, examples=asked.examples)

@@ -15,6 +15,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -46,8 +47,20 @@ class StagingFolder(Protocol):
         """Remove a version, however much of it there is, and then its mark."""
 
 
+@dataclass(frozen=True)
+class Stage:
+    """A staged version."""
+
+    version: int
+    folder: StagingFolder
+
+    def is_there(self) -> bool:
+        """Whether nobody has removed it. Raises OSError."""
+        return f"{MARK}{self.version}" in self.folder.names()
+
+
 @contextlib.contextmanager
-def staged(model: Path, folder: str, clock: Callable[[], float] = time.time) -> Iterator[int]:
+def staged(model: Path, folder: str, clock: Callable[[], float] = time.time) -> Iterator[Stage]:
     """Copy a model into the folder under a number higher than all others; remove it when the block ends.
 
     Removes what killed runs left there. Raises RunError if the folder cannot be read or written.
@@ -61,7 +74,7 @@ def staged(model: Path, folder: str, clock: Callable[[], float] = time.time) -> 
         version = max([int(clock()), *(int(name) + 1 for name in names if name.isdecimal())])
         try:
             where.add(model, version)
-            yield version
+            yield Stage(version, where)
         finally:
             where.remove(version)
 

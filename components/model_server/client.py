@@ -33,11 +33,14 @@ class UnreachableError(Exception):
 
 
 class LoadError(Exception):
-    """The server does not load a version. `str(error)` says why. seen: whether it has seen the version at all."""
+    """The server has not loaded a version. `str(error)` says why.
 
-    def __init__(self, why: str, *, seen: bool) -> None:
+    seen: whether it has seen the version at all; refused: whether it has given up, and does not just take long.
+    """
+
+    def __init__(self, why: str, *, seen: bool, refused: bool = False) -> None:
         super().__init__(why)
-        self.seen = seen
+        self.seen, self.refused = seen, refused
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,8 @@ def wait_until_loaded(
                 if state is not None and state.state == AVAILABLE:
                     break
                 if state is not None and state.state == END and state.error:
-                    raise LoadError(f"{client.address} cannot load version {version}: {state.error}", seen=True)
+                    what = f"{client.address} cannot load version {version}: {state.error}"
+                    raise LoadError(what, seen=True, refused=True)
                 if late:
                     raise _too_late(client, version, seconds, state)
             sleep(POLL_SECONDS)

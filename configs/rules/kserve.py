@@ -28,7 +28,7 @@ def pusher_lives_as_long_as_a_rollout(deploy: DeployConfig, kubeflow: KubeflowCo
     limit = kubeflow.settings("Pusher").timeout
     if deploy.kserve is None or limit is None:
         return
-    needed = 2 * to_seconds(deploy.kserve.ready) + to_seconds(deploy.kserve.observe)
+    needed = 3 * to_seconds(deploy.kserve.ready) + to_seconds(deploy.kserve.observe)
     if to_seconds(limit) <= needed:
         what = f"the Pusher's pod ends after {limit}, but a rollout with a rollback may take {needed:,} seconds"
         yield KSERVE, f"{what}; raise `kubeflow.components.Pusher.timeout`, or lower `ready` or `observe`"

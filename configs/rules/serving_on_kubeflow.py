@@ -49,6 +49,24 @@ def staging_folder_outlives_the_pod(deploy: DeployConfig, kubeflow: KubeflowConf
         yield (*SERVER, "folder"), f"{what}; {way}"
 
 
+def candidates_are_staged_elsewhere_in_the_store(
+    deploy: DeployConfig, pipeline: PipelineSection, kubeflow: KubeflowConfig
+) -> Iterator[Violation]:
+    """A server in production would load a candidate as the newest version."""
+    server = deploy.canary and deploy.canary.server
+    if not server or deploy.push is None:
+        return
+    push = f"{kubeflow.pipeline_root.rstrip('/')}/{pipeline.name}/{deploy.push.replace('{name}', pipeline.name)}"
+    if _in_store(server.folder) == _in_store(push):
+        what = "it is that of `deploy.push`, whose server would put each candidate into service"
+        yield (*SERVER, "folder"), f"{what}; name a folder of its own"
+
+
+def _in_store(uri: str) -> str:
+    """A URI as others may write it."""
+    return normalized(uri.replace("minio://", "s3://", 1).replace("://", ":/", 1))
+
+
 def versions_are_found_by_servers(
     deploy: DeployConfig, pipeline: PipelineSection, kubeflow: KubeflowConfig
 ) -> Iterator[Violation]:
@@ -86,5 +104,6 @@ RULES: tuple[Rule, ...] = (
     servers_are_reached_from_pods,
     certificates_of_servers_are_in_pods,
     staging_folder_outlives_the_pod,
+    candidates_are_staged_elsewhere_in_the_store,
     versions_are_found_by_servers,
 )

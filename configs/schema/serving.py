@@ -57,9 +57,9 @@ class ServingConfig(ServingAddress):
     timeout_seconds: Annotated[float, Field(gt=0)] = 120
     """Seconds that the server may take to load the version in service, once it was pushed."""
     on_failure: Literal["report", "roll_back"] = "report"
-    """What to do if the server reports that it cannot load the version, or has not loaded it in time. report: the
-    command fails, and the version stays the newest. roll_back: the command fails, but first puts an earlier blessed
-    model back into service, as `headrace rollback` does; not on Kubeflow, and not if the server does not answer."""
+    """What to do if the server reports that it cannot load the version that a command pushed. report: the command
+    fails, and the version stays the newest. roll_back: the command fails, but first puts an earlier blessed model back
+    into service, as `headrace rollback` does; not on Kubeflow, and not if the server does not answer or takes long."""
     config_file: Name | None = None
     """The server's `--model_config_file`, in which the entry of this model is kept up to date, and others are left
     alone. null: none is written."""

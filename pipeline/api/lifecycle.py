@@ -126,8 +126,10 @@ def promote_model(
     there, wanted = runs(loaded), None if to is None else str(to)
     done = push_approved(loaded, there, wanted, dt.datetime.now(dt.UTC), allow_older=allow_older)
     write_card_of(loaded, there, done.version)
-    register_versions(loaded)
-    serve_or_fail(loaded, roll_back=True)
+    try:
+        serve_or_fail(loaded, roll_back=True)
+    finally:
+        register_versions(loaded)
     return done
 
 

@@ -21,11 +21,12 @@ logger = logging.getLogger(__name__)
 def serve_after_run(config: PipelineConfig, done: Run) -> ServingOutcome | None:
     """Bring the server up after a run, and write what became of it into the run's folder; None if there is none.
 
-    A version that the server rejects is rolled back if the config says so. Raises nothing: the outcome has the error.
+    A version that this run pushed and the server rejects is rolled back if the config says so. Raises nothing: the
+    outcome has the error.
     """
     if config.only_predicts or done.status is Status.INTERRUPTED:
         return None
-    outcome = serve_versions(config)
+    outcome = serve_versions(config, roll_back=done.pushed is not None)
     if outcome is not None:
         try:
             outcome.write(done.path)
@@ -38,10 +39,11 @@ def serve_or_fail(config: PipelineConfig, *, roll_back: bool) -> None:
     """Bring the server up after a promotion or a rollback. Raises RunError if it has not loaded the version."""
     outcome = serve_versions(config, roll_back=roll_back)
     if outcome is not None and outcome.error is not None:
-        raise RunError(f"version {outcome.version} was pushed, but deploy.serving {outcome.words}")
+        what = f"version {outcome.version}" if outcome.version else "the version"
+        raise RunError(f"{what} was pushed, but deploy.serving {outcome.words}")
 
 
-def serve_versions(config: PipelineConfig, *, roll_back: bool = True) -> ServingOutcome | None:
+def serve_versions(config: PipelineConfig, *, roll_back: bool) -> ServingOutcome | None:
     """Bring the server of `deploy.serving` to the state of `deploy.push`; None if there is nothing to do.
 
     roll_back: whether a version that it rejects may be rolled back. Commands that do so at the same time wait for each

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.common.errors import RunError
+from headrace.components.example_gen.paths import is_remote
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.serving import ServingConfig
 from headrace.pipeline.kubeflow.registration import readable
@@ -38,6 +39,9 @@ def serve_pushed(given: Mapping[str, Any], home: str, store: Store, *, from_pod:
     it is from the Pusher's pod, and may not be from elsewhere.
     """
     settings = ServingConfig.model_validate(given["serving"])
+    if not from_pod and settings.config_file is not None and not is_remote(settings.config_file):
+        logger.warning(f"serving: {settings.config_file} is a file of the Pusher's pod, so the next run changes it")
+        settings = settings.model_copy(update={"config_file": None, "labels": False, "base_path": None})
     service = _service(home, str(given["push"]), store)
     if service is None:
         return

@@ -129,7 +129,7 @@ def _run_component(invocation: Invocation, executor_input: Mapping[str, Any], en
 
 
 def _follow_push(invocation: Invocation, user: str, home: str, store: Store) -> None:
-    """Let the servers serve what the Pusher pushed, and the model registries learn of it, even if KServe could not.
+    """Let servers serve what the Pusher pushed, and registries learn of it, each whatever becomes of the others.
 
     Raises RunError if the version failed on KServe, or TensorFlow Serving has not loaded it.
     """
@@ -143,10 +143,10 @@ def _follow_push(invocation: Invocation, user: str, home: str, store: Store) -> 
             from headrace.pipeline.kubeflow.registration import register_pushed
 
             register_pushed(invocation.registration, home, store)
-    if invocation.serving:
-        from headrace.pipeline.kubeflow.production import serve_pushed
+        if invocation.serving:
+            from headrace.pipeline.kubeflow.production import serve_pushed
 
-        serve_pushed(invocation.serving, home, store)
+            serve_pushed(invocation.serving, home, store)
 
 
 def _is_useful(record: logging.LogRecord) -> bool:

@@ -43,7 +43,8 @@ def with_model(text: str, model: str, base_path: str, labels: Labels | None) -> 
     if labels is None:
         _follow_newest(entry)
     else:
-        _pin(entry, sorted({labels.stable, labels.canary}), labels.named)
+        others = {number for name, number in entry.version_labels.items() if name not in labels.named}
+        _pin(entry, sorted({labels.stable, labels.canary, *others}), labels.named)
     return text if config.SerializeToString(deterministic=True) == before else _printed(config)
 
 

@@ -52,6 +52,8 @@ class Service:
     def labels(self) -> Labels:
         """What `stable` and `canary` name."""
         newest = self.versions[self.in_service]
+        if newest.model is not None and [one.model for one in self.versions.values()].count(newest.model) > 1:
+            return Labels(stable=self.in_service, canary=self.in_service)  # it has been in service before
         earlier = [
             number
             for number, one in self.versions.items()
@@ -94,7 +96,7 @@ def bring_up(serving: ServingConfig, pipeline: str, service: Service) -> Serving
     try:
         seconds = _wait(serving, pipeline, {version, *(labels.named.values() if labels else ())})
     except (LoadError, UnreachableError) as error:
-        rejected = isinstance(error, LoadError) and error.seen
+        rejected = isinstance(error, LoadError) and error.refused
         return ServingOutcome(version=version, address=address, written=written, error=str(error), rejected=rejected)
     if serving.config_file is not None and labels:
         written = update(serving.config_file, final) or written

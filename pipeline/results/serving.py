@@ -20,7 +20,7 @@ class ServingOutcome(BaseModel):
         seconds: The time until it had loaded the version, since the question.
         written: Whether its config file was changed.
         error: Why the version is not loaded, or not known to be; None if it is.
-        rejected: Whether the server saw the version, and did not load it.
+        rejected: Whether the server tried to load the version, and gave up.
         restored: The version that was put into service in place of a rejected one.
     """
 

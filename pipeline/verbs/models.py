@@ -126,22 +126,25 @@ def _changed_on_kubeflow(
     change: Callable[[PipelineConfig, Store], ModelChange],
 ) -> _Change:
     """Change the model in service on Kubeflow, let servers serve it, and register what changed."""
-    from headrace.pipeline.kubeflow.kserve.follow import follow_as_user
+    from headrace.pipeline.kubeflow.kserve.follow import check_as_user, follow_as_user
     from headrace.pipeline.kubeflow.production import serve_pushed, serving
     from headrace.pipeline.kubeflow.registration import register_pushed, registration
     from headrace.pipeline.kubeflow.results_store import home_uri, results_of
 
     loaded = load(config, profile, overrides, data=False).config
     with results_of(loaded) as store:
+        if loaded.deploy.kserve is not None:
+            check_as_user(loaded)
         done, served = change(loaded, store), None
         try:
             if loaded.deploy.kserve is not None:
+                click.echo(f"pushed      {done.version}", err=True)
                 served = follow_as_user(loaded, home_uri(loaded), store, partial(click.echo, err=True))
         finally:
             if given := registration(loaded):
                 register_pushed(given, home_uri(loaded), store)
-        if given := serving(loaded):
-            serve_pushed(given, home_uri(loaded), store, from_pod=False)
+            if given := serving(loaded):
+                serve_pushed(given, home_uri(loaded), store, from_pod=False)
     return _Change(done.version, done.model, done.run, done.withdrawn, served)
 
 

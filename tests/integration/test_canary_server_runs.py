@@ -78,6 +78,9 @@ def story(new_folder: Callable[[str], Path]) -> Iterator[Story]:
         server.faults(die_at=30)
         run("died", "--set", "deploy.canary.server.timeout_seconds=2")
         run("down", "--set", "deploy.canary.server.timeout_seconds=1")
+        server.faults(die_of_loading=True)
+        server.start()
+        run("crashed", "--set", "deploy.canary.server={timeout_seconds: 2, on_unreachable: warn}")
         server.faults()
         server.start()
         run(
@@ -102,7 +105,7 @@ def story(new_folder: Callable[[str], Path]) -> Iterator[Story]:
         yield Story(folder, server, done, left)
 
 
-@pytest.mark.parametrize("name", ["wrong", "refused", "slow", "died"])
+@pytest.mark.parametrize("name", ["wrong", "refused", "slow", "died", "crashed"])
 def test_model_that_fails_on_the_server_is_neither_blessed_nor_pushed(story: Story, name: str) -> None:
     done = story.done[name]
     assert (done.code, done.run.status) == (0, "done"), done.out + done.err
@@ -136,6 +139,11 @@ def test_server_that_ends_at_a_request_is_the_models_fault(story: Story) -> None
     (reason,) = verdict.reasons
     assert reason.startswith("server: REST: serving_default: ")
     assert "did not survive it" in reason
+
+
+def test_server_that_ends_as_it_loads_the_model_is_the_models_fault_too(story: Story) -> None:
+    (reason,) = verdict_of(story.done["crashed"]).reasons
+    assert reason.startswith("server: the server did not survive loading the version: ")
 
 
 @pytest.mark.parametrize(("name", "why"), [("down", "does not answer"), ("elsewhere", "does not know version")])
@@ -280,7 +288,7 @@ def test_encrypted_server_is_asked_if_its_authority_is_known(story: Story, tmp_p
             "run",
             "parcels.yaml",
             "--set",
-            f"deploy.canary.server={{{common.replace('20', '1')}}}",
+            f"deploy.canary.server={{{common.replace('20', '5')}}}",
         )
     assert known.code == 0, known.out + known.err
     assert known.ending("server").startswith("passed: ")

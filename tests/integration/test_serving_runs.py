@@ -96,7 +96,8 @@ def story(new_folder: Callable[[str], Path]) -> Iterator[Story]:
         story.command("promote", "promote", "--set", "deploy.approval=manual")
         server.faults(refuse_to_load="out of memory", if_larger_than=LARGER)
         story.command("rejected", "run", *MANY)
-        story.command("restored", "run", *MANY, "--set", "deploy.serving.on_failure=roll_back")
+        story.command("back", "rollback")
+        story.command("restored", "run", *MANY, *SECOND, "--set", "deploy.serving.on_failure=roll_back")
         server.faults()
         server.stop()
         away = ("--set", "deploy.serving.on_failure=roll_back", "--set", "deploy.serving.timeout_seconds=1")
@@ -163,7 +164,7 @@ def test_receivers_are_told_that_it_failed(story: Story) -> None:
 def test_rejected_version_is_rolled_back_if_the_config_says_so(story: Story) -> None:
     done, version = story.done["restored"], story.versions["restored"][-1]
     assert done.code == 1
-    assert version > story.versions["rejected"][-1]
+    assert [one > story.versions["back"][-1] for one in story.versions["restored"][-2:]] == [True, True]
     assert done.ending("serving").endswith(f"rolled back: version {version} is in service instead")
     assert story.labels["restored"]["canary"] == version
     listed = json.loads((story.folder / "runs" / "parcels" / "blessed.json").read_text())["models"]

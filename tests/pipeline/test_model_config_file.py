@@ -109,7 +109,7 @@ def test_unchanged_file_is_not_written(tmp_path: Path) -> None:
                 6: PushedModel("b", withdrawn=True),
                 7: PushedModel("a", withdrawn=False),
             },
-            Labels(4, 7),
+            Labels(7, 7),
         ),
         ({17: PushedModel(None, withdrawn=False), 18: PushedModel("b", withdrawn=False)}, Labels(18, 18)),
     ],

@@ -155,6 +155,8 @@ class Server:
             size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
             if (refusal := self.fault("refuse_to_load")) is not None and size > (self.fault("if_larger_than") or 0):
                 raise StatusError(UNKNOWN, refusal)
+            if self.fault("die_of_loading"):
+                os._exit(139)
             time.sleep(self.fault("slow_to_load") or 0)
             if not (path / "saved_model.pb").is_file():
                 raise StatusError(

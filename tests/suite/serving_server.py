@@ -3,7 +3,7 @@
 with serving_server(folder, "--model_name=parcels", f"--model_base_path={watched}") as server:
     server.faults(times=1.5)                # its answers are wrong from now on
     server.faults(refuse_to_load="no such operation", if_larger_than=100_000)
-    server.faults(slow_to_load=3, die_at=100, die_of_empty=True)
+    server.faults(slow_to_load=3, die_of_loading=True, die_at=100, die_of_empty=True)
     server.stop(); server.start()
 
 What it does is in tests/suite/serving_process.py. Like all that tests start, it ends with them (see guard.py).

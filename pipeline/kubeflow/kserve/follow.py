@@ -4,7 +4,8 @@ settings = kserve_settings(config)                 # compiled for the Pusher's p
 follow(settings, "s3://bucket/root/taxi", store, ServiceClient.of_pod(...), "<run>/<task>")
 
 A version that fails is noted as failed, the service is pointed back to what it served before, and the push is rolled
-back, in this order. So the model in service, the newest version in `deploy.push` and the newest in `blessed.json` are
+back, in this order. (Nothing is rolled back before the service has served a version: its own settings may be wrong.)
+So the model in service, the newest version in `deploy.push` and the newest in `blessed.json` are
 the same again. After a kill in between, the next run continues there, and does not try the version once more.
 """
 
@@ -56,6 +57,12 @@ def follow_in_pod(given: Mapping[str, Any], home: str, store: Store, run: str) -
     """Like `follow`, with the service account of this pod."""
     service = ServiceClient.of_pod(KServeConfig.model_validate(given["service"]), given["namespace"])
     _log(follow(given, home, store, service, run))
+
+
+def check_as_user(config: PipelineConfig) -> None:
+    """Raise RunError if the user's kubeconfig does not lead to the service, before anything is changed."""
+    given = kserve_settings(config)
+    ServiceClient.of_user(KServeConfig.model_validate(given["service"]), given["namespace"]).read()
 
 
 def follow_as_user(config: PipelineConfig, home: str, store: Store, say: Callable[[str], None]) -> str:
@@ -146,7 +153,7 @@ class _Follow:
         if served and is_same and seen.now.uri == served.uri and seen.canary is None:
             return f"{self.service} serves version {served.version} already, which has the model"
         rollout = Rollout(self.service, self.settings, self._target(wanted), self._is_good, say=self.say)
-        if known is not None and self._has_failed(wanted.version):
+        if served and known is not None and self._has_failed(wanted.version):
             self._undo(rollout, known)
         try:
             rollout.check(seen)
@@ -175,13 +182,16 @@ class _Follow:
 
     def _rolled_back(self, failed: Attempt) -> str:
         served = self.shelf.in_service(self._name)
+        if served is None:
+            what = "Its push stays, as the service has not served a version yet, so the cause may be its own"
+            return f"{what}. Correct it; the next run, promotion or rollback tries again."
         with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
             there = StoredHome(self.place.uri, self.place.push, self.store, Path(folder)).destination
             newest = str(max(there.versions, default="")) if there else ""
         if newest != failed.version:
             return f"Version {newest} is in {self.place.push} by now."
         try:
-            done = roll_back_in(self.place, self.store, served.version if served else None, datetime.now(UTC))
+            done = roll_back_in(self.place, self.store, served.version, datetime.now(UTC))
         except RunError as error:
             return f"Its push stays, as it cannot be rolled back: {error}"
         version = done.version.rpartition("/")[2]

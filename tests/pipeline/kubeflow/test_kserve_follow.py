@@ -141,16 +141,24 @@ def test_failed_version_is_taken_back_with_its_push(files: Store, cluster: Clust
     assert len(cluster.patches) == patches
 
 
-def test_first_version_that_fails_has_nothing_before_it(files: Store, cluster: Cluster, tmp_path: Path) -> None:
+def test_nothing_is_rolled_back_before_the_service_has_served_a_version(
+    files: Store, cluster: Cluster, tmp_path: Path
+) -> None:
     night(files, tmp_path, 0)
     cluster.plans[uri(0)] = Plan(ready_after=None)
-    with pytest.raises(RunError, match=r"not ready after 2s(.|\n)*cannot be rolled back"):
+    with pytest.raises(RunError, match=r"not ready after 2s(.|\n)*Its push stays"):
         pods_task(files, "run-0")
     assert cluster.uri == FIRST  # what the user applied
-    patches = len(cluster.patches)
-    with pytest.raises(RunError, match="1790000000 failed"):  # nor is it tried again by another run
+    with pytest.raises(RunError, match="1790000000 failed"):  # the same task, tried again by Kubeflow
+        pods_task(files, "run-0")
+    night(files, tmp_path, 1)
+    cluster.plans[uri(1)] = Plan(ready_after=None)
+    with pytest.raises(RunError, match=r"1790000001 failed(.|\n)*Its push stays"):
         pods_task(files, "run-1")
-    assert len(cluster.patches) == patches
+    assert not any(model.withdrawn_at for model in stored_models(CONFIG, files, 20))
+    del cluster.plans[uri(1)]  # the service is corrected
+    pods_task(files, "run-2")
+    assert cluster.uri == uri(1)
 
 
 def test_copies_go_with_deploy_keep_but_not_the_one_before(files: Store, cluster: Cluster, tmp_path: Path) -> None:

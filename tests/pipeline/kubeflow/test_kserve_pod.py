@@ -91,9 +91,9 @@ def run_pusher(pod: Pod, entry: str) -> tuple[int, str]:
 
 def test_pod_that_would_end_before_its_rollout_is_refused() -> None:
     short = "kubeflow.components.Pusher.timeout=20m"
-    with pytest.raises(ConfigError, match=r"deploy\.kserve: .*ends after 20m.*1,800 seconds.*Pusher\.timeout"):
+    with pytest.raises(ConfigError, match=r"deploy\.kserve: .*ends after 20m.*2,400 seconds.*Pusher\.timeout"):
         load_with_locations(TRIPS, overrides=["deploy.kserve={name: taxi}", short], rules=on_kubeflow.RULES)
-    enough = ["deploy.kserve={name: taxi, ready: 5m, observe: 5m}", short]
+    enough = ["deploy.kserve={name: taxi, ready: 4m, observe: 5m}", short]
     load_with_locations(TRIPS, overrides=enough, rules=on_kubeflow.RULES)
 
 

@@ -20,6 +20,8 @@ from headrace.pipeline.kubeflow.production import serve_pushed
 from headrace.pipeline.kubeflow.store import Store
 
 STAGING = "deploy.canary.server={rest: 'http://staging.models:8501', folder: 's3://models/staging'}"
+PUSHED = "s3://mlpipeline/v2/artifacts/trips/serving/trips"
+"""Where the Pusher pushes to, as a server outside of Kubeflow names it."""
 SERVING = "deploy.serving={grpc: 'serving.models:8500'}"
 
 
@@ -42,6 +44,10 @@ def test_only_the_pods_that_ask_a_server_know_it() -> None:
         ),
         ("deploy.serving={grpc: '127.0.0.1:8500'}", r"deploy\.serving\.grpc: 127\.0\.0\.1 is the Pusher's pod itself"),
         (STAGING.replace("s3://models/staging", "staging"), r"deploy\.canary\.server\.folder: staging is on no volume"),
+        (
+            STAGING.replace("s3://models/staging", f"{PUSHED}/"),
+            r"deploy\.canary\.server\.folder: it is that of `deploy\.push`",
+        ),
         ("deploy.serving={rest: 'https://serving', ca_file: ca.pem}", r"deploy\.serving\.ca_file: .* has no ca\.pem"),
         (
             "deploy.serving={rest: 'https://serving', on_failure: roll_back}",
