@@ -91,6 +91,17 @@ class PushRecord(BaseModel):
         served = max(int(path.name) for path in destination.iterdir() if path.name.isdecimal())
         return version if version.name == str(served) and checksum(version) != last.contents else None
 
+    def merged_with(self, other: PushRecord) -> PushRecord:
+        """The pushes of both records; of the last pushes to one destination, that of the greater version."""
+        last = {**other.last, **self.last}
+        for there in other.last.keys() & self.last.keys():
+            last[there] = max(other.last[there], self.last[there], key=lambda push: int(push.version))
+        models = {
+            there: {**other.models.get(there, {}), **self.models.get(there, {})}
+            for there in {**other.models, **self.models}
+        }
+        return PushRecord(last=last, models=models)
+
     def renamed(self, change: Callable[[str], str]) -> PushRecord:
         """The same record with `change` applied to the destinations."""
         last = {change(there): push for there, push in self.last.items()}

@@ -55,10 +55,17 @@ def fetch_pushes(uri: str, path: Path, store: Store) -> PushRecord:
 
 
 def publish_pushes(uri: str, path: Path, store: Store, known: PushRecord | None) -> None:
-    """Replace `pushed.json` in the store by the record at `path`, if there is one that is not `known`."""
+    """Replace `pushed.json` in the store by the record at `path`, if there is one that is not `known`.
+
+    What another run has pushed in the meantime is kept. (Not every store can refuse a write, so of two runs that do
+    this at the very same moment, the later one may still replace the other's.)
+    """
     record = PushRecord.read(path)
     if record == known or not path.exists():
         return
+    now = path.with_name(f".{path.name}.now")
+    record = record.merged_with(fetch_pushes(uri, now, store))
+    now.unlink(missing_ok=True)
     outer = f"{_in_pod(uri)}/"
     file, local = path.with_name(f".{path.name}.store"), f"{path.parent}/"
     record.renamed(lambda there: there.replace(local, outer, 1) if there.startswith(local) else there).save(file)

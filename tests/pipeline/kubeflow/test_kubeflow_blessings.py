@@ -15,8 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.common.checksums import without_checksum
 from headrace.common.errors import RunError
 from headrace.components.deploy.blessing import record_blessing, time_after
+from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.registry import Entry, Registry, inside
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
@@ -326,3 +328,31 @@ def test_old_versions_leave_the_store_and_the_graph_of_a_new_one_comes_last(
         "serving/11/saved_model.pb",
         "pushed.json",
     ]
+
+
+def test_pushes_of_two_runs_that_overlap_are_both_noted(store: Store, tmp_path: Path) -> None:
+    pods = PodPaths(str(tmp_path / "one")), PodPaths(str(tmp_path / "two"))
+
+    def push(pod: PodPaths, run: str, version: str) -> None:
+        home = Path(pod.local(HOME))
+        folder = home / "serving" / "trips" / version
+        folder.mkdir(parents=True)
+        (folder / "saved_model.pb").write_text(run, encoding="utf-8")
+        entry = Entry(uri=str(home / run / "trainer" / "5" / "model"), blessed_at=version)
+        PushRecord.read(home / "pushed.json").write(home / "pushed.json", entry, folder)
+
+    def record(pod: PodPaths) -> dict[str, str]:
+        return {"push_record": str(Path(pod.local(HOME)) / "pushed.json")}
+
+    with present(record(pods[0]), pods[0], store):
+        with present(record(pods[1]), pods[1], store):
+            push(pods[1], "run-b", "1790000002")
+        push(pods[0], "run-a", "1790000001")
+    found = PushRecord.model_validate_json(without_checksum(store.text(f"{HOME}/pushed.json")))
+    ((folder, last),) = found.last.items()
+    assert folder.endswith("/taxi/serving/trips")
+    assert (last.version, last.uri) == ("1790000002", "run-b/trainer/5/model")
+    assert {version: uri[:5] for version, uri in found.models[folder].items()} == {
+        "1790000001": "run-a",
+        "1790000002": "run-b",
+    }
