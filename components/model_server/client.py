@@ -153,6 +153,6 @@ def wait_until_loaded(
 def _too_late(client: Client, version: int, seconds: float, state: VersionState | None) -> LoadError:
     if state is None:
         what = f"{client.address} does not know version {version} after {seconds:g} s"
-        return LoadError(f"{what}: it watches another folder, under another model name, or not often", seen=False)
+        return LoadError(f"{what}: it may watch another folder, use another model name, or poll too rarely", seen=False)
     error = f": {state.error}" if state.error else ""
     return LoadError(f"version {version} is {state.state} at {client.address} after {seconds:g} s{error}", seen=True)

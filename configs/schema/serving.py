@@ -47,8 +47,8 @@ class CanaryServer(ServingAddress):
     three measurements. null: no limit."""
     max_difference: Annotated[float, Field(gt=0)] | None = None
     """Largest difference allowed between a number of the server's and that of TensorFlow's Python here, relative to the
-    largest number of an output; a server with a GPU rounds otherwise. null: 0.0001, or 0.02 if the model computes in 16
-    bits."""
+    largest number of an output; a server with a GPU rounds differently. null: 0.0001, or 0.02 if the model computes in
+    16 bits."""
 
 
 class ServingConfig(ServingAddress):
