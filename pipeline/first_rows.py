@@ -114,8 +114,9 @@ def _digits(config: PipelineConfig, rows: pa.Table, numbers: Mapping[str, KeyPat
     found = RoundingAccumulator(skip_bad=True)
     for batch in rows.select(rounded).to_batches():
         found.checked(batch)
+    labels = [name for name, where in numbers.items() if where == ("label", "key")]
     for name in found:
-        for note in rounding_notes({name: found[name]}):
+        for note in rounding_notes({name: found[name]}, labels):
             yield numbers[name], note
 
 

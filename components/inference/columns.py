@@ -292,7 +292,8 @@ def _number(facts: ColumnFacts) -> Choice:
     least, greatest = map(repr if lost else show, (facts.least, facts.greatest))
     what = f"{least} to {greatest}, mean {mean:.12g}" if lost else f"{least} to {greatest}, mean {mean:.4g}"
     settings = {"column": "numeric"}
-    if facts.least >= 0 and facts.greatest >= SKEWED_FROM and skewness > SKEWNESS:
+    # a logarithm in float32 would lose the same digits again
+    if not lost and facts.least >= 0 and facts.greatest >= SKEWED_FROM and skewness > SKEWNESS:
         what, settings = f"{what}; a long tail, so its logarithm is used", {"column": "numeric", "normalize": "log"}
     return Choice(facts.name, NUMBERS, what + _missing(facts), {"": settings}, lost_digits=lost)
 

@@ -24,6 +24,8 @@ from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.train import TrainConfig
 
 Features = dict[str, Feature]
+UNSCALED = frozenset({"log", "none"})
+"""The settings of `normalize` that subtract nothing, so that close numbers become the same float32."""
 TENSOR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -116,6 +118,15 @@ def float64_is_read_as_a_number(features: Features, data: DataConfig, label: Lab
         elif data.source.kind == "tfrecord":
             what = "a TFRecord of tf.Example holds float32, which has lost the further digits"
             yield ("data", "types", column), f"{what}; declare float, or read the data that the examples were made of"
+
+
+def float64_is_scaled(features: Features, data: DataConfig) -> Iterator[Violation]:
+    for name, feature in features.items():
+        column = next(iter(feature.column_settings(name).values()), name)
+        if isinstance(feature, NumericFeature) and feature.normalize in UNSCALED and column in data.float64_columns:
+            what = f'the result is float32, and nothing is subtracted, so the digits for which "{column}" is float64'
+            way = "use z_score or min_max, or declare float"
+            yield ("features", name, "normalize"), f"{what} (data.types) are lost with {feature.normalize}; {way}"
 
 
 def delimited_text_is_separated(features: Features, data: DataConfig) -> Iterator[Violation]:
@@ -235,6 +246,7 @@ RULES: tuple[Rule, ...] = (
     crossed_columns_are_not_float,
     declared_types_fit_features,
     float64_is_read_as_a_number,
+    float64_is_scaled,
     declared_type_fits_label,
     declared_type_fits_weight,
     delimited_label_is_separated,

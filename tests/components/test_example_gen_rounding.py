@@ -105,6 +105,12 @@ def test_a_note_names_column_example_and_way_out_and_many_are_reported_together(
     assert all(f"'c{number}'" in "\n".join(lines) for number in range(40))
 
 
+def test_a_label_of_a_regression_gets_no_advice_that_is_refused_there() -> None:
+    (note,) = rounding_notes(roundings(TIMES), ["x"])
+    assert "float64" not in note
+    assert "subtract an offset" in note
+
+
 def test_numbers_that_vanish_are_reported() -> None:
     (note,) = rounding_notes(roundings([0.0, 0.5, 1e-50, 3.0, 1e-60]))
     assert "'x'" in note

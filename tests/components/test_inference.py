@@ -153,6 +153,14 @@ def test_numbers_of_which_float32_would_lose_digits_are_marked_with_an_example()
     assert not chosen([41.8 + number / 100 for number in range(30)], "float").lost_digits
 
 
+def test_no_logarithm_is_chosen_where_float32_would_lose_its_digits() -> None:
+    tail = [1.0 + (number % 25) / 8 if number < 95 else 300.125 for number in range(100)]
+    assert chosen(tail, "float").features == {"": {"column": "numeric", "normalize": "log"}}
+    found = chosen([1.7e12 + number for number in tail], "float")
+    assert found.lost_digits
+    assert found.features == {"": {"column": "numeric"}}
+
+
 def test_seconds_since_1970_are_dates_if_the_name_says_so() -> None:
     values = [1_700_000_000 + 86_413 * n for n in range(50)]
     assert {one["format"] for one in chosen(values, "int", "created_at").features.values()} == {"epoch_s"}

@@ -36,7 +36,6 @@ QUICK = ("--set", "model.kind=dnn", "--set", "train.epochs=4", "--set", "train.b
 MORE = """\
   at_quarter: {column: bucketized, key: at, buckets: 4}
   at_bounds: {column: bucketized, key: at, boundaries: [1700000002.5, 1700000007.25], missing: 1700000002.5}
-  at_log: {column: numeric, key: at, normalize: log}
   lat_range: {column: numeric, key: lat, normalize: min_max}
 """
 
@@ -146,7 +145,6 @@ def test_features_are_those_of_numpy_in_float64(story: Story, served: Any) -> No
     np.testing.assert_allclose(features["at"], (filled - train_at.mean()) / train_at.std(), atol=5e-7)
     np.testing.assert_allclose(features["lat"], (lat - train_lat.mean()) / train_lat.std(), atol=5e-6)
     np.testing.assert_allclose(features["lat_range"], (lat - lat.min()) / np.ptp(lat), atol=0.02)
-    np.testing.assert_array_equal(features["at_log"], np.log1p(filled).astype(np.float32))
     bounds = np.where(there, at, 1_700_000_002.5)
     np.testing.assert_array_equal(features["at_bounds"], np.searchsorted([START + 2.5, START + 7.25], bounds, "right"))
     shares = np.bincount(features["at_quarter"], minlength=5) / ROWS

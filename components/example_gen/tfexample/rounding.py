@@ -9,7 +9,7 @@ rounding_notes(rounding)               # lines about the columns that lose digit
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -33,6 +33,8 @@ _TINY = float(np.finfo(np.float32).smallest_subnormal) / 2
 """The largest number that becomes 0 as float32 (a tie rounds to even)."""
 MAX_REPORTED = 5
 """Columns that get a line of their own."""
+
+_LABEL = "The label of a regression is float32, as predictions are: subtract an offset from it in the raw data"
 
 Doubles = NDArray[np.float64]
 
@@ -186,11 +188,15 @@ class RoundingAccumulator(dict[str, ColumnRounding]):
         return DataError(what, file=self._file, column=name, hint=hint)
 
 
-def rounding_notes(found: Mapping[str, ColumnRounding]) -> Iterator[str]:
-    """A line about each column that loses digits or small numbers, starting with those that lose most."""
+def rounding_notes(found: Mapping[str, ColumnRounding], labels: Collection[str] = ()) -> Iterator[str]:
+    """A line about each column that loses digits or small numbers, starting with those that lose most.
+
+    labels: the columns that are known to be the label of a regression, which cannot be float64.
+    """
     coarse = sorted((name for name in found if found[name].share > COARSE), key=lambda name: -found[name].share)
     for name in coarse[:MAX_REPORTED]:
-        yield f"column {name!r} {lost_digits(found[name])}, because examples hold float32. {_way_out(name)}"
+        way = _LABEL if name in labels else _way_out(name)
+        yield f"column {name!r} {lost_digits(found[name])}, because examples hold float32. {way}"
     if len(coarse) > MAX_REPORTED:
         names = ", ".join(map(repr, coarse[MAX_REPORTED:]))
         yield f"{len(coarse) - MAX_REPORTED:,} more columns lose digits in the same way: {names}"
@@ -214,8 +220,8 @@ def lost_digits(rounding: ColumnRounding) -> str:
 
 def _way_out(name: str) -> str:
     return (
-        f"For features of one number, `data.types.{name}: float64` (or `int`, for integers) keeps all digits; from"
-        " lists and the label of a regression, which are float32 in any case, subtract an offset in the raw data"
+        f"For features of one number, `data.types.{name}: float64` (or `int`, for integers) keeps all digits. Lists and"
+        " the label of a regression are float32 in any case: subtract an offset from their values in the raw data"
     )
 
 

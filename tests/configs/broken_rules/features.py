@@ -100,6 +100,16 @@ BROKEN: Broken = {
             "1: data.types.lat: a TFRecord of tf.Example holds float32, which",
         ),
     ],
+    "float64_is_scaled": [
+        (
+            f"data: {{{SOURCE}, types: {{lat: float64}}}}\n" + features(lat="numeric, normalize: log"),
+            '3: features.lat.normalize: "lat" is float64 (data.types) are lost with log; use z_score or min_max',
+        ),
+        (
+            f"data: {{{SOURCE}, types: {{lat: float64}}}}\n" + features(a="numeric, key: lat, normalize: none"),
+            '3: features.a.normalize: "lat" is float64 (data.types) are lost with none; use z_score or min_max',
+        ),
+    ],
     "declared_types_fit_features": [
         (
             f"data: {{{SOURCE}, types: {{lat: float64}}}}\n"

@@ -199,6 +199,19 @@ def test_numbers_that_lose_digits_are_noted_until_they_are_float64(caplog: pytes
             assert "`data.types.fare: float64`" in note
 
 
+def test_the_label_of_a_regression_that_loses_digits_is_not_advised_to_be_float64(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rows(*(f"{row / 8},{1_700_000_000 + row / 8}" for row in range(400)))
+    Path("c.yaml").write_text(CONFIG.replace("kind: binary", "kind: regression"), encoding="utf-8")
+    with caplog.at_level(logging.WARNING, logger="headrace"):
+        load_checked("c.yaml", None, (), data=True)
+    (note,) = caplog.messages
+    assert "label.key: column 'tip' loses digits: 17000000" in note
+    assert "float64" not in note
+    assert "subtract an offset" in note
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_dates_under_a_number_are_called_dates(kind: str) -> None:
     days = [dt.date(2024, 1, 1) + dt.timedelta(days=row) for row in ROWS]
