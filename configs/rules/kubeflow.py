@@ -9,13 +9,18 @@ from headrace.common.cron import Cron
 from headrace.common.names import did_you_mean, join_names
 from headrace.configs.config import PipelineSection
 from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.schema.auto_model import AutoModel
 from headrace.configs.schema.components import IDS
+from headrace.configs.schema.encoder_decoder_model import EncoderDecoderModel
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.models import AnyModelConfig
 from headrace.configs.schema.pods import SHARED_MEMORY_VOLUME, ComponentSettings, normalized
 from headrace.configs.schema.section import KeyPath, to_seconds
 from headrace.configs.schema.train import TrainConfig
+from headrace.configs.schema.trees_model import TreesModel
 
+ONE_MACHINE_KINDS = (AutoModel, EncoderDecoderModel, TreesModel)
+"""The kinds of model that several workers cannot train together."""
 AUTH: KeyPath = ("kubeflow", "server", "auth")
 LAUNCHER_FOLDERS = ("/gcs", "/s3", "/minio", "/.local", "/.cache", "/.config", "/kfp-launcher")
 """Folders that Kubeflow mounts in every pod."""
@@ -148,8 +153,12 @@ def times_are_in_range(kubeflow: KubeflowConfig) -> Iterator[Violation]:
 def workers_train_together(kubeflow: KubeflowConfig, train: TrainConfig, model: AnyModelConfig) -> Iterator[Violation]:
     if kubeflow.workers is None:
         return
+    if isinstance(model, ONE_MACHINE_KINDS):
+        what = f"`model.kind: {model.kind}` trains on one machine, without workers"
+        yield ("kubeflow", "workers"), f"{what}; remove `kubeflow.workers`"
+        return
     if train.strategy != "multi_worker":
-        what = f"workers that train a {model.kind} model require `train.strategy: multi_worker`"
+        what = f"workers that train `model.kind: {model.kind}` require `train.strategy: multi_worker`"
         yield ("kubeflow", "workers"), f"{what}; found `{train.strategy}`"
     own = train.input.own_shards or (train.input.service is not None and train.steps_per_epoch is not None)
     batch_size = train.global_batch_size

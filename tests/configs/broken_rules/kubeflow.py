@@ -103,7 +103,15 @@ BROKEN: Broken = {
         (
             "kubeflow: {workers: {count: 2}}",
             "1: kubeflow.workers: `train.strategy: multi_worker`",
-        )
+        ),
+        (
+            "kubeflow: {workers: {count: 2}}\nmodel: {kind: trees}",
+            "1: kubeflow.workers: trains on one machine, without workers; remove `kubeflow.workers`",
+        ),
+        (
+            "kubeflow: {workers: {count: 2}}\nmodel: {kind: auto}",
+            "1: kubeflow.workers: `model.kind: auto` trains on one machine, without workers; remove `kubeflow.workers`",
+        ),
     ],
     "secret_has_one_source": [
         (
