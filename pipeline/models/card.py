@@ -136,13 +136,15 @@ def _times(origin: Origin, made: PublicFolder) -> list[tuple[str, str]]:
     spans, found = origin.model.spans, []
     if spans:
         found.append(("Spans", f"{spans[0]} to {spans[-1]}, {len(spans):,} in all"))
-    column = made.config.data.split_by if made.config else None
-    splits = read_statistics(made.directory("StatisticsGen", "statistics")).values() if column else ()
-    numbers = [each.columns[column].numbers for each in splits if column and column in each.columns]
+    data = made.config.data if made.config else None
+    column = data.split_by if data else None
+    splits = read_statistics(made.directory("StatisticsGen", "statistics"), data.float64_columns) if data else {}
+    numbers = [each.columns[column].numbers for each in splits.values() if column and column in each.columns]
     known = [one for one in numbers if one]
     if column and known:
         low, high = min(one.minimum for one in known), max(one.maximum for one in known)
-        found.append((column, f"{figure(low, 12)} to {figure(high, 12)}"))
+        digits = max(12, *(one.digits for one in known))
+        found.append((column, f"{figure(low, digits)} to {figure(high, digits)}"))
     return found
 
 

@@ -135,7 +135,8 @@ def _column(feature: statistics_pb2.FeatureNameStatistics, rows: int) -> ColumnS
 def _with_float64(column: ColumnStatistics, bits: statistics_pb2.NumericStatistics) -> ColumnStatistics:
     """A column with the numbers that its bits stand for, if none of them has another sign than the others.
 
-    Their order is then that of the bits, or the reverse, and where all have one exponent they are linear in the bits.
+    Their order is then that of the bits, or the reverse. Only where all have one exponent are they linear in the bits:
+    otherwise the mean is that of float32, and so is the histogram, whose buckets would be equally wide in the bits.
     """
     if column.numbers is None or not (bits.min >= 0 or bits.max < 0):
         return replace(column, type="float64")
@@ -143,7 +144,8 @@ def _with_float64(column: ColumnStatistics, bits: statistics_pb2.NumericStatisti
     stats.CopyFrom(bits)
     stats.min, stats.max = sorted(map(_of_bits, (bits.min, bits.max)))
     stats.median = _of_bits(bits.median)
-    same = math.frexp(stats.min)[1] == math.frexp(stats.max)[1]
+    # 0 has no exponent of its own, although frexp gives it that of 0.5
+    same = stats.min != 0 != stats.max and math.frexp(stats.min)[1] == math.frexp(stats.max)[1]
     stats.mean = _of_bits(bits.mean) if same else column.numbers.mean
     for bucket in (bucket for histogram in stats.histograms for bucket in histogram.buckets):
         bucket.low_value, bucket.high_value = sorted(map(_of_bits, (bucket.low_value, bucket.high_value)))
@@ -153,7 +155,8 @@ def _with_float64(column: ColumnStatistics, bits: statistics_pb2.NumericStatisti
     if stats.max > stats.min:
         digits = min(max(digits, common_digits(stats.min, stats.max) + digits), _MOST_DIGITS)
     numbers = replace(_numbers(stats), zeros=column.numbers.zeros, digits=digits)
-    return replace(column, type="float64", numbers=numbers, histogram=_histogram(stats, whole_numbers=False))
+    histogram = _histogram(stats, whole_numbers=False) if same else column.histogram
+    return replace(column, type="float64", numbers=numbers, histogram=histogram)
 
 
 def _of_bits(bits: float) -> float:

@@ -93,6 +93,25 @@ def test_float64_columns_are_shown_with_the_digits_that_float32_loses(tmp_path: 
     assert len({bar.label for bar in column.histogram}) == len(column.histogram) == 10
 
 
+def test_buckets_of_float64_columns_are_equally_wide_in_the_numbers(tmp_path: Path) -> None:
+    import tensorflow_data_validation as tfdv
+
+    values = {"wide": np.linspace(1, 100, 991), "from_zero": np.linspace(0, 0.9, 991)}
+    columns = {name: column.astype(np.float32) for name, column in values.items()}
+    bits = {f"{name}:float64": column.view(np.int64) for name, column in values.items()}
+    (tmp_path / "Split-train").mkdir()
+    written = tfdv.generate_statistics_from_dataframe(pd.DataFrame({**columns, **bits})).SerializeToString()
+    (tmp_path / "Split-train" / "FeatureStats.pb").write_bytes(written)
+    found = read_statistics(tmp_path, [*values])["train"].columns
+    assert [*found] == [*values]
+    for name, column in found.items():
+        assert column.numbers is not None
+        assert column.numbers.mean == pytest.approx(values[name].mean(), rel=1e-6)
+        edges = [[float(edge) for edge in bar.label.split(" to ")] for bar in column.histogram]
+        np.testing.assert_allclose([high - low for low, high in edges], np.ptp(values[name]) / 10, rtol=1e-4)
+        np.testing.assert_allclose([bar.count for bar in column.histogram], 99, atol=2)
+
+
 def test_float64_columns_of_both_signs_are_shown_as_float32(tmp_path: Path) -> None:
     import tensorflow_data_validation as tfdv
 
