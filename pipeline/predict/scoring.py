@@ -180,7 +180,7 @@ def source_of(path: str, usual: SourceConfig | None) -> SourceConfig:
         kind = "datasets" if is_dataset(path.removesuffix("/")) else None
     if usual is not None and usual.split_names:
         usual = usual.of_split(usual.split_names[0])
-    if isinstance(usual, ImagesSource) or (usual is None and kind is None and _has_images(path)):
+    if isinstance(usual, ImagesSource) or (usual is None and kind is None and _is_of_images(path)):
         return _images(path, usual, kind)
     if isinstance(usual, FileSource) and kind in {None, usual.kind}:
         return _with(usual, "path", path)
@@ -199,6 +199,13 @@ def _images(path: str, usual: ImagesSource | None, kind: str | None) -> SourceCo
         return _with(usual, "index" if usual.index is not None and kind in {"csv", "parquet"} else "path", path)
     settings = {} if usual is None else usual.model_dump()
     return _valid({**settings, "kind": "images", "path": path, "labels": "none"})
+
+
+def _is_of_images(path: str) -> bool:
+    """Whether a folder has images in itself, and not beside Parquet files, as which a folder is read otherwise."""
+    from headrace.components.example_gen.sources.images.listing import files_in
+
+    return not any(file.endswith(".parquet") for file in files_in(path)) and _has_images(path)
 
 
 def _has_images(path: str) -> bool:

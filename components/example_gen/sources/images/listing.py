@@ -78,12 +78,16 @@ def others(source: ImagesSource) -> list[str]:
 
 def has_images(folder: str) -> bool:
     """Whether there are images in a folder itself, and not only in folders in it."""
+    return any(_is_image(path) for path in files_in(folder) if path.rpartition("/")[2] not in IGNORED)
+
+
+def files_in(folder: str) -> list[str]:
+    """The files in a folder itself; none if it is not a folder."""
     root = _folder(folder)
     try:
-        found = resolve(f"{glob.escape(root)}/*") if is_folder(root) else []
+        return resolve(f"{glob.escape(root)}/*") if is_folder(root) else []
     except DataError:  # only folders, or something that reading will name
-        return False
-    return any(_is_image(path) for path in found if path.rpartition("/")[2] not in IGNORED)
+        return []
 
 
 def _is_image(path: str) -> bool:
