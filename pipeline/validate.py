@@ -189,10 +189,26 @@ def _slice_names(config: PipelineConfig) -> NamedColumns:
             yield from (((*where, position), name, ()) for position, name in enumerate(entry))
 
 
-def file_violations(config: PipelineConfig) -> Iterator[Violation]:
-    """Files named in the config that do not exist."""
-    if (schema := config.data.schema_file) is not None and not Path(schema).is_file():
+def _schema_violations(schema: str, float64: Sequence[str]) -> Iterator[Violation]:
+    if not Path(schema).is_file():
         yield ("data", "schema"), _no_file(schema)
+    elif float64:
+        from headrace.components.schema import check_float64, read_schema
+
+        try:
+            found = read_schema(schema)
+        except DataError:  # the check of the first rows, which have these types, reports it
+            return
+        try:
+            check_float64(found, schema, float64)
+        except DataError as error:
+            yield ("data", "schema"), str(error)
+
+
+def file_violations(config: PipelineConfig) -> Iterator[Violation]:
+    """Files named in the config that do not exist, and a schema that lacks a column of bits."""
+    if (schema := config.data.schema_file) is not None:
+        yield from _schema_violations(schema, config.data.float64_columns)
     for section, kind in _kinds(config):
         for path, file in kind.files().items():
             found = Path(file).exists() if section == ("model",) else Path(file).is_file()

@@ -135,6 +135,21 @@ def test_what_does_not_exist_is_reported_at_its_line(here: Path, old: str, new: 
     assert all(word in problem for word in words)
 
 
+def test_a_schema_without_the_bits_of_a_float64_column_is_reported_at_its_line(here: Path) -> None:
+    text = CONFIG.replace("label:", "  types: {fare: float64}\n  schema: schema.pbtxt\nlabel:", 1)
+    lines = ['feature { name: "fare" type: FLOAT }', 'feature { name: "tip" type: INT }']
+    (here / "schema.pbtxt").write_text("\n".join(lines), encoding="utf-8")
+    (problem,) = reported(text)
+    assert problem.startswith("c.yaml:5: data.schema: ")
+    assert 'feature { name: "fare:float64" type: INT }' in problem
+    lines.append('feature { name: "fare:float64" type: INT }')
+    (here / "schema.pbtxt").write_text("\n".join(lines), encoding="utf-8")
+    assert reported(text) == []
+    (here / "schema.pbtxt").write_text("feature {", encoding="utf-8")
+    (problem,) = reported(text)
+    assert "schema.pbtxt: is not a schema" in problem
+
+
 @pytest.mark.parametrize(("delimiter", "spelled"), [(";", '";"'), ("\t", r'"\t"'), ("|", '"|"')])
 def test_a_wrong_delimiter_is_reported_once(here: Path, delimiter: str, spelled: str) -> None:
     header = "fare,Pick Up,hour,tip".replace(",", delimiter)
