@@ -5,11 +5,13 @@ A config that leaves that to the data, and says nothing about the model, gets th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from headrace.common.errors import DataError
 from headrace.common.names import did_you_mean_or_list
+from headrace.components.inference.columns import Choice
 from headrace.components.inference.facts import facts_of
 from headrace.components.inference.labels import choose_label
 from headrace.components.inference.models import choose_model
@@ -54,13 +56,24 @@ def _features(config: PipelineConfig, selections: Sequence[Selection], sample: S
     taken = {*named, config.label.key}
     for column, owner in owners.items():
         if owner.settings is None:
-            features = dict(features_of(choices[column], taken))
+            features = dict(features_of(_with_all_digits(choices[column], data.float64_columns), taken))
         else:
             name = free_name(column, taken)
             features = {name: {**owner.settings, **({} if name == column else {"key": column})}}
         found[owner.name] |= features
         taken |= features.keys()
     return found
+
+
+def _with_all_digits(choice: Choice, float64: Collection[str]) -> Choice:
+    """The choice without a logarithm if the column is declared float64, whose further digits it would lose."""
+    if choice.column not in float64:
+        return choice
+    features = {
+        suffix: {name: value for name, value in settings.items() if (name, value) != ("normalize", "log")}
+        for suffix, settings in choice.features.items()
+    }
+    return replace(choice, features=features)
 
 
 def _owners(columns: Sequence[str], selections: Sequence[Selection], sample: Sample) -> Mapping[str, Selection]:

@@ -93,6 +93,15 @@ def test_types_and_exceptions_choose_among_the_columns(entry: str, names: set[st
     assert features(THREE.replace('"*": auto', f'"*": {entry}')).keys() == names
 
 
+def test_auto_takes_no_logarithm_of_a_column_that_is_declared_float64() -> None:
+    rows = [f"{1 + n % 25 / 8 if n < 57 else 300.125},{n % 2}" for n in range(ROWS)]
+    Path("shop.csv").write_text("\n".join(["x_price,y", *rows, ""]), encoding="utf-8")
+    assert features(THREE) == {"x_price": {"column": "numeric", "normalize": "log"}}
+    assert features(THREE.replace("shop.csv}", "shop.csv}, types: {x_price: float64}")) == {
+        "x_price": {"column": "numeric"}
+    }
+
+
 def test_columns_that_weigh_or_split_rows_are_no_features() -> None:
     values = "split_column: kind, split_values: {train: [a], eval: [b], test: [c]}"
     text = THREE.replace("shop.csv}", "shop.csv}, " + values).replace("kind: auto", "kind: auto, weight: x_size")
