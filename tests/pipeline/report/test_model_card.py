@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from browsing import violations, watched
@@ -75,6 +77,21 @@ def test_card_shows_verdict_metrics_slices_thresholds_data_and_limits(whole: Run
         assert said in text.all_text()
     for said in ("Not blessed", "Too few examples to judge these slices: hour = 1 (5)", "17, 18", "c0ffee", "feed"):
         assert said in page.all_text()
+
+
+def test_card_shows_the_digits_of_the_float64_column_that_the_rows_were_split_by(run: Run) -> None:
+    import tensorflow_data_validation as tfdv
+
+    at = 1_700_000_000.25 + np.arange(300)
+    frame = pd.DataFrame({"at": at.astype(np.float32), "at:float64": at.view(np.int64)})
+    split = run.output("StatisticsGen", "statistics") / "Split-train"
+    split.mkdir()
+    (split / "FeatureStats.pb").write_bytes(tfdv.generate_statistics_from_dataframe(frame).SerializeToString())
+    config = yaml.safe_load((run.folder / "config.yaml").read_text())
+    config["data"] |= {"split_by": "at", "types": {"at": "float64"}}
+    config["features"]["at"] = {"column": "numeric"}
+    (run.folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    assert "1,700,000,000.25 to 1,700,000,299.25" in run.read(_saved(run, rendered(run)[CARD])).all_text()
 
 
 def test_names_and_values_from_the_data_are_text_and_never_markup(whole: Run) -> None:
