@@ -147,7 +147,6 @@ class Writer(NamedTuple):
     def score(self, features: Tensors, label: tf.Tensor, most: int = SLICE) -> Tensors:
         """Signature `score`. label: transformed; most: the numbers of a slice, which has at least one row."""
         words, read = cut(label), self.model.read(features)
-        words, read = cut(label), self.model.read(features)
         rows, source = tf.shape(words)[0], tf.size(read.memory[:1])  # additive attention: a vector per pair of words
         per_row = tf.size(words[:1], tf.int64) * tf.cast(tf.maximum(source, len(self.names) + 1), tf.int64)
         height = tf.cast(tf.maximum(most // tf.maximum(per_row, 1), 1), tf.int32)
