@@ -1,6 +1,6 @@
 """How long to train, and in batches of what size, if the config leaves that to the number of examples.
 
-budget = Budget.of(train, files)
+budget = Budget.of(train, files, scores_of_row(label, output))
 train = budget.applied(train)       # numbers for `auto`
 budget.words                        # {"batch_size": "32: auto, for 1,200 examples", ...}
 """
@@ -12,14 +12,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
+import tensorflow_transform as tft
 
+from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.train import UNKNOWN_BATCH_SIZE, UNKNOWN_EPOCHS, UNKNOWN_PATIENCE, TrainConfig
+from headrace.trainer.columns import vocabulary_size
 from headrace.trainer.input.memory import estimate_examples
+from headrace.trainer.target import with_target_classes
 
 STEPS_PER_EPOCH = 64
 """Minimum number of steps in an epoch, as long as a batch has more than the fewest examples."""
 BATCH_SIZES = 32, 1024
 """The fewest and the most examples in a batch."""
+SCORES = 1 << 24
+"""The most scores of words that a batch of text labels holds: 64 MiB, in each of a few tensors and their gradients."""
+FEWEST_TEXTS = 8
+"""The fewest examples in such a batch, however many scores they have."""
 STEPS = 10_000
 """Steps in the longest training, as long as the number of its epochs is within EPOCHS."""
 EPOCHS = 10, 100
@@ -37,22 +45,26 @@ class Budget:
     batch_size: int | None = None
     epochs: int | None = None
     patience: int | None = None
+    row_scores: int = 0
+    """The scores of an example's words, if they made the batch smaller."""
 
     @classmethod
-    def of(cls, train: TrainConfig, patterns: Sequence[str]) -> Budget:
-        """Choose the numbers from the files of the train split. patterns: of these files."""
+    def of(cls, train: TrainConfig, patterns: Sequence[str], row_scores: int = 0) -> Budget:
+        """Choose the numbers from the files of the train split. patterns: of these files; row_scores: see below."""
         stop = train.early_stopping
         auto_patience = stop is not None and stop.patience == "auto"
         if train.batch_size != "auto" and train.epochs != "auto" and not auto_patience:
             return NO_BUDGET
         examples = 0 if train.steps_per_epoch is not None else _count(patterns)
-        batch_size = choose_batch_size(examples) if train.batch_size == "auto" else train.batch_size
+        unbounded = choose_batch_size(examples)
+        batch_size = choose_batch_size(examples, row_scores) if train.batch_size == "auto" else train.batch_size
         steps = -(-examples // batch_size)
         return cls(
             examples,
             batch_size if train.batch_size == "auto" else None,
             choose_epochs(steps) if train.epochs == "auto" else None,
             choose_patience(steps if train.epochs == "auto" else 0) if auto_patience else None,
+            row_scores if train.batch_size == "auto" and batch_size < unbounded else 0,
         )
 
     def applied(self, train: TrainConfig) -> TrainConfig:
@@ -68,20 +80,40 @@ class Budget:
         """For the log and the training record: each chosen number, and what it depends on."""
         numbers = {"batch_size": self.batch_size, "epochs": self.epochs, "patience": self.patience}
         why = f"auto, for {self.examples:,} examples" if self.examples else "auto"
-        return {name: f"{number:,}: {why}" for name, number in numbers.items() if number is not None}
+        words = {name: f"{number:,}: {why}" for name, number in numbers.items() if number is not None}
+        if self.row_scores:
+            words["batch_size"] += f", each with {self.row_scores:,} scores of words"
+        return words
 
 
 NO_BUDGET = Budget()
 """For a config without `auto`."""
 
 
-def choose_batch_size(examples: int) -> int:
-    """The largest power of two that leaves an epoch 64 steps, within BATCH_SIZES."""
-    if not examples:
-        return UNKNOWN_BATCH_SIZE
+def choose_batch_size(examples: int, row_scores: int = 0) -> int:
+    """The largest power of two that leaves an epoch 64 steps, within BATCH_SIZES, and has at most SCORES scores.
+
+    row_scores: of an example, as `scores_of_row` returns them.
+    """
     fewest, most = BATCH_SIZES
-    power = 1 << max((examples // STEPS_PER_EPOCH).bit_length() - 1, 0)
-    return min(max(power, fewest), most)
+    found = min(max(_power(examples // STEPS_PER_EPOCH), fewest), most) if examples else UNKNOWN_BATCH_SIZE
+    return min(found, max(_power(SCORES // row_scores), FEWEST_TEXTS)) if row_scores else found
+
+
+def _power(number: int) -> int:
+    """The largest power of two up to a number; 1 for 0."""
+    return 1 << max(number.bit_length() - 1, 0)
+
+
+def scores_of_row(label: LabelConfig, output: tft.TFTransformOutput) -> int:
+    """Of a text label, how many scores an example has at most: of every class at each of its places. 0 for others.
+
+    Raises TrainingError if the learned vocabulary is empty.
+    """
+    if label.kind != "text":
+        return 0
+    places = (label.text_feature.max_tokens or 0) + 1
+    return places * with_target_classes(label, vocabulary_size(output)).num_classes
 
 
 def choose_epochs(steps: int) -> int:

@@ -20,7 +20,7 @@ import tensorflow_transform as tft
 
 from headrace.common.digests import installed_version
 from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS, CheckpointConfig
-from headrace.trainer.budget import NO_BUDGET, Budget
+from headrace.trainer.budget import NO_BUDGET, Budget, scores_of_row
 from headrace.trainer.checkpointing.checkpoints import Checkpoints
 from headrace.trainer.sections import TrainerSections
 from headrace.trainer.trials import Search, format_value
@@ -85,7 +85,10 @@ class Job:
     def budget(self) -> Budget:
         """The numbers for settings that are `auto`: the same for the same files, in every process and on resuming."""
         declared = self._declared
-        return NO_BUDGET if declared.model.has_trees else Budget.of(declared.train, self.train_files)
+        if declared.model.has_trees:
+            return NO_BUDGET
+        row_scores = 0 if declared.train.batch_size != "auto" else scores_of_row(declared.label, self.transformed)
+        return Budget.of(declared.train, self.train_files, row_scores)
 
     @property
     def tuned_words(self) -> dict[str, str]:

@@ -20,7 +20,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from headrace.configs.schema.train import InputConfig, TrainConfig
-from headrace.trainer.budget import Budget
+from headrace.trainer.budget import Budget, scores_of_row
 from headrace.trainer.devices.strategy import choose_strategy, detect_hardware
 from headrace.trainer.input.errors import explain_label_errors
 from headrace.trainer.input.inputs import InputPlan, TransformedExamples
@@ -84,7 +84,8 @@ def measure(sections: TrainerSections, graph: Path, transformed: Path, seconds: 
     output = tft.TFTransformOutput(str(graph))
     patterns = ([str(transformed / f"Split-{split}" / "*")] for split in ("train", "eval"))
     examples = TransformedExamples.of(output, *patterns)
-    train, count = Budget.of(sections.train, examples.train).applied(sections.train), estimate_examples(examples.train)
+    budget = Budget.of(sections.train, examples.train, scores_of_row(sections.label, output))
+    train, count = budget.applied(sections.train), estimate_examples(examples.train)
     device = choose_strategy(sections.train, detect_hardware()).device
 
     def plan(tried: InputConfig) -> InputPlan:

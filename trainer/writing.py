@@ -8,9 +8,10 @@ generate            {the raw columns by name, as in serving_raw; "prompt": strin
                     length], "" after the end}
 score               {"examples": string [batch]}, with labels → {"predictions": float32 [batch, max_tokens + 1, 3]}
 
-For each word of the label, after the right words before it, `score` has its probability; how many words are more
-probable, or -1 if it is not in the vocabulary; and the class that is the most probable. Rows are padded with the
-probability 0 and the class -1. The Evaluator needs no more, and the probabilities of all words would not fit in memory.
+For each word of the label, after the right words before it, `score` has its probability; how many classes are more
+probable, or -1 if it is not in the vocabulary; and the class of the most probable word that can be written. Rows are
+padded with the probability 0 and the class -1. The Evaluator needs no more. The probabilities of all words of all rows
+would not fit in memory, so they are computed for a few rows at a time.
 
 A text ends where its end is chosen. The unknown word is never chosen. An input of `generate` whose name is that of a
 data column gets the suffix `_`.
@@ -35,6 +36,8 @@ TEXT, WORDS = "text", "words"
 """The outputs of all signatures that write."""
 NOT_KNOWN = -1
 """In place of a number of words, for a word outside the vocabulary."""
+SLICE = 1 << 24
+"""The most probabilities that `score` holds at once: 64 MiB, in each of a few tensors."""
 
 
 class WritingModel(Protocol):
@@ -45,7 +48,7 @@ class WritingModel(Protocol):
 
     def read(self, features: Any, /) -> Any: ...
     def step(self, previous: tf.Tensor, read: Any, /) -> tuple[tf.Tensor, tf.Tensor]: ...
-    def forced(self, features: Any, label: tf.Tensor, /) -> tf.Tensor: ...
+    def forced_after(self, read: Any, label: tf.Tensor, /) -> tf.Tensor: ...
 
 
 def class_names(label: LabelConfig, output: tft.TFTransformOutput) -> tuple[str, ...]:
@@ -141,17 +144,33 @@ class Writer(NamedTuple):
         stacked = tf.transpose(tf.reshape(written.gather(tf.range(place)), [place, batch]))
         return tf.concat([stacked, rest], axis=1)
 
-    def score(self, features: Tensors, label: tf.Tensor) -> Tensors:
-        """Signature `score`. label: transformed."""
-        words = cut(label)
-        p = tf.nn.softmax(self.model.forced(features, words))
-        classes = p.shape[-1]
-        own = tf.gather(p, tf.maximum(words, 0), batch_dims=2)
-        before = tf.range(classes, dtype=tf.int64) < words[..., tf.newaxis]  # of equal ones the first, as argmax
-        ahead = (p > own[..., tf.newaxis]) | ((p == own[..., tf.newaxis]) & before)
-        rank = tf.where(words == classes - 1, NOT_KNOWN, tf.reduce_sum(tf.cast(ahead, tf.int32), axis=2))
-        best = tf.argmax(p[..., :-1], axis=2)
-        found = tf.stack([own, tf.cast(rank, tf.float32), tf.cast(best, tf.float32)], axis=2)
-        whole = tf.pad(found, [[0, 0], [0, tf.shape(label)[1] - tf.shape(words)[1]], [0, 0]])
+    def score(self, features: Tensors, label: tf.Tensor, most: int = SLICE) -> Tensors:
+        """Signature `score`. label: transformed; most: the numbers of a slice, which has at least one row."""
+        words, read = cut(label), self.model.read(features)
+        rows, source = tf.shape(words)[0], tf.size(read.memory[:1])  # additive attention: a vector per pair of words
+        per_row = tf.size(words[:1], tf.int64) * tf.cast(tf.maximum(source, len(self.names) + 1), tf.int64)
+        height = tf.cast(tf.maximum(most // tf.maximum(per_row, 1), 1), tf.int32)
+        number = tf.maximum(-(-rows // height), 1)
+
+        def score_slice(place: tf.Tensor, found: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+            part = slice(place * height, (place + 1) * height)
+            scores = self.model.forced_after(type(read)(*(tensor[part] for tensor in read)), words[part])
+            return place + 1, found.write(place, _of_words(tf.nn.softmax(scores), words[part]))
+
+        found = tf.TensorArray(tf.float32, size=number, infer_shape=False, element_shape=[None, None, 3])
+        begin = tf.constant(0), found
+        _, found = tf.while_loop(lambda place, _: place < number, score_slice, begin, parallel_iterations=1)
+        whole = tf.pad(found.concat(), [[0, 0], [0, tf.shape(label)[1] - tf.shape(words)[1]], [0, 0]])
         padded = tf.where(label[..., tf.newaxis] != PADDING, whole, [0.0, 0.0, float(PADDING)])
         return {PREDICTIONS: tf.ensure_shape(padded, [None, label.shape[1], 3])}
+
+
+def _of_words(p: tf.Tensor, words: tf.Tensor) -> tf.Tensor:
+    """What `score` returns: float32 [batch, words, 3]. p: probabilities [batch, words, classes]; words: of labels."""
+    classes = p.shape[-1]
+    own = tf.gather(p, tf.maximum(words, 0), batch_dims=2)
+    before = tf.range(classes, dtype=tf.int64) < words[..., tf.newaxis]  # of equal ones the first, as argmax
+    ahead = (p > own[..., tf.newaxis]) | ((p == own[..., tf.newaxis]) & before)
+    rank = tf.where(words == classes - 1, NOT_KNOWN, tf.reduce_sum(tf.cast(ahead, tf.int32), axis=2))
+    best = tf.argmax(p[..., :-1], axis=2)
+    return tf.stack([own, tf.cast(rank, tf.float32), tf.cast(best, tf.float32)], axis=2)

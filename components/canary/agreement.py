@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from headrace.components.canary.signatures import Inputs
 
 FEW_TEXTS = 50
-"""One in so many texts that a model writes may differ, and one of fewer: rounding decides between two words that are
-almost equally probable, and with it what follows."""
+"""One in so many texts that a model writes may differ, or one if there are fewer (but more than one): rounding decides
+between two words that are almost equally probable, and with it what follows."""
 
 
 def compare(expected: Inputs, found: Inputs, tolerance: float, *, written: bool = False) -> tuple[float, str]:

@@ -36,6 +36,7 @@ from headrace.components.canary.verdict import CanaryVerdict, OddAnswer, ReplayV
 from headrace.components.canary.warmup import read_warmup
 from headrace.configs.schema.serving import CanaryServer
 from headrace.trainer.description import ModelDescription
+from headrace.trainer.served_model import SCORE
 
 TOLERANCE = 1e-4
 """Of float32 answers, relative to the largest number of an output: the two runtimes fuse other operations and so round
@@ -44,6 +45,8 @@ HALF_TOLERANCE = 0.02
 """The same for a model that computes in 16 bits, of which bfloat16 keeps two decimal digits."""
 ATTEMPTS = 3
 """How often the latency is measured before it counts as above its limit: what else the machine does only adds to it."""
+NOT_SERVED = "only the Evaluator asks it; its numbers are probabilities, ranks and classes, of different sizes"
+"""Why the signature `score` is not asked: no tolerance is right for all its numbers, and nothing serves it."""
 MEGABYTE = 1_000_000
 
 
@@ -172,6 +175,8 @@ class _Examination:
         """The inputs of a signature, or why there are none."""
         if python is None:
             return why_not
+        if self._writes_texts and signature.name == SCORE:
+            return NOT_SERVED
         if not self._examples.size:
             return "there are no examples"
         try:

@@ -22,6 +22,10 @@ MAX_CLASSES = 100
 """Distinct texts up to which a column can be predicted as classes."""
 INTEGER_CLASSES, ROWS_PER_CLASS = 20, 10
 """Distinct integers up to which they are classes, if there are so many rows for each."""
+WRITE_THEM = (
+    "; if a model is to write such texts, set `label.kind: text` in a config, with `model: {kind: encoder_decoder}`"
+)
+"""The way out for texts that are no classes."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,10 @@ def unfit_label(facts: ColumnFacts) -> str | None:
 
 def _unfit_text(facts: ColumnFacts) -> str | None:
     if facts.scalar == "string" and facts.distinct > MAX_CLASSES:
-        return f"it is text with {facts.distinct:,} different values, and at most {MAX_CLASSES} can be classes"
+        what = f"it is text with {facts.distinct:,} different values, and at most {MAX_CLASSES} can be classes"
+        return f"{what}{WRITE_THEM}"
     if facts.scalar == "string" and facts.distinct > max(2, facts.present / 2):
-        return f"it is text with {facts.distinct:,} different values in {facts.present:,} rows"
+        return f"it is text with {facts.distinct:,} different values in {facts.present:,} rows{WRITE_THEM}"
     return None
 
 

@@ -1,6 +1,6 @@
-"""The kind of model that suits a table, by its number of rows.
+"""The kind of model that suits a table, by its label and its number of rows.
 
-choose_model(sample).settings      # {"kind": "tabm"}
+choose_model(sample, "binary").settings      # {"kind": "tabm"}
 
 `benchmarks.quality` compares the kinds on real tables (docs/benchmarks.md).
 """
@@ -23,8 +23,13 @@ class ModelChoice:
     comment: str
 
 
-def choose_model(sample: Sample) -> ModelChoice:
-    """An ensemble of networks for all tables but large ones, where one network is enough."""
+def choose_model(sample: Sample, label_kind: str) -> ModelChoice:
+    """An ensemble of networks for all tables but large ones, where one network is enough; for a text, what writes one.
+
+    label_kind: as in `label.kind`.
+    """
+    if label_kind == "text":
+        return ModelChoice({"kind": "encoder_decoder"}, "it writes a text word by word")
     if sample.whole and sample.rows <= FEW_ROWS:
         why = f"an ensemble; for more than {FEW_ROWS:,} rows, `wide_and_deep` trains in an eighth of the time"
         return ModelChoice({"kind": "tabm"}, why)

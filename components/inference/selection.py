@@ -40,7 +40,8 @@ def resolve(
         facts = facts_of(label, sample.kinds[label], sample.column(label))
         chosen = choose_label(facts)
         settings = {**chosen.settings, **({"missing": "none" if chosen.several else "drop"} if facts.missing else {})}
-    return _features(config, selections, sample), settings, choose_model(sample).settings
+    model = choose_model(sample, (settings or {}).get("kind", config.label.kind))
+    return _features(config, selections, sample), settings, model.settings
 
 
 def _features(config: PipelineConfig, selections: Sequence[Selection], sample: Sample) -> dict[str, Features]:

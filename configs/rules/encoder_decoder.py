@@ -58,8 +58,8 @@ def decoder_trains_plainly(model: ModelConfig, train: TrainConfig) -> Iterator[V
         where: KeyPath = ("train", "strategy")
         yield where, f"{what} trains on one device, not with `{train.strategy}`; use {join_or(STRATEGIES)}"
     if train.precision != "float32":
-        way = "rounding changes which word is the most probable; use float32"
-        yield ("train", "precision"), f"{what} does not support {train.precision}, whose {way}"
+        way = "because its rounding can change which word is the most probable; use float32"
+        yield ("train", "precision"), f"{what} does not support {train.precision}, {way}"
     if train.jit == "on":
         way = "XLA compiles fixed shapes, and a batch is as long as its longest text; use `auto` or `off`"
         yield ("train", "jit"), f"{what}: {way}"

@@ -11,10 +11,12 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from headrace.common.names import did_you_mean, did_you_mean_or_list, join_names
 from headrace.configs.json_schema import describe_allowed, schema_at
 from headrace.configs.rules import encoder_decoder as encoder_decoder_rules
+from headrace.configs.rules import features as features_rules
 from headrace.configs.rules import model as model_rules
 from headrace.configs.rules import training as training_rules
 from headrace.configs.rules import trees as trees_rules
 from headrace.configs.rules.rule import Rule, Violation, apply_rules
+from headrace.configs.schema.features import Feature
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import ModelConfig
 from headrace.configs.schema.section import KeyPath
@@ -37,12 +39,14 @@ ONE_MACHINE_ONLY = (
     " put the best values into the config, remove `tune`, and train on all"
 )
 TRIAL_RULES: tuple[Rule, ...] = (
+    features_rules.compiled_features_have_one_shape,
     *model_rules.MODEL_RULES,
     *training_rules.RULES,
     *trees_rules.MODEL_RULES,
     *encoder_decoder_rules.MODEL_RULES,
 )
-"""The rules that a value of `model` or `train` can break: all that need no other section (a test checks this)."""
+"""The rules that a value of `model` or `train` can break: those that read one of them, and besides them only the label
+and the features (a test checks this)."""
 MIN_HYPERBAND_EPOCHS = 3
 """The number of epochs from which Hyperband has a first round with a third of them."""
 
@@ -70,16 +74,17 @@ def hyperband_has_rounds(tune: TuneConfig | None, train: TrainConfig) -> Iterato
 
 
 def parameters_are_settings(
-    tune: TuneConfig | None, model: ModelConfig, train: TrainConfig, label: LabelConfig
+    tune: TuneConfig | None, model: ModelConfig, train: TrainConfig, label: LabelConfig, features: dict[str, Feature]
 ) -> Iterator[Violation]:
     sections = {"model": model, "train": train}
+    others = {"label": label, "features": features}
     for name, parameter in tune.parameters.items() if tune else ():
         where: KeyPath = ("tune", "parameters", name)
         error = _name_error(name, sections) or _space_error(parameter)
         if error:
             yield where, error
         else:
-            yield from ((where, what) for what in _value_errors(name, parameter, sections, label))
+            yield from ((where, what) for what in _value_errors(name, parameter, sections, others))
 
 
 def _name_error(name: str, sections: _Sections) -> str | None:
@@ -150,13 +155,15 @@ def _range_error(parameter: TunedParameter) -> str | None:
     return None
 
 
-def _value_errors(name: str, parameter: TunedParameter, sections: _Sections, label: LabelConfig) -> Iterator[str]:
+def _value_errors(
+    name: str, parameter: TunedParameter, sections: _Sections, others: Mapping[str, object]
+) -> Iterator[str]:
     """What the setting, or a rule, has against the values."""
     whole = takes_integers(name, sections)
     values = parameter.choices if parameter.choices is not None else range_bounds(parameter, whole)
     reported: set[str] = set()
     for value in values:
-        for what in _objections(name, value, sections, label):
+        for what in _objections(name, value, sections, others):
             if what not in reported:
                 yield f"{json.dumps(value)} is not valid: {what}"
             reported.add(what)
@@ -174,13 +181,16 @@ def range_bounds(parameter: TunedParameter, whole: bool) -> list[JsonValue]:
     return [int(bound) if whole and bound.is_integer() else bound for bound in given]
 
 
-def _objections(name: str, value: JsonValue, sections: _Sections, label: LabelConfig) -> list[str]:
-    """Why the setting cannot have the value: what pydantic says, else new violations of rules."""
+def _objections(name: str, value: JsonValue, sections: _Sections, others: Mapping[str, object]) -> list[str]:
+    """Why the setting cannot have the value: what pydantic says, else new violations of rules.
+
+    others: the sections that rules read besides those of which settings are tuned.
+    """
     invalid = _invalid(name, value, sections)
     if invalid:
         return invalid
-    before = apply_rules(TRIAL_RULES, {**sections, "label": label})
-    after = apply_rules(TRIAL_RULES, {**_changed(name, value, sections), "label": label})
+    before = apply_rules(TRIAL_RULES, {**sections, **others})
+    after = apply_rules(TRIAL_RULES, {**_changed(name, value, sections), **others})
     return [what for where, what in after if (where, what) not in before]
 
 

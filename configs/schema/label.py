@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from headrace.configs.schema.features.unstructured import TextFeature
+from headrace.configs.schema.features.unstructured import TextFeature, check_words
 from headrace.configs.schema.section import Name, PositiveInt, Section
 
 MOST_LABELS = 1000
@@ -25,11 +25,17 @@ class LabelWords(Section):
     """Maximum number of words of a text that are learned and evaluated, the first ones, and the most that the model
     writes unless `generate` is asked for more. All texts are stored with this length."""
     values: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    """The vocabulary itself, in order. null: it is learned from the labels of the train split."""
+    """The vocabulary itself, in order: words as the texts have them after `lowercase` and `split`. null: it is learned
+    from the labels of the train split."""
     top_k: PositiveInt | None = None
-    """Learned only: keep the k most frequent words. null: all."""
+    """Learned only: keep the k most frequent words. null: all. Training holds a score for each word of the vocabulary
+    at each place of a text: per row of a batch, `max_tokens` x vocabulary x 4 bytes, several times over. With 50 places
+    and 10,000 words that is 2 MB."""
     min_frequency: PositiveInt = 1
-    """Learned only: drop words with fewer occurrences in the train split."""
+    """Learned only: drop words with fewer occurrences in the train split. Each dropped word becomes the unknown word,
+    which the model learns where it occurs and never writes. With 1, and without `top_k`, no word of the train split is
+    unknown, so the model never learns to expect one: it gives an unknown word of other texts, which counts in the
+    cross-entropy, an arbitrary low probability. 2 avoids that."""
 
     @model_validator(mode="after")
     def _one_vocabulary(self) -> LabelWords:
@@ -37,8 +43,7 @@ class LabelWords(Section):
             raise ValueError(
                 "`top_k` and `min_frequency` are for a learned vocabulary; remove them, or remove `values`"
             )
-        if self.values is not None and len(set(self.values)) != len(self.values):
-            raise ValueError("`values` contains a word twice")
+        check_words(self.values, lowercase=self.lowercase)
         return self
 
     def feature(self, key: str) -> TextFeature:

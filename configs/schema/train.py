@@ -162,7 +162,8 @@ class TrainConfig(Section):
     """Batches per epoch. null: the whole train split."""
     batch_size: Auto | PositiveInt = "auto"
     """Examples per batch; with multiple devices, the total across all of them. auto: the power of two that gives an
-    epoch about 64 to 128 steps, from 32 to 1,024; 1,024 with `steps_per_epoch`."""
+    epoch about 64 to 128 steps, from 32 to 1,024; 1,024 with `steps_per_epoch`. For a text label it is lower if the
+    batch would have more than 2^24 scores of words (rows x places x classes), but at least 8."""
     strategy: Strategy = "auto"
     """What to train on. auto: a TPU; else the workers of TF_CONFIG; else all GPUs (mirrored); else the CPU."""
     precision: Precision = "float32"

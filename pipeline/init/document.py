@@ -208,7 +208,7 @@ def _features(draft: Draft) -> Iterator[str]:
 
 
 def _training(draft: Draft) -> Iterator[str]:
-    model = choose_model(draft.sample)
+    model = choose_model(draft.sample, draft.table.label.settings["kind"])
     yield from _entry("model", model.settings, model.comment, "")
     yield from _comment("auto: by the number of rows. Training stops when the loss of the eval split no longer falls.")
     yield from _entry("train", {"epochs": "auto", "batch_size": "auto"}, indent="")

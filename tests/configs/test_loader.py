@@ -144,6 +144,21 @@ WRITES = "model: {kind: encoder_decoder}\nfeatures: {said: {column: text}}"
         ),
         (f"{WRITES}\nlabel: {{key: tip, kind: text, words: {{values: [a, a]}}}}", "label.words: contains a word twice"),
         (
+            f"{WRITES}\nlabel: {{key: tip, kind: text, words: {{values: [a, '']}}}}",
+            'label.words: contains an empty word, "", which no text has; remove it',
+        ),
+        (
+            f"{WRITES}\nlabel: {{key: tip, kind: text, words: {{split: words, values: [New York]}}}}",
+            "label.words: contains 'New York', and no word has white space in it; list its parts",
+        ),
+        (
+            f"{WRITES}\nlabel: {{key: tip, kind: text, words: {{values: [ants, Äpfel]}}}}",
+            "label.words: write 'äpfel', or set `lowercase: false`",
+        ),
+        ("features: {said: {column: text, values: ['']}}", 'features.said: contains an empty word, ""'),
+        ("features: {said: {column: text, values: ['a b']}}", "features.said: 'a b', and no word has white space"),
+        ("features: {said: {column: text, values: [USA]}}", "features.said: write 'usa', or set `lowercase: false`"),
+        (
             "label: {key: tip, kind: binary, missing: none}",
             "label: a binary label needs a value: use refuse or drop",
         ),

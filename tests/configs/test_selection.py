@@ -195,6 +195,17 @@ def test_the_kind_of_model_suits_the_number_of_rows_unless_it_is_written(monkeyp
     assert loaded(THREE).config.model.kind == "wide_and_deep"
 
 
+def test_a_label_of_free_texts_gets_the_model_that_writes_them_if_it_is_asked_for() -> None:
+    texts = [(f"the house number {n} has windows and a red door", f"das Haus {n} hat Fenster") for n in range(60)]
+    rows = [f"{english},{german}" for english, german in texts]
+    Path("shop.csv").write_text("\n".join(["english,y", *rows, ""]), encoding="utf-8")
+    config = loaded(THREE.replace("kind: auto", "kind: text")).config
+    assert config.model.kind == "encoder_decoder"
+    assert config.declared_features["english"].column == "text"
+    (message,) = mistakes(THREE)
+    assert "60 different values in 60 rows; if a model is to write such texts, set `label.kind: text`" in message
+
+
 def test_the_kind_of_model_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded(THREE).pin_selection()
     monkeypatch.setattr("headrace.components.inference.models.FEW_ROWS", ROWS - 1)

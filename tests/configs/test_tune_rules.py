@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from headrace.common.errors import ConfigError
+from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load
 from headrace.configs.rules import registry
+from headrace.configs.rules.rule import Rule
 from headrace.configs.rules.tune import TRIAL_RULES
 
 REST = """
@@ -79,8 +81,26 @@ def test_sound_parameters_pass(tmp_path: Path) -> None:
 
 
 def test_every_rule_of_model_and_train_is_asked_of_the_values_of_a_trial() -> None:
-    asked = {"model", "train", "label"}
+    def concerns_a_trial(rule: Rule) -> bool:
+        needs = inspect.signature(rule).parameters.keys()
+        return bool(needs & {"model", "train"}) and needs <= {"model", "train", "label", "features"}
 
-    assert [rule for rule in registry.RULES if inspect.signature(rule).parameters.keys() <= asked] == [
-        rule for rule in TRIAL_RULES if inspect.signature(rule).parameters.keys() <= asked
-    ]
+    assert list(TRIAL_RULES) == [rule for rule in registry.RULES if concerns_a_trial(rule)]
+
+
+def test_a_value_that_does_not_fit_the_features_is_reported(tmp_path: Path) -> None:
+    file = tmp_path / "text.yaml"
+    features = "features: {english: {column: text}, french: {column: text}}"
+    rest = REST.replace("label: {key: tip, kind: binary}", "label: {key: german, kind: text}")
+    rest = "\n".join(line for line in rest.splitlines() if not line.startswith(("features", "model")))
+    model = "model: {kind: encoder_decoder, text: english}"
+
+    def tuned(parameter: str) -> PipelineConfig:
+        file.write_text(f"tune: {{parameters: {{{parameter}}}}}\n{rest}\n{model}\n{features}\n")
+        return load(str(file))
+
+    assert tuned("model.text: {choices: [english, french]}").tune is not None
+    with pytest.raises(ConfigError, match=r'model.text: "frnch" is not valid.*did you mean "french"'):
+        tuned("model.text: {choices: [english, frnch]}")
+    with pytest.raises(ConfigError, match=r'train.jit: "on" is not valid.*variable number of values'):
+        tuned("train.jit: {choices: [auto, 'on']}")

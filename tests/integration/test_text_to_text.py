@@ -247,15 +247,16 @@ def test_labels_are_the_classes_of_their_words_and_an_end_of_those_that_are_not_
         assert row == expected + [-1] * (6 - len(expected)), text
 
 
-def test_canary_asks_all_but_generate_and_the_pages_describe_the_model(story: Story) -> None:
+def test_canary_asks_all_that_is_served_of_examples_and_the_pages_describe_the_model(story: Story) -> None:
     verdict = CanaryVerdict.read(story.done.uri("Canary", "blessing"))
     assert verdict is not None
     asked = {one.name: one.skipped for one in verdict.signatures}
     assert set(asked) == {
         "generate", "score", "serving_default", "serving_raw", "serving_transformed", "transform_features",
     }  # fmt: skip
-    assert {name for name, why in asked.items() if why} == {"generate"}
+    assert {name for name, why in asked.items() if why} == {"generate", "score"}
     assert "prompt" in asked["generate"]
+    assert "only the Evaluator asks it" in asked["score"]
     page = (story.done.folder / "report.html").read_text()
     assert "exact_match" in page
     assert "a text of up to 5 words" in (story.done.folder / "model_card.html").read_text()

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from trainings import train_alone
 
+from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.train import TrainConfig
-from headrace.trainer.budget import Budget, choose_batch_size, choose_epochs, choose_patience
+from headrace.trainer.budget import Budget, choose_batch_size, choose_epochs, choose_patience, scores_of_row
 from headrace.trainer.callbacks.epoch_log import Epoch
 from headrace.trainer.fitting import still_falling
 from headrace.trainer.job import Job, job_digest
@@ -22,6 +23,42 @@ Prepare = Callable[[str], Any]
 )
 def test_an_epoch_has_64_steps_of_a_power_of_two_as_far_as_the_limits_allow(examples: int, batch_size: int) -> None:
     assert choose_batch_size(examples) == batch_size
+
+
+@pytest.mark.parametrize(
+    ("examples", "row_scores", "batch_size"),
+    [
+        (100, 51 * 100, 32),  # small enough
+        (65_536, 51 * 100, 1024),
+        (65_536, 51 * 10_000, 32),
+        (0, 51 * 10_000, 32),
+        (65_536, 51 * 20_000, 16),
+        (65_536, 51 * 1_000_000, 8),
+        (100, 51 * 1_000_000, 8),
+    ],
+)
+def test_a_batch_of_texts_holds_at_most_2_to_the_24_scores_but_has_8_rows(
+    examples: int, row_scores: int, batch_size: int
+) -> None:
+    assert choose_batch_size(examples, row_scores) == batch_size
+    assert batch_size == 8 or batch_size * row_scores <= 2**24
+
+
+def test_the_scores_of_a_text_are_of_all_classes_at_each_place_and_the_reason_names_them(prepared: Prepare) -> None:
+    split = prepared("binary")
+    words = {"values": tuple(f"w{number}" for number in range(99_998)), "max_tokens": 9}
+    label = LabelConfig.model_validate({"key": "answer", "kind": "text", "words": words})
+    scores = scores_of_row(label, split.output)
+    assert scores == 10 * 100_000  # with the end, and one class for all other words
+    assert scores_of_row(LabelConfig(key="tip", kind="binary"), split.output) == 0
+    train = TrainConfig.model_validate({"batch_size": "auto", "steps_per_epoch": 7})
+    assert Budget.of(train, [], scores).words["batch_size"] == "16: auto, each with 1,000,000 scores of words"
+    files = [split.patterns["train"]]
+    by_examples = Budget.of(TrainConfig.model_validate({"batch_size": "auto", "epochs": "auto"}), files, scores)
+    assert by_examples.words["batch_size"] == "16: auto, for 2,000 examples, each with 1,000,000 scores of words"
+    assert by_examples.epochs == 80  # of 125 steps
+    explicit = TrainConfig.model_validate({"batch_size": 500, "epochs": "auto"})
+    assert Budget.of(explicit, files, scores).batch_size is None
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from headrace.common.errors import TrainingError
+from headrace.components.evaluation.metrics import LABEL_METRICS
 from headrace.configs.schema.label import LabelConfig, LabelWords
 from headrace.trainer import columns, models
 from headrace.trainer.columns import ModelInputs
@@ -180,6 +181,57 @@ def test_score_returns_what_all_probabilities_amount_to() -> None:
         ahead = int((p[row, place] > p[row, place, word]).sum())
         assert found[row, place, 1] == (-1 if word == CLASSES - 1 else ahead)
         assert found[row, place, 2] == p[row, place, :-1].argmax()
+
+
+@pytest.mark.parametrize("rows", [5, 1, 0])
+@every_attention
+def test_score_computes_the_same_in_slices_of_rows(rows: int, attention: str) -> None:
+    model, label = built(attention=attention), tf.constant(LABELS[:rows])
+    writer = Writer(model, (END_NAME, *"uvwx"), 4)
+    features = batch(ROWS)
+    features = {name: tensor[:rows] for name, tensor in features.items()}
+    whole = writer.score(features, label)["predictions"].numpy()
+    assert whole.shape == (rows, 5, 3)
+    score = tf.function(writer.score, autograph=False)
+    for most in (1, 60, 70):  # rows at once: one; two, so that the last slice is smaller; no fewer than one
+        found = score(features, label, most)["predictions"].numpy()
+        np.testing.assert_allclose(found, whole, rtol=1e-5, atol=1e-6)
+
+
+def test_score_holds_no_more_than_a_slice_at_once() -> None:
+    """Of 40 rows with 3 places and 6 classes, seven take 126 numbers."""
+    seen: list[int] = []
+
+    class Watched(EncoderDecoder):
+        def forced_after(self, read: Read, label: tf.Tensor, *, training: bool = False) -> tf.Tensor:
+            seen.append(len(label))
+            return super().forced_after(read, label, training=training)
+
+    model = built({"said": TEXT}, units=1)
+    model.__class__ = Watched
+    rows, label = [[0, 1]] * 40, tf.constant([[1, 2, 0, -1, -1]] * 40, tf.int64)
+    Writer(model, (END_NAME, *"uvwx"), 4).score({"said": ragged(rows)}, label, 126)
+    assert seen == [7, 7, 7, 7, 7, 5]
+
+
+def test_of_an_unknown_word_that_is_more_probable_the_best_word_is_still_the_right_one() -> None:
+    model, features, last = built(), batch(ROWS), CLASSES - 1
+    bias = model._parts()[1].get_layer("logits").bias
+    bias.assign(bias + 50 * np.eye(CLASSES)[last])
+    score = Writer(model, (END_NAME, *"uvwx"), 4).score
+    texts = [text.split() for text in written(model, ROWS, [""] * 5, length=4)[0]]
+    label = np.full((5, 5), -1)
+    for row, words in enumerate(texts):
+        classes = [VALUES_OF.index(word) + 1 for word in words] + [END] * (len(words) < 4)
+        label[row, : len(classes)] = classes
+    found = score(features, tf.constant(label))["predictions"].numpy()
+    known = label >= 0
+    assert (found[known][:, 1] >= 1).all()
+    np.testing.assert_array_equal(found[known][:, 2], label[known])
+    metrics = LABEL_METRICS["text"]
+    totals = metrics.accumulate(label.astype(float), found.reshape(5, -1), np.zeros(5, int), 1, np.ones(5))[0].total()
+    values = metrics.metrics(totals)
+    assert (values["exact_match"], values["accuracy"]) == (1, 0)
 
 
 def with_classes() -> LabelConfig:

@@ -116,8 +116,12 @@ class EncoderDecoder(keras.Model):
 
         label: int64 [batch, words], classes and padding.
         """
+        return self.forced_after(self.read(features, training=training), label, training=training)
+
+    def forced_after(self, read: Read, label: tf.Tensor, *, training: bool = False) -> tf.Tensor:
+        """The same for sources that are read already."""
         previous = tf.concat([tf.fill([tf.shape(label)[0], 1], tf.constant(START, label.dtype)), label[:, :-1]], axis=1)
-        return self.step(previous, self.read(features, training=training), training=training)[0]
+        return self.step(previous, read, training=training)[0]
 
     def train_step(self, data: Any) -> dict[str, Any]:
         """One step of the optimizer, as in keras.Model.train_step but with the loss over all words."""

@@ -23,14 +23,16 @@ from headrace.components.evaluation.metrics.classification import (
 PADDING = -2
 """The bucket of what follows the end of a text."""
 OUTPUTS = 3
-"""For each word: its probability, how many words are more probable (-1: unknown), and the most probable class."""
+"""For each word: its probability, how many classes are more probable (-1: it is unknown), and the class of the most
+probable word that can be written, which the unknown word is not."""
 
 
 class TextMetrics(LabelMetrics):
     """accuracy, top_5_accuracy, crossentropy and perplexity are those of a next-word label.
 
-    exact_match is the share of the texts of which every word and the end is the most probable one, so that the model
-    writes exactly them. A text with a word outside the vocabulary is never one.
+    exact_match is the share of the texts of which every word and the end is the most probable one that can be written,
+    so that the model writes exactly them, even where the unknown word is more probable, which it never writes. A text
+    with a word outside the vocabulary is never one. Of a longer text than the labels have words, only these count.
     """
 
     label_rank = 2
@@ -50,14 +52,15 @@ class TextMetrics(LabelMetrics):
         return _outputs(predictions)[:, :, 2]
 
     def sums(self, labels: Array, predictions: Array) -> Array:
-        """Texts, words, correct words, words among the five most probable, loss, and correct texts."""
-        known, (p, ahead, _) = labels >= 0, np.moveaxis(_outputs(predictions), 2, 0)
+        """Texts, words, correct words, words among the five most probable, loss, and exact texts."""
+        known, (p, ahead, best) = labels >= 0, np.moveaxis(_outputs(predictions), 2, 0)
         words = known.sum(axis=1)
         finite = np.where(known, np.where(np.isfinite(p), 0, np.nan), 0).sum(axis=1)  # 0, or NaN for a bad text
         correct, in_top = [(known & (ahead >= 0) & (ahead < k)).sum(axis=1) for k in (1, TOP)]
+        written = (~known | (best == labels)).all(axis=1)
         loss = np.where(known, _losses(predictions), 0).sum(axis=1)
         return np.stack(
-            [np.ones(len(labels)), words, correct + finite, in_top + finite, loss, (correct == words) + finite], axis=1
+            [np.ones(len(labels)), words, correct + finite, in_top + finite, loss, written + finite], axis=1
         )
 
     def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -11,6 +12,21 @@ from headrace.configs.schema.features.tabular import AtLeastTwo, Combiner
 from headrace.configs.schema.section import KeyPath, Name, PositiveInt
 
 Pixels = Annotated[int, Field(ge=1, le=4096)]
+
+
+def check_words(values: Iterable[str] | None, *, lowercase: bool) -> None:
+    """Raise ValueError if a word of a vocabulary is there twice, or cannot be a word of any text."""
+    words = tuple(values or ())
+    if len(set(words)) != len(words):
+        raise ValueError("`values` contains a word twice")
+    if "" in words:
+        raise ValueError('`values` contains an empty word, "", which no text has; remove it')
+    for word in words:
+        if any(map(str.isspace, word)):
+            raise ValueError(f"`values` contains {word!r}, and no word has white space in it; list its parts instead")
+        if lowercase and word != word.lower():
+            way = f"write {word.lower()!r}, or set `lowercase: false`"
+            raise ValueError(f"`values` contains {word!r}, and words are converted to lower case first; {way}")
 
 
 class TextFeature(SingleColumn, Categorical):
@@ -43,7 +59,8 @@ class TextFeature(SingleColumn, Categorical):
     """Whether the feature is a tensor of shape [batch, max_tokens] instead, padded with -1 at the end; for
     accelerators, which compile one graph per shape."""
     values: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
-    """The vocabulary itself, in order. Without this, `file` or `hash_buckets`, it is learned from the train split."""
+    """The vocabulary itself, in order: words as the texts have them after `lowercase` and `split`. Without this, `file`
+    or `hash_buckets`, it is learned from the train split."""
     file: Name | None = None
     """A text file with one word per line, in order."""
     top_k: PositiveInt | None = None
@@ -67,8 +84,7 @@ class TextFeature(SingleColumn, Categorical):
             raise ValueError(
                 f"`top_k` and `min_frequency` are for a learned vocabulary; remove them, or remove `{given[0]}`"
             )
-        if self.values is not None and len(set(self.values)) != len(self.values):
-            raise ValueError("`values` contains a word twice")
+        check_words(self.values, lowercase=self.lowercase)
         if self.padded and self.max_tokens is None:
             raise ValueError("`padded: true` requires `max_tokens`, the length to which all texts are padded")
         return self
