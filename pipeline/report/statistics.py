@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
 from headrace.components.statistics import ESTIMATED
@@ -161,8 +161,9 @@ def _with_float64(column: ColumnStatistics, bits: statistics_pb2.NumericStatisti
 
 def _of_bits(bits: float) -> float:
     """The number of which these are the bits, as int64; approximately, since statistics are float64 themselves."""
-    whole = min(max(int(bits), int(np.iinfo(np.int64).min)), int(np.iinfo(np.int64).max))
-    return float(np.int64(whole).view(np.float64))
+    whole = min(max(int(bits), -(2**63)), 2**63 - 1)
+    found: float = struct.unpack("<d", struct.pack("<q", whole))[0]
+    return found
 
 
 def _numbers(stats: statistics_pb2.NumericStatistics) -> NumericSummary:
