@@ -221,15 +221,22 @@ class NextWordMetrics(MulticlassMetrics):
         return np.where(ids < predictions.shape[1] - 1, ids, UNKNOWN_WORD)
 
     def constant(self, totals: Totals) -> dict[str, float]:
-        counts = totals.counts.sum(axis=1)
-        known = np.sort(counts[totals.buckets != UNKNOWN_WORD])[::-1]
-        loss = entropy(counts)
-        return {
-            "accuracy": float(known[:1].sum() / counts.sum()),
-            "top_5_accuracy": float(known[:TOP].sum() / counts.sum()),
-            "crossentropy": loss,
-            "perplexity": float(np.exp(loss)),
-        }
+        return by_shares(totals.counts.sum(axis=1), totals.buckets)
+
+
+def by_shares(counts: NDArray[np.float64], words: NDArray[np.int64]) -> dict[str, float]:
+    """The metrics of predicting the share of each word, whatever comes before.
+
+    counts: weighted occurrences of each of the words, [n]; words: their ids, [n], of which UNKNOWN_WORD is never right.
+    """
+    known = np.sort(counts[words != UNKNOWN_WORD])[::-1]
+    loss = entropy(counts)
+    return {
+        "accuracy": float(known[:1].sum() / counts.sum()),
+        "top_5_accuracy": float(known[:TOP].sum() / counts.sum()),
+        "crossentropy": loss,
+        "perplexity": float(np.exp(loss)),
+    }
 
 
 def wilson_width(share: float, examples: float) -> float:

@@ -16,7 +16,7 @@ from headrace.components.evaluation.metrics.classification import (
     TOO_WIDE,
     TOP,
     UNKNOWN_WORD,
-    entropy,
+    by_shares,
     wilson_width,
 )
 
@@ -82,14 +82,7 @@ class TextMetrics(LabelMetrics):
         """Of predicting the shares of the words, whatever the source and the words before."""
         is_word = totals.buckets != PADDING
         counts, buckets = totals.counts.sum(axis=1)[is_word], totals.buckets[is_word]
-        known = np.sort(counts[buckets != UNKNOWN_WORD])[::-1]
-        loss = entropy(counts)
-        return {
-            "accuracy": float(known[:1].sum() / counts.sum()),
-            "top_5_accuracy": float(known[:TOP].sum() / counts.sum()),
-            "crossentropy": loss,
-            "perplexity": float(np.exp(loss)),
-        }
+        return by_shares(counts, buckets)
 
     def margin(self, totals: Totals) -> Margin | None:
         """Of the exact matches: words of a text are not independent of each other."""

@@ -6,7 +6,9 @@ import json
 import os
 import shutil
 import signal
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -215,17 +217,27 @@ class DyingStore(Store):
 
 
 def ended(call: Callable[[], object], started: Callable[[int], None] = lambda _: None) -> int:
-    """How a child process that makes the call ended: 0, 1 for an error, or the signal as a negative number."""
+    """How a child process that makes the call ended: 0, 1 for a RunError, or the signal as a negative number.
+
+    Any other error fails the test.
+    """
     pid = os.fork()
     if pid == 0:
+        status = 2
         try:
             call()
+            status = 0
         except RunError:
-            os._exit(1)
+            status = 1
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
         finally:
-            os._exit(0)
+            os._exit(status)
     started(pid)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code in {0, 1, -signal.SIGKILL}
+    return code
 
 
 @pytest.mark.slow
