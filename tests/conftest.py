@@ -1,5 +1,6 @@
 """Set-up that every test shares."""
 
+import contextlib
 import gc
 import logging
 import os
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import forks
 import pytest
 from browsing import open_browser
 from cpu import OPTION, CpuSeconds, add_option
@@ -48,6 +50,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Guard(limit()))
     if config.getoption(OPTION):
         config.pluginmanager.register(CpuSeconds())
+    elif getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        stack = contextlib.ExitStack()
+        stack.enter_context(forks.shared())
+        config.add_cleanup(stack.close)
     config.pluginmanager.register(Skips.read(Path(__file__).with_name("skips.toml")))
 
 

@@ -15,7 +15,7 @@ from headrace.components.evaluation.metrics.classification import MOST_CLASSES, 
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(-40, 40), st.integers(0, 1), st.integers(0, 3))), min_size=1))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 def test_histograms_and_sums_of_groups_are_those_of_all_batches(batches: list[list[tuple[int, int, int]]]) -> None:
     """Also those that are merged while more are added."""
     totals, expected = [RunningTotal() for _ in range(4)], np.zeros((4, 2, 81))

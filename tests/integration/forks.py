@@ -34,7 +34,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -45,6 +45,10 @@ POPEN: Any = subprocess.Popen
 """A test may put Forked in its place. What Forked overrides is private, and has no types."""
 ADDRESS = "HEADRACE_TEST_FORKS"
 """Environment variable of forked programs: where to ask for others."""
+SHARED = "HEADRACE_TEST_FORKS_SHARED"
+"""Environment variable of the processes of pytest-xdist: the process that started them, and a folder for the socket of
+the one that forks for all of them.
+"""
 FIRST = "HEADRACE_TEST_FIRST"
 """Environment variable: a Python file that forked programs run before anything else."""
 ALL = "HEADRACE_TEST_FORK_ALL"
@@ -157,34 +161,61 @@ _SERVERS: list[Any] = []
 
 @functools.cache
 def _address(python: str) -> str:
-    """Of the process that forks, which is started when the first program is, and ends with this one.
+    """Of the process that forks, which is started when the first program is. It ends with this one; that of this
+    environment is shared by all processes of the tests (see `shared`), and ends with the one that started them.
 
     Only that of this environment imports the project, which does not change while tests run.
     """
-    address = str(Path(tempfile.mkdtemp(prefix="forks"), "socket"))
+    if python != sys.executable:
+        return _serve(Path(tempfile.mkdtemp(prefix="forks"), "socket"), python, "own", "libraries")
+    if SHARED not in os.environ:
+        return _serve(Path(tempfile.mkdtemp(prefix="forks"), "socket"), python, "own", "all")
+    from headrace.common.locks import wait_and_hold
+
+    head, _, folder = os.environ[SHARED].partition(" ")
+    address = Path(folder, "socket")
+    with wait_and_hold(Path(folder, "lock")):
+        return str(address) if address.exists() else _serve(address, python, head, "all")
+
+
+def _serve(address: Path, python: str, head: str, imports: str) -> str:
+    """Start a process that forks at this address. head: the process that it ends with, or `own` for this one."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(address)
+    listener.bind(str(address))
     listener.listen(64)
     process = POPEN(
-        [python, "-P", __file__, str(listener.fileno()), *([] if python == sys.executable else ["libraries"])],
+        [python, "-P", __file__, str(listener.fileno()), head, imports],
         stdin=subprocess.PIPE,  # closes when this process ends, however it does
         pass_fds=[listener.fileno()],
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
     )
     listener.close()
     _SERVERS.append(process)
-    return address
+    return str(address)
+
+
+@contextlib.contextmanager
+def shared() -> Iterator[None]:
+    """Let the processes that this one starts, the workers of pytest-xdist, share the process that forks: its imports
+    cost as much as two runs of a small pipeline. `pytest --cpu` does without, as a file's share would count elsewhere.
+    """
+    with tempfile.TemporaryDirectory(prefix="forks") as folder:
+        os.environ[SHARED] = f"{os.getpid()} {folder}"
+        try:
+            yield
+        finally:
+            del os.environ[SHARED]
 
 
 class Server:
     """Forks as asked, and tells whoever asked how each ended."""
 
-    def __init__(self, listener: socket.socket, path: list[str]) -> None:
+    def __init__(self, listener: socket.socket, end: int, path: list[str]) -> None:
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ, self._fork)
-        self._selector.register(0, selectors.EVENT_READ, self._end)
+        self._selector.register(end, selectors.EVENT_READ, self._end)
         self._children: dict[int, tuple[int, socket.socket]] = {}
-        self._path = path
+        self._path, self._until = path, end
 
     def serve(self) -> dict[str, Any]:
         """Go on until the tests end. Comes back in each child, with what was asked for."""
@@ -228,7 +259,7 @@ class Server:
         self._selector.close()
         for line in (*others, *(line for _, line in self._children.values())):
             line.close()
-        for ended in self._children:
+        for ended in (self._until, *self._children):
             os.close(ended)
 
 
@@ -274,9 +305,13 @@ def _become(asked: dict[str, Any]) -> None:
         runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
-def main(descriptor: int, *, only_libraries: bool) -> None:
+def main(descriptor: int, head: str, *, only_libraries: bool) -> None:
     """Import what programs need, and serve. Programs get `sys.path` as it is before: setuptools adds to it."""
     path = list(sys.path)
+    try:
+        end = 0 if head == "own" else os.pidfd_open(int(head))
+    except ProcessLookupError:
+        return
     from headrace.common.environment import collect_rarely, prepare
 
     prepare()
@@ -295,7 +330,7 @@ def main(descriptor: int, *, only_libraries: bool) -> None:
     _collapse()
     listener = socket.socket(fileno=descriptor)
     address = listener.getsockname()
-    asked = Server(listener, path).serve()
+    asked = Server(listener, end, path).serve()
     _end_as(lambda: _become({**asked, "address": address}))
 
 
@@ -336,4 +371,4 @@ def _end_as(program: Callable[[], None]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), only_libraries=sys.argv[2:] == ["libraries"])
+    main(int(sys.argv[1]), sys.argv[2], only_libraries=sys.argv[3] == "libraries")

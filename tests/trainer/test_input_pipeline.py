@@ -115,8 +115,9 @@ def test_without_shuffle_examples_keep_the_order_of_one_file(shards: list[str], 
 
 
 def test_memory_shuffle_is_uniform_over_the_whole_split(tmp_path: Path) -> None:
-    dataset = pipeline(shuffle=1).open("train", write(tmp_path, [50])).dataset
-    places = np.array([np.argsort(flat(epoch(dataset))) for _ in range(200)])
+    split = pipeline(shuffle=1).open("train", write(tmp_path, [50]))  # an epoch is one batch
+    assert split.endless is not None
+    places = np.array([np.argsort(order) for order in epoch(split.endless().take(200))])
     counts = np.stack([np.bincount(column, minlength=50) for column in places.T])
     chi_squared = ((counts - 4) ** 2 / 4).sum(axis=1)  # 49 degrees of freedom
     assert abs(chi_squared.mean() - 49) < 5
