@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from command import Finished, Going, headrace, outputs_on_disk, processes_in, versions, wait_until
+from command import Finished, Going, headrace, outputs_on_disk, processes_in, started_at_once, versions, wait_until
 from parcels import write_parcels
 
 CONFIG = """\
@@ -137,7 +137,7 @@ def _kill_and_interrupt(one: Story) -> None:
     one.keep("killed", going.finish())
     one.seen["all gone after the kill"] = _all_gone(one)
 
-    going = Going(one.folder, "run", "parcels.yaml")
+    going = started_at_once(one.folder, "run", "parcels.yaml")
     _until_transform_writes(one, going)
     one.seen["second command"] = Going(one.folder, "run", "parcels.yaml", PYTHONPROFILEIMPORTTIME="1").finish()
     for _ in range(2):  # an impatient user

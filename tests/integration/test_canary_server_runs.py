@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from command import Finished, Going, headrace, versions
+from command import Finished, headrace, started_at_once, versions
 from kfp_kubernetes import certificate
 from parcels import parcels_config, write_parcels
 from s3_servers import S3Server
@@ -204,7 +204,7 @@ def test_killed_run_leaves_a_version_that_the_next_one_removes(story: Story) -> 
     server.start()
     server.faults(slow_to_load=3)
     (watched / "7").mkdir()  # not ours
-    going = Going(story.folder, "run", "parcels.yaml", *again(200))
+    going = started_at_once(story.folder, "run", "parcels.yaml", *again(200))
     while not any(path.name.isdecimal() and path.name != "7" for path in watched.iterdir()):
         assert going.process.poll() is None, going.finish().err
         time.sleep(0.01)

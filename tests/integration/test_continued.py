@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Finished, Going, headrace, processes_in, wait_until
+from command import Finished, headrace, processes_in, started_at_once, wait_until
 from parcels import write_parcels
 
 pytestmark = pytest.mark.slow
@@ -68,14 +68,14 @@ def story(new_folder: Callable[[str], Path]) -> Story:
     one = Story(new_folder("continued"))
     write_parcels(one.folder / "parcels.csv", 1200)
     (one.folder / "parcels.yaml").write_text(CONFIG)
-    going = Going(one.folder, "run", "parcels.yaml")
+    going = started_at_once(one.folder, "run", "parcels.yaml")
     going.wait_for(r" Trainer +running")
     assert wait_until(lambda: len(one.checkpoints) == 2)
     going.process.send_signal(signal.SIGKILL)
     killed = going.finish()
     assert wait_until(lambda: not processes_in(one.folder))  # its Trainer ends a moment later, and writes until then
     one.keep("killed", killed)
-    going = Going(one.folder, "run", "parcels.yaml")
+    going = started_at_once(one.folder, "run", "parcels.yaml")
     going.wait_for(r" Trainer +running")
     assert wait_until(lambda: one.checkpoints != one.kept["killed"])
     going.process.send_signal(signal.SIGTERM)

@@ -13,19 +13,19 @@ import json
 import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import forks
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
-from command import Finished, Going, headrace, started_at_once, wait_until
+from command import Finished, headrace, started_at_once, wait_until
 from installed import without_pythonpath
 from kfp_cluster import BUCKET, Bucket
 from parcel_arrivals import (
@@ -390,7 +390,7 @@ class TestErrors:
         target = pushed.folder / "kept.jsonl"
         target.write_text("old")
         arguments = ("--input", "many.parquet", "--columns", "id,note", "--output", "kept.jsonl")
-        going = Going(pushed.folder, "predict", "parcels.yaml", *arguments)
+        going = started_at_once(pushed.folder, "predict", "parcels.yaml", *arguments)
         assert wait_until(lambda: any(each.stat().st_size for each in pushed.folder.glob(".kept.jsonl.*.partial")))
         going.signal(signal.SIGKILL)
         going.finish()
@@ -423,14 +423,7 @@ print(json.dumps([table.to_pylist(), str(written), small.column_names, refused, 
 
 def test_python_predicts_data_frames(pushed: Pushed, expected: np.ndarray) -> None:
     (pushed.folder / "program.py").write_text(PROGRAM)
-    done = subprocess.run(
-        [sys.executable, "program.py"],
-        cwd=pushed.folder,
-        env=without_pythonpath(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = forks.run([sys.executable, "program.py"], cwd=pushed.folder, env=without_pythonpath())
     assert done.returncode == 0, done.stderr
     rows, written, small, refused, signatures = json.loads(done.stdout)
     check(pa.Table.from_pylist(rows, schema_of(pq.read_schema(pushed.folder / written))), expected)

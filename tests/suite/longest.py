@@ -9,11 +9,11 @@ import pytest
 
 LONGEST = (
     "test_verify",
-    "test_profile",
     "test_pydoc",
-    "test_flink",
-    "test_precision",
     "test_killed_runs",
+    "test_flink",
+    "test_profile",
+    "test_precision",
     "test_several_pods",
     "test_several_values",
     "test_input_pipeline",

@@ -24,6 +24,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from forks import Forked
+
 from headrace.trainer.service.ports import free_ports
 
 PROGRAM = Path(__file__).with_name("serving_process.py")
@@ -47,7 +49,7 @@ class ServingServer:
     def start(self) -> None:
         """Start the process, and wait until it answers."""
         with (self.folder / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = Forked(  # a start of its own would import TensorFlow each time
                 self._command,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -166,6 +166,7 @@ def test_command_leaves_no_process_behind_however_it_ends(tmp_path: Path, number
     assert wait_until(lambda: processes_in(tmp_path) == [])
 
 
+@pytest.mark.usefixtures("at_once")
 @pytest.mark.slow
 def test_worker_that_waits_for_its_dispatcher_says_so_and_ends_on_a_signal(tmp_path: Path) -> None:
     command = [COMMAND, "tfdata-service", "--role", "worker", "--dispatcher", f"localhost:{free_port()}"]

@@ -1,9 +1,11 @@
-"""A server of Kubeflow Pipelines that tests may let fail, and an object store."""
+"""A server of Kubeflow Pipelines that tests may let fail, an object store, and a cluster with KServe."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+import kserve_cluster
 import pytest
 from faulty_backend import Backend, serving
 from s3_servers import S3Server
@@ -24,3 +26,12 @@ def store(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stor
     s3_server.enter(monkeypatch)
     with s3_server.bucket("root"):
         yield open_store({})
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[kserve_cluster.Cluster]:
+    """One that serves kserve_cluster.FIRST, in serverless mode."""
+    with kserve_cluster.serving(kserve_cluster.Cluster("Serverless")) as alive:
+        alive.use(monkeypatch, tmp_path)
+        alive.settle()
+        yield alive

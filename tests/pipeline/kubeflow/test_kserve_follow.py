@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,15 +45,6 @@ def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Store:
     """A folder that stands for the object store, as in the pods of `headrace verify`."""
     monkeypatch.setenv(FOLDER, str(tmp_path / "store"))
     return open_store({})
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Cluster]:
-    """One that serves FIRST, in serverless mode."""
-    with serving(Cluster("Serverless")) as alive:
-        alive.use(monkeypatch, tmp_path)
-        alive.settle()
-        yield alive
 
 
 def night(store: Store, tmp: Path, number: int) -> None:

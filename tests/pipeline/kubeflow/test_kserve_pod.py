@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from command import PATIENCE
 from compiled_trips import TRIPS, trips
-from kserve_cluster import FIRST, Cluster, Plan, serving
+from forks import Forked
+from kserve_cluster import FIRST, Cluster, Plan
 from test_kubeflow_entrypoint import Pod
 
 from headrace.common.errors import ConfigError
@@ -35,15 +36,9 @@ SETTINGS = (
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Cluster]:
-    with serving(Cluster("Serverless")) as alive:
-        alive.use(monkeypatch, tmp_path)
-        alive.settle()
-        yield alive
-
-
-@pytest.fixture
 def pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pod:
+    """Its process starts with the imports done, unlike those of test_kubeflow_entrypoint.py."""
+    monkeypatch.setattr(subprocess, "Popen", Forked)
     monkeypatch.setenv(FOLDER, str(tmp_path / "pod" / "store"))
     return Pod(tmp_path / "pod")
 

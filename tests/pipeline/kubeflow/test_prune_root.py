@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import forks
 import pytest
 from s3_proxy import s3_proxy
 from s3_servers import S3Server
@@ -63,7 +64,7 @@ def prune(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
     (folder / "trips.yaml").write_text(CONFIG)
     command = [str(Path(sys.executable).with_name("headrace")), "prune", "trips.yaml", "--keep", "1", *more]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True, env=environment)
+    return forks.run(command, cwd=folder, env=environment)
 
 
 def test_only_spans_that_no_kept_run_used_go_of_all_that_is_there(bucket: Any, tmp_path: Path) -> None:

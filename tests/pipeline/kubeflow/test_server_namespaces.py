@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import forks
 import pytest
 from api_server import AUDIENCE_TOKEN, EDIT, VIEW, ApiServer
 from compiled_trips import TRIPS, trips
@@ -170,9 +170,7 @@ def test_a_schedule_is_made_through_the_gateway_with_a_session_cookie_and_its_ro
     options = [part for one in settings for part in ("--set", one)]
     environment = {**without_pythonpath(), "KUBEFLOW_COOKIE": "oauth2_proxy_kubeflow=session of ann"}
     command = [str(HEADRACE), "schedule", str(TRIPS), "--compiled", str(tmp_path / "trips.yaml"), *options]
-    done = subprocess.run(
-        command, cwd=TRIPS.parents[4], env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
+    done = forks.run(command, cwd=TRIPS.parents[4], env=environment)
     assert done.returncode == 0, done.stderr
     (made,) = server.objects["recurringruns"].values()
     assert (made["namespace"], made["trigger"]["cron_schedule"]["cron"]) == ("team-a", "0 0 5 * * *")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import forks
 import pytest
 from compiled_trips import compiled
 from faulty_backend import Backend, connected, fails, serving
@@ -207,7 +207,7 @@ def test_the_commands_show_such_runs(native: NativeBackend, tmp_path: Path) -> N
         verb, *more = words
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         asked = [str(HEADRACE), verb, str(TRIPS), *more, "--set", f"kubeflow.server.endpoint={native.url}"]
-        done = subprocess.run(asked, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        done = forks.run(asked, cwd=tmp_path, env=environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
+import forks
 import pytest
 from forks import HEADRACE
 from installed import without_pythonpath
@@ -58,7 +58,7 @@ def test_a_name_that_the_server_cannot_keep_is_refused_before_it_is_asked(length
 def test_a_verb_without_a_server_ends_with_1_and_no_traceback(verb: str, tmp_path: Path) -> None:
     settings = ("--set", "kubeflow.server.endpoint=http://127.0.0.1:1")
     command = [str(HEADRACE), verb, str(ROOT / "configs" / "taxi.yaml"), *settings]
-    done = subprocess.run(command, cwd=tmp_path, env=without_pythonpath(), capture_output=True, text=True, check=False)
+    done = forks.run(command, cwd=tmp_path, env=without_pythonpath())
     assert done.returncode == 1
     assert "http://127.0.0.1:1: cannot check its health: it cannot be reached" in done.stderr
     assert "Traceback" not in done.stderr
