@@ -11,7 +11,7 @@ A copy of the project (installed.py) has such a process too, started with its ow
 alone: what a test edits, adds or takes away is imported by each program, as it is then.
 
 What forking hides, such as a module that only another one imports, is left to tests that start the installed script
-or a task of Kubeflow's themselves: test_taxi.py, test_verify.py, test_continued.py, test_locales.py and others.
+or a task of Kubeflow's themselves: test_taxi.py, test_verify.py, test_one_folder.py, test_locales.py and others.
 """
 
 from __future__ import annotations

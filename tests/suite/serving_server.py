@@ -6,7 +6,7 @@ with serving_server(folder, "--model_name=parcels", f"--model_base_path={watched
     server.faults(slow_to_load=3, die_of_loading=True, die_at=100, die_of_empty=True)
     server.stop(); server.start()
 
-What it does is in tests/suite/serving_process.py. Like all that tests start, it ends with them (see guard.py).
+What it does is in serving_process.py and serving_models.py. Like all that tests start, it ends with them (guard.py).
 """
 
 from __future__ import annotations
