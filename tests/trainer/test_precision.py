@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from trainings import train_alone
 
 from headrace.common.errors import TrainingError
 from headrace.configs.schema.train import TrainConfig
@@ -220,8 +221,7 @@ def test_reason_of_xla_is_what_says_more_than_where(said: str, reported: str) ->
 
 
 def test_xla_is_used_where_it_is_asked_for(prepared: Prepare, tmp_path: Path) -> None:
-    run_fn(prepared("binary").fn_args(tmp_path, jit="on", epochs=1))
-    record = json.loads((tmp_path / "run" / "training.json").read_text())
+    record = train_alone(prepared("binary").fn_args(tmp_path, jit="on", epochs=1))
     assert record["chosen"]["jit"] == "on: `train.jit` says so"
 
 
