@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -51,7 +51,7 @@ def defaults_of(section: type[_Section]) -> _Section:
     """A section with all its defaults, as a default of a field. Unlike a call of the class, it does not build the
     section's own validator, which the whole config does not need.
     """
-    return section.model_construct()
+    return cast("_Section", section.model_construct())  # which mypy's plugin types as the base class
 
 
 def to_seconds(duration: str) -> int:
