@@ -25,7 +25,7 @@ from headrace.configs.schema.notify import AnyReceiver
 from headrace.configs.schema.predict import ONLY_PREDICTS, PredictConfig
 from headrace.configs.schema.report import ReportConfig
 from headrace.configs.schema.schedule import Retrain, ScheduleConfig
-from headrace.configs.schema.section import DottedPath, Name, Section
+from headrace.configs.schema.section import DottedPath, Name, Section, defaults_of
 from headrace.configs.schema.sources import FileSource, SourceBase
 from headrace.configs.schema.train import TrainConfig
 from headrace.configs.schema.tune import TuneConfig
@@ -58,25 +58,25 @@ class PipelineConfig(Section):
     all with `multivalued: true`. `auto` in place of the settings, and patterns such as `"x*"` in place of the name,
     stand for columns of the data (see docs/init.md). Instead of feature columns, `function:` names the
     preprocessing_fn of an existing TFX pipeline."""
-    gates: GatesConfig = GatesConfig()
+    gates: GatesConfig = defaults_of(GatesConfig)
     """What arriving data must be like for a run to train on it (see docs/gates.md)."""
-    model: AnyModelConfig = WideAndDeepModel()
+    model: AnyModelConfig = defaults_of(WideAndDeepModel)
     """What is trained."""
-    train: TrainConfig = TrainConfig()
+    train: TrainConfig = defaults_of(TrainConfig)
     """How the model is trained."""
     tune: TuneConfig | None = None
     """The search for hyperparameters before the training. null: none."""
-    evaluate: EvaluateConfig = EvaluateConfig()
+    evaluate: EvaluateConfig = defaults_of(EvaluateConfig)
     """What "good enough" means."""
-    report: ReportConfig = ReportConfig()
+    report: ReportConfig = defaults_of(ReportConfig)
     """What the report of a run shows of the data."""
-    deploy: DeployConfig = DeployConfig()
+    deploy: DeployConfig = defaults_of(DeployConfig)
     """Where a blessed model is pushed."""
     predict: PredictConfig | None = None
     """New data that each run predicts at its end, with the model in service. null: none."""
-    beam: BeamConfig = BeamConfig()
+    beam: BeamConfig = defaults_of(BeamConfig)
     """How the Beam components run."""
-    kubeflow: KubeflowConfig = KubeflowConfig()
+    kubeflow: KubeflowConfig = defaults_of(KubeflowConfig)
     """How the pipeline runs on Kubeflow Pipelines."""
     schedule: ScheduleConfig | None = None
     """When the pipeline runs on Kubeflow on its own. null: never."""

@@ -11,7 +11,7 @@ import ast
 import copy
 import inspect
 import itertools
-import textwrap
+import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -61,18 +61,32 @@ def _texts(model: type) -> dict[str, str]:
     """Name to the text under it, for the fields of a section and of its bases."""
     texts: dict[str, str] = {}
     for each in reversed(model.__mro__):
-        if not issubclass(each, Section):
-            continue
-        try:
-            (declared,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
-        except (OSError, SyntaxError):  # there is no source, as of a class made in a console
-            continue
-        for field, below in itertools.pairwise(declared.body if isinstance(declared, ast.ClassDef) else ()):
+        declared = _classes(each.__module__).get(each.__qualname__) if issubclass(each, Section) else None
+        for field, below in itertools.pairwise(declared.body if declared is not None else ()):
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                 texts.pop(field.target.id, None)
                 if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
                     texts[field.target.id] = inspect.cleandoc(str(below.value.value))
     return texts
+
+
+@cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    """The classes of a module and those inside them, by their qualified names. `inspect.getsource` would parse the
+    module for each of them.
+    """
+    try:
+        outermost = ast.parse(inspect.getsource(sys.modules[module])).body
+    except (KeyError, TypeError, OSError, SyntaxError):  # there is no source, as of a class made in a console
+        return {}
+    found: dict[str, ast.ClassDef] = {}
+    waiting = [("", statement) for statement in outermost]
+    while waiting:
+        above, statement = waiting.pop()
+        if isinstance(statement, ast.ClassDef):
+            found[above + statement.name] = statement
+            waiting += [(f"{above}{statement.name}.", inner) for inner in statement.body]
+    return found
 
 
 def editor_schema() -> Schema:

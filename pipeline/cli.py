@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from headrace.common import entry_points
-from headrace.common.environment import collect_rarely
+from headrace.common.environment import collect_no_more, collect_rarely
 from headrace.common.utf8 import use_utf8
 
 VERBS = {
@@ -216,4 +216,7 @@ def main() -> None:
     """Entry point of `headrace`."""
     use_utf8()
     collect_rarely()
-    cli(prog_name="headrace")
+    try:
+        cli(prog_name="headrace")
+    finally:
+        collect_no_more()

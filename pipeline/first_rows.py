@@ -115,8 +115,9 @@ def _digits(config: PipelineConfig, rows: pa.Table, numbers: Mapping[str, KeyPat
     for batch in rows.select(rounded).to_batches():
         found.checked(batch)
     labels = [name for name, where in numbers.items() if where == ("label", "key")]
+    weights = [name for name, where in numbers.items() if where == ("label", "weight")]
     for name in found:
-        for note in rounding_notes({name: found[name]}, labels):
+        for note in rounding_notes({name: found[name]}, labels, weights):
             yield numbers[name], note
 
 

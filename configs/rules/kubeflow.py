@@ -18,6 +18,7 @@ from headrace.configs.schema.pods import SHARED_MEMORY_VOLUME, ComponentSettings
 from headrace.configs.schema.section import KeyPath, to_seconds
 from headrace.configs.schema.train import TrainConfig
 from headrace.configs.schema.trees_model import TreesModel
+from headrace.configs.schema.tune import TuneConfig
 
 ONE_MACHINE_KINDS = (AutoModel, EncoderDecoderModel, TreesModel)
 """The kinds of model that several workers cannot train together."""
@@ -150,8 +151,14 @@ def times_are_in_range(kubeflow: KubeflowConfig) -> Iterator[Violation]:
             yield (*where, "retries", "wait"), what
 
 
-def workers_train_together(kubeflow: KubeflowConfig, train: TrainConfig, model: AnyModelConfig) -> Iterator[Violation]:
+def workers_train_together(
+    kubeflow: KubeflowConfig, train: TrainConfig, model: AnyModelConfig, tune: TuneConfig | None
+) -> Iterator[Violation]:
     if kubeflow.workers is None:
+        return
+    if tune is not None:
+        what = "`tune` searches on one machine, without workers; remove `kubeflow.workers`"
+        yield ("kubeflow", "workers"), f"{what}, or put the best values into the config and remove `tune`"
         return
     if isinstance(model, ONE_MACHINE_KINDS):
         what = f"`model.kind: {model.kind}` trains on one machine, without workers"

@@ -35,8 +35,8 @@ NOT_TUNABLE = {
 }
 """Settings that cannot be tuned, and why."""
 ONE_MACHINE_ONLY = (
-    "multi_worker trains once, but `tune` trains many times; search on one machine (`mirrored`, `one_gpu`, `cpu`), then"
-    " put the best values into the config, remove `tune`, and train on all"
+    "multi_worker trains once, but `tune` trains many times; search on one machine (`mirrored`, `one_gpu`, `cpu`,"
+    " without `kubeflow.workers`), then put the best values into the config, remove `tune`, and train on all"
 )
 TRIAL_RULES: tuple[Rule, ...] = (
     features_rules.compiled_features_have_one_shape,

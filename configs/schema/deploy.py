@@ -8,7 +8,7 @@ from pydantic import Field
 
 from headrace.configs.schema.kserve import KServeConfig
 from headrace.configs.schema.model_registry import ModelRegistries
-from headrace.configs.schema.section import Name, PositiveInt, Section
+from headrace.configs.schema.section import Name, PositiveInt, Section, defaults_of
 from headrace.configs.schema.serving import CanaryServer, ServingConfig
 
 
@@ -34,7 +34,7 @@ class CanaryConfig(Section):
     memory_mb: Annotated[float, Field(gt=0)] | None = None
     """Megabytes (10^6 bytes) that the process may hold after the real requests, with TensorFlow's own library, which
     takes about 450. null: no limit."""
-    replay: ReplayConfig | None = ReplayConfig()
+    replay: ReplayConfig | None = defaults_of(ReplayConfig)
     """Sends raw examples through the exported model's preprocessing, and compares the features with those that
     Transform wrote of the same examples, as it did of those that were trained on (see docs/canary.md). null: none."""
     server: CanaryServer | None = None
@@ -78,7 +78,7 @@ class DeployConfig(Section):
     """automatic: a run pushes the model that it blesses. manual: it pushes nothing, and the model waits until a person
     pushes it with `headrace promote` (see docs/models.md); until then, candidates are compared with the model in
     service. Without effect if `push` is null. On Kubeflow only with a relative `push`."""
-    canary: CanaryConfig | None = CanaryConfig()
+    canary: CanaryConfig | None = defaults_of(CanaryConfig)
     """The examination of the exported model in a fresh process, as a model server would load and ask it. A model that
     fails it is not blessed and not pushed (see docs/canary.md). Without effect if `push` is null. null: none."""
     registry: ModelRegistries | None = None

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from headrace.configs.schema.data import DataConfig, placeholders
 from headrace.configs.schema.features.calendar import EPOCH_UNITS, pattern_of
 from headrace.configs.schema.schedule import Limit
-from headrace.configs.schema.section import Name, PositiveInt, Section
+from headrace.configs.schema.section import Name, PositiveInt, Section, defaults_of
 from headrace.configs.schema.sources import FileSource, SourceConfig
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -171,7 +171,7 @@ class GatesConfig(Section):
     """How many rows have to arrive. null: any number."""
     freshness: FreshnessGate | None = None
     """How old the newest data may be. null: any age."""
-    drift: DriftGates = DriftGates()
+    drift: DriftGates = defaults_of(DriftGates)
     """How far the data may drift."""
     skew: SkewGate | None = None
     """How far logged requests may be from the data that is trained on. null: not compared."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from headrace.configs.schema.pods import PLACEMENT, ComponentSettings, MountPath, Secret
-from headrace.configs.schema.section import KeyPath, Name, Section
+from headrace.configs.schema.section import KeyPath, Name, Section, defaults_of
 
 Endpoint = Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$")]
 StoreUrl = Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+$")]
@@ -51,7 +51,7 @@ class ServerConfig(Section):
     compile --manifest` writes them as Kubernetes objects."""
     experiment: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     """The experiment of the runs. null: one with the pipeline's name."""
-    auth: ServerAuth = ServerAuth()
+    auth: ServerAuth = defaults_of(ServerAuth)
     """How requests to the server are authenticated."""
     verify_tls: bool = True
     """Whether the server's certificate must be valid."""
@@ -131,7 +131,7 @@ class KubeflowConfig(Section):
     mounts; for data that is too large to copy."""
     volume: SharedVolume | None = None
     """The volume of `storage: reference`."""
-    object_store: ObjectStore = ObjectStore()
+    object_store: ObjectStore = defaults_of(ObjectStore)
     """How pods access the object store directly, with `storage: staged`."""
     namespace: Name = "kubeflow"
     """Namespace of the runs."""
@@ -139,7 +139,7 @@ class KubeflowConfig(Section):
     """Release of the Kubeflow Pipelines server. Settings that it would silently ignore are rejected."""
     image_pull_secrets: tuple[Name, ...] = ()
     """Secrets for the registries of the images."""
-    server: ServerConfig = ServerConfig()
+    server: ServerConfig = defaults_of(ServerConfig)
     """The API server of Kubeflow Pipelines, for `headrace submit` and the commands that follow a run."""
     parameters: tuple[RunParameterName, ...] = ("run_date", "spans", "epochs", "steps_per_epoch")
     """Settings that each run can override: `run_date`, `spans` and `window` of `data`, `epochs` and `steps_per_epoch`
@@ -150,7 +150,7 @@ class KubeflowConfig(Section):
     component. auto: the usage in the last pods below `pipeline_root`, or else in the last runs of `headrace run` in
     `pipeline.root`, plus a quarter, with a limit of twice that; the table for components that have not run. none: no
     requests, so Kubernetes may put pods on full nodes."""
-    defaults: ComponentSettings = ComponentSettings()
+    defaults: ComponentSettings = defaults_of(ComponentSettings)
     """Settings for every component's pod."""
     components: dict[str, ComponentSettings] = {}
     """Settings by component, such as `Trainer`, each of which overrides the default."""

@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue, model_validator
 from headrace.common import entry_points
 from headrace.configs.schema.features.base import Embedding
 from headrace.configs.schema.kinds import Kind, OpenUnion
-from headrace.configs.schema.section import DottedPath, KeyPath, Name, PositiveInt, Section
+from headrace.configs.schema.section import DottedPath, KeyPath, Name, PositiveInt, Section, defaults_of
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 DEFAULT_KIND = "wide_and_deep"
@@ -188,7 +188,7 @@ class ImageModel(ModelBase):
     pooling: Literal["average", "max", "none"] = "average"
     """How the output of the last convolution becomes a vector: the average or maximum of each filter, or none:
     flattened, for small images in which positions matter."""
-    augment: AugmentConfig = AugmentConfig()
+    augment: AugmentConfig = defaults_of(AugmentConfig)
     """Random changes of the images during training."""
     backbone: BackboneConfig | None = None
     """A pretrained network. null: new convolutions according to `filters`, `kernel` and `pooling`."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from headrace.configs.schema.section import Duration, Name, PositiveInt, Section, to_seconds
+from headrace.configs.schema.section import Duration, Name, PositiveInt, Section, defaults_of, to_seconds
 
 Retrain = Literal["always", "new_span", "drift"]
 Limit = Annotated[float, Field(ge=0, le=1)]
@@ -42,7 +42,7 @@ class ScheduleConfig(Section):
     """When a run trains; otherwise it ends early, as a success. always: in every run; new_span: if there is data that
     the last model was not trained on; drift: if such data drifted beyond `drift`. Changed settings or code are a reason
     too. Applies to every run, including `headrace run`; `--param retrain=always` trains regardless."""
-    drift: DriftConfig = DriftConfig()
+    drift: DriftConfig = defaults_of(DriftConfig)
     """What counts as drift."""
     as_of: Literal["newest", "scheduled"] = "newest"
     """newest: each run reads the newest spans. scheduled: the spans up to the day for which it was scheduled, minus

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -26,9 +26,11 @@ class RefusedSettingError(Exception):
 class Section(BaseModel):
     """A frozen group of settings. Unknown keys are rejected, and the text under each field is its documentation, which
     configs/json_schema.py reads: to have pydantic read it would take a tenth of a second of every command.
+
+    Validators are built on first use. A command uses that of the whole config, which holds those of the sections.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
     if not TYPE_CHECKING:  # or mypy would accept any attribute
 
@@ -40,6 +42,16 @@ class Section(BaseModel):
             if name in type(self).model_fields:
                 raise RefusedSettingError(name)
             return super().__getattr__(name)
+
+
+_Section = TypeVar("_Section", bound=Section)
+
+
+def defaults_of(section: type[_Section]) -> _Section:
+    """A section with all its defaults, as a default of a field. Unlike a call of the class, it does not build the
+    section's own validator, which the whole config does not need.
+    """
+    return cast("_Section", section.model_construct())  # which mypy's plugin types as the base class
 
 
 def to_seconds(duration: str) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from headrace.configs.schema.optimizer import ClipConfig, LearningRateSchedule, OptimizerConfig
-from headrace.configs.schema.section import Name, PositiveInt, Section
+from headrace.configs.schema.section import Name, PositiveInt, Section, defaults_of
 
 Auto = Literal["auto"]
 Strategy = Literal["auto", "cpu", "one_gpu", "mirrored", "multi_worker", "tpu"]
@@ -191,16 +191,16 @@ class TrainConfig(Section):
     rows for tables of 1,048,576 weights or more, where possible (see docs/training.md)."""
     gradient_accumulation: PositiveInt = 1
     """Number of batches whose gradients are averaged for one optimizer step, as if batches were that much larger."""
-    checkpoint: CheckpointConfig = CheckpointConfig()
+    checkpoint: CheckpointConfig = defaults_of(CheckpointConfig)
     """Checkpoints of an unfinished training."""
     warm_start: bool = False
     """Start with the weights of the latest blessed model where they match, instead of new ones."""
-    early_stopping: EarlyStopping | None = EarlyStopping()
+    early_stopping: EarlyStopping | None = defaults_of(EarlyStopping)
     """When to stop early. null: train for all epochs. The weights of the epoch with the lowest eval loss are exported
     in either case."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of the initial weights and of shuffling."""
-    input: InputConfig = InputConfig()
+    input: InputConfig = defaults_of(InputConfig)
     """The tf.data input pipeline."""
     profile: ProfileConfig | None = None
     """A profile of some steps. null: none, at no cost."""

@@ -118,11 +118,15 @@ def run_loaded(loaded: LoadedConfig, name: str, display: Display, *, fresh: bool
 
 
 def load_to_run(config: ConfigSource, profile: str | None, overrides: Sequence[Override]) -> LoadedConfig:
-    """Load a config and check it and its data for a run. The receivers of `notify:` are told if it has mistakes.
+    """Load a config and check it and its data for a run, by the code as it is now. The receivers of `notify:` are told
+    if it has mistakes.
 
     Raises ConfigError with every mistake.
     """
+    from headrace.pipeline.code.digest import read_again
+
     started = time.time()
+    read_again()
     try:
         return load_checked(config, profile, overrides, data=True, remembered=True)
     except ConfigError as error:

@@ -14,6 +14,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 from importlib.machinery import ModuleSpec
@@ -22,7 +23,7 @@ from pathlib import Path
 from headrace.common.digests import digest_text, installed_version
 from headrace.common.errors import RunError
 from headrace.pipeline.code.modules import find_below, search_path
-from headrace.pipeline.code.parsing import ParseCache
+from headrace.pipeline.code.parsing import ParseCache, ParsedCode
 
 PROJECT = "headrace"
 STACK = (
@@ -83,7 +84,7 @@ def stack_versions() -> dict[str, str]:
 
 def read_again() -> None:
     """Forget the code and the versions read so far: a notebook outlives edits and installations."""
-    for known in (_follow, stack_versions, _release):
+    for known in (_follow, _seen, stack_versions, _release):
         known.cache_clear()
     importlib.invalidate_caches()
 
@@ -101,7 +102,7 @@ def _reachable(modules: tuple[str, ...]) -> Mapping[str, tuple[str, str]]:
 @cache
 def _follow(modules: tuple[str, ...], searched: tuple[str, ...]) -> Mapping[str, tuple[str, str]]:
     """Cached, so that all digests of a process describe the same code. The result depends on `searched`."""
-    imports = _ImportGraph(modules)
+    imports = _ImportGraph(modules, _seen(searched))
     imports.follow()
     if missing := [name for name in modules if name not in imports.found]:
         raise RunError(
@@ -111,14 +112,27 @@ def _follow(modules: tuple[str, ...], searched: tuple[str, ...]) -> Mapping[str,
     return imports.found
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """Where modules were found, and what they hold, for all digests of a process."""
+
+    specs: dict[str, ModuleSpec | None] = field(default_factory=dict)
+    parsed: dict[str, ParsedCode | None] = field(default_factory=dict)
+
+
+@cache
+def _seen(searched: tuple[str, ...]) -> _Seen:  # noqa: ARG001 - where modules are found depends on it
+    return _Seen()
+
+
 class _ImportGraph:
     """Follows imports from some modules. `found` maps modules as `_reachable` returns them."""
 
-    def __init__(self, modules: tuple[str, ...]) -> None:
+    def __init__(self, modules: tuple[str, ...], seen: _Seen) -> None:
         self.found: dict[str, tuple[str, str]] = {}
         self._modules = modules
         self._requested = {_head(name) for name in modules} - PACKAGES.keys() - sys.stdlib_module_names
-        self._specs: dict[str, ModuleSpec | None] = {}
+        self._seen = seen
         self._parse_cache = _parse_cache()
 
     def follow(self) -> None:
@@ -139,7 +153,9 @@ class _ImportGraph:
     def _read(self, name: str) -> list[str]:
         """Add a module and the versions of the packages it uses; return the modules it imports."""
         spec = self._spec(name)
-        parsed = self._parse_cache.parse(spec) if spec else None
+        if name not in self._seen.parsed:
+            self._seen.parsed[name] = self._parse_cache.parse(spec) if spec else None
+        parsed = self._seen.parsed[name]
         if spec is None or parsed is None:
             return []
         self.found[name] = str(spec.origin), parsed.meaning
@@ -160,12 +176,13 @@ class _ImportGraph:
         return spec is not None and not _installed(spec)
 
     def _spec(self, name: str) -> ModuleSpec | None:
-        if name not in self._specs:
+        specs = self._seen.specs
+        if name not in specs:
             above, _, _ = name.rpartition(".")
             package = self._spec(above) if above else None
             missing = above and (package is None or package.submodule_search_locations is None)
-            self._specs[name] = None if missing else find_below(name, package)
-        return self._specs[name]
+            specs[name] = None if missing else find_below(name, package)
+        return specs[name]
 
 
 @cache

@@ -15,6 +15,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Iterator
+from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TypeGuard
@@ -54,9 +55,15 @@ def find_below(name: str, package: ModuleSpec | None) -> ModuleSpec | None:
 
 def search_path() -> list[str]:
     """The folders that a run searches, in order (pipeline/local/fork_server.py)."""
-    here, scripts = str(Path.cwd()), sysconfig.get_path("scripts")
+    here, scripts = str(Path.cwd()), _scripts()
     given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     return [*given, *(entry for entry in sys.path if entry not in ("", here, scripts)), here]
+
+
+@cache
+def _scripts() -> str:
+    """The folder of installed commands, which `sysconfig` composes in 0.2 ms."""
+    return sysconfig.get_path("scripts")
 
 
 def why_not_importable(path: str) -> str | None:

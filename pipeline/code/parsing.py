@@ -58,9 +58,17 @@ class ParseCache:
         is_package = spec.submodule_search_locations is not None
         head = f"{_version()} {spec.name} {is_package} {spec.origin and Path(spec.origin).suffix}\n"
         key = hashlib.sha256(head.encode() + content).hexdigest()
-        found = self._used.get(key) or self._known.get(key) or _parse(spec, content, is_package=is_package)
+        found = self._used.get(key) or self._read(key) or _parse(spec, content, is_package=is_package)
         self._used[key] = found
         return found
+
+    def _read(self, key: str) -> ParsedCode | None:
+        """An entry of the disk; None if there is none, or it is damaged."""
+        try:
+            meaning, imported = self._known[key]
+            return ParsedCode(str(meaning), tuple(map(str, imported)))
+        except (KeyError, ValueError, TypeError):
+            return None
 
     def save(self) -> None:
         """Write new entries to disk, for later processes."""
@@ -83,12 +91,12 @@ def _file() -> Path:
     return cache_folder() / "sources.json"
 
 
-def _load() -> dict[str, ParsedCode]:
+def _load() -> dict[str, Any]:
     """The entries on disk; empty if the file is missing or damaged."""
     try:
-        read: dict[str, Any] = json.loads(_file().read_text(encoding="utf-8"))
-        return {key: ParsedCode(str(meaning), tuple(map(str, imported))) for key, (meaning, imported) in read.items()}
-    except (OSError, RuntimeError, ValueError, TypeError, AttributeError):
+        read = json.loads(_file().read_text(encoding="utf-8"))
+        return read if isinstance(read, dict) else {}
+    except (OSError, RuntimeError, ValueError):
         return {}
 
 

@@ -22,8 +22,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ml_metadata.proto import metadata_store_pb2 as mlmd
-
 from headrace.common.durable import write_text
 from headrace.components.bulk_predictor.publishing import find_model_in_service, list_new_data, publish_predictions
 from headrace.components.contents import check_whole, seal
@@ -32,6 +30,7 @@ from headrace.components.example_gen.spans.find import write_spans
 from headrace.components.gates.serving_log import list_log
 from headrace.components.schema import read_schema
 from headrace.pipeline.code.digest import stack_versions
+from headrace.pipeline.local.mlmd import metadata_store_pb2 as mlmd
 from headrace.pipeline.local.wire import StoredArtifact
 
 _LOGGING = threading.Lock()

@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ml_metadata.proto import metadata_store_pb2 as mlmd
-
 from headrace.common.checksums import PREFIX, checksum
 from headrace.common.digests import digest_text
 from headrace.components.contents import CONTENTS
 from headrace.components.deploy.registry import IN_SERVICE, IN_SERVICE_CONTENTS
+from headrace.pipeline.local.mlmd import metadata_store_pb2 as mlmd
 from headrace.pipeline.local.store import Store
 from headrace.pipeline.local.wire import StoredArtifact
 
@@ -61,14 +60,8 @@ class Metadata:
 
         kind: TFX's name for this kind of component.
         """
-        execution = mlmd.Execution(
-            type_id=self._store.put_execution_type(mlmd.ExecutionType(name=kind)),
-            last_known_state=mlmd.Execution.RUNNING,
-        )
-        for key, value in parameters.items():
-            _set(execution.custom_properties[key], value)
-        execution.custom_properties[NODE].string_value = node
-        execution.custom_properties[RUN].string_value = self._run_id
+        execution = self.execution(node, kind, parameters)
+        execution.last_known_state = mlmd.Execution.RUNNING
         (execution_id, _, _) = self._store.put_execution(execution, [], self._contexts(node), True)
         return int(execution_id)
 
@@ -76,12 +69,15 @@ class Metadata:
         self, execution_id: int, cache_key: str, inputs: Artifacts, outputs: Artifacts
     ) -> dict[str, StoredArtifact]:
         """Record the inputs and outputs of an execution; returns the outputs with their ids."""
-        self._finish(execution_id, mlmd.Execution.COMPLETE, cache_key, inputs, outputs)
+        (execution,) = self._store.get_executions_by_id([execution_id])
+        execution.last_known_state = mlmd.Execution.COMPLETE
+        self._finish(execution, cache_key, inputs, outputs)
         return self._outputs(execution_id)
 
-    def reuse(self, execution_id: int, cache_key: str, inputs: Artifacts, outputs: Artifacts) -> None:
-        """Record that an execution reused the outputs of an earlier one."""
-        self._finish(execution_id, mlmd.Execution.CACHED, cache_key, inputs, outputs)
+    def reuse(self, execution: mlmd.Execution, cache_key: str, inputs: Artifacts, outputs: Artifacts) -> None:
+        """Record a new execution (see `execution`) that reuses the outputs of an earlier one, in one transaction."""
+        execution.last_known_state = mlmd.Execution.CACHED
+        self._finish(execution, cache_key, inputs, outputs)
 
     def fail(self, execution_id: int, *, canceled: bool = False) -> None:
         """Mark an execution as failed or canceled, without outputs."""
@@ -125,9 +121,16 @@ class Metadata:
                 properties = execution.custom_properties
                 yield execution.id, properties[NODE].string_value, properties[RUN].string_value
 
-    def _finish(self, execution_id: int, state: int, cache_key: str, inputs: Artifacts, outputs: Artifacts) -> None:
-        (execution,) = self._store.get_executions_by_id([execution_id])
-        execution.last_known_state = state
+    def execution(self, node: str, kind: str, parameters: Mapping[str, str | int | float]) -> mlmd.Execution:
+        """An execution of a node, of which nothing is recorded yet; see `begin`."""
+        execution = mlmd.Execution(type_id=self._store.put_execution_type(mlmd.ExecutionType(name=kind)))
+        for key, value in parameters.items():
+            _set(execution.custom_properties[key], value)
+        execution.custom_properties[NODE].string_value = node
+        execution.custom_properties[RUN].string_value = self._run_id
+        return execution
+
+    def _finish(self, execution: mlmd.Execution, cache_key: str, inputs: Artifacts, outputs: Artifacts) -> None:
         used = [(stored.artifact, _event(mlmd.Event.INPUT, key, n)) for key, n, stored in _each(inputs)]
         made = [(self._typed(stored), _event(mlmd.Event.OUTPUT, key, n)) for key, n, stored in _each(outputs)]
         key_context = mlmd.Context(type_id=self._types[CACHE_KEY], name=cache_key)

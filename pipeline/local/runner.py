@@ -23,7 +23,6 @@ from headrace.components.trigger.decision import NO, TrainingRecord, decide
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.editing import to_yaml
 from headrace.pipeline.code.commit import commit_of
-from headrace.pipeline.code.digest import read_again
 from headrace.pipeline.folders import Folders, locked, processes_file
 from headrace.pipeline.interrupts import interrupted_once
 from headrace.pipeline.local.lazy_server import LazyServer
@@ -57,7 +56,6 @@ def run(  # noqa: PLR0913 - two of them are what a caller may change, one tells 
     cannot be built.
     """
     folders = Folders.of(config)
-    read_again()
     with _named_errors(folders), locked(folders.home):
         run_id, run_dir = _new_run(folders)
         (run_dir / "config.yaml").write_text(to_yaml(config), encoding="utf-8")

@@ -124,8 +124,11 @@ class Scheduler:
                         self._start(node)
                 else:
                     node.status = Status.SKIPPED
-                self._publish()
+                if node.status is Status.RUNNING:
+                    self._record.write(self._run_dir)
+                self._display.update(self._record)
                 progress = True
+        self._record.write(self._run_dir)  # once for all that were reused, as each time is flushed to the disk
 
     def _start(self, node: NodeRecord) -> None:
         spec = self._nodes[node.id]
@@ -145,8 +148,9 @@ class Scheduler:
         found = self._metadata.find(key) if reusable else None
         node.damaged = self._metadata.take_damages()
         if found is not None:
-            execution_id = self._metadata.begin(node.id, spec["kind"], spec["parameters"])
-            self._metadata.reuse(execution_id, key, inputs, {name: [item] for name, item in found.items()})
+            made = {name: [item] for name, item in found.items()}
+            execution = self._metadata.execution(node.id, spec["kind"], spec["parameters"])
+            self._metadata.reuse(execution, key, inputs, made)
             self._finish(node, Status.CACHED, found)
             return
         self._server.ready_for(node.id)

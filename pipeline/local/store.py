@@ -17,11 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ml_metadata import errors
-from ml_metadata.metadata_store import metadata_store
-from ml_metadata.proto import metadata_store_pb2 as mlmd
-
 from headrace.common.errors import RunError
+from headrace.pipeline.local.mlmd import errors, metadata_store
+from headrace.pipeline.local.mlmd import metadata_store_pb2 as mlmd
 
 DISK_FULL = "no space is left on the disk"
 _PROBE_BYTES = 1 << 16

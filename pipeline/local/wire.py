@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
-from ml_metadata.proto import metadata_store_pb2 as mlmd
+from headrace.pipeline.local.mlmd import metadata_store_pb2 as mlmd
 
 FULL_DISK = errno.ENOSPC
 """Exit code of a component whose result could not be written because the disk is full."""

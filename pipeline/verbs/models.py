@@ -88,20 +88,18 @@ def promote(  # noqa: PLR0913, PLR0917
     else:
         here = api.promote_model(config, to, allow_older=allow_older, profile=profile, overrides=overrides)
         done = _Change(str(here.version), here.entry.uri, here.run, here.withdrawn)
-    if as_json:
-        fields = {"version": int(PurePosixPath(done.version).name), "folder": done.version, "path": done.model}
-        more = {} if done.kserve is None else {"kserve": done.kserve}
-        click.echo(json.dumps({**fields, "run": done.run, "withdrawn": done.withdrawn, **more}, indent=1))
-    else:
-        _show_change(done)
+    _show_change(done, as_json=as_json)
 
 
 @click.command()
 @config_options
 @click.option("--to", metavar="VERSION", help="A version with the model. The default is the one blessed before.")
 @click.option("--kubeflow", is_flag=True, help="Put back a model of runs on Kubeflow, in the object store.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reports_errors
-def rollback(config: Path, profile: str | None, overrides: tuple[str, ...], to: str | None, kubeflow: bool) -> None:
+def rollback(  # noqa: PLR0913, PLR0917
+    config: Path, profile: str | None, overrides: tuple[str, ...], to: str | None, kubeflow: bool, as_json: bool
+) -> None:
     """Put an earlier blessed model of CONFIG back into service.
 
     It is pushed as a new version, as servers load the highest number. Models blessed after it are not pushed again; the
@@ -113,10 +111,13 @@ def rollback(config: Path, profile: str | None, overrides: tuple[str, ...], to: 
         from headrace.pipeline.kubeflow import model_changes
 
         put_back = partial(model_changes.roll_back, to=to, now=datetime.now(UTC))
-        _show_change(_changed_on_kubeflow(config, profile, overrides, put_back))
+        done = _changed_on_kubeflow(config, profile, overrides, put_back)
     else:
-        done = api.roll_back(config, to, profile=profile, overrides=overrides)
-        _show_change(_Change(str(done.version), done.entry.uri, None, done.withdrawn))
+        here = api.roll_back(config, to, profile=profile, overrides=overrides)
+        found = api.models(config, profile=profile, overrides=overrides) if as_json else []
+        run = next((model.run for model in found if str(model.path) == here.entry.uri), None)
+        done = _Change(str(here.version), here.entry.uri, run, here.withdrawn)
+    _show_change(done, as_json=as_json)
 
 
 def _changed_on_kubeflow(
@@ -160,7 +161,12 @@ class _Change(NamedTuple):
     kserve: str | None = None
 
 
-def _show_change(done: _Change) -> None:
+def _show_change(done: _Change, *, as_json: bool) -> None:
+    if as_json:
+        fields = {"version": int(PurePosixPath(done.version).name), "folder": done.version, "path": done.model}
+        more = {} if done.kserve is None else {"kserve": done.kserve}
+        click.echo(json.dumps({**fields, "run": done.run, "withdrawn": done.withdrawn, **more}, indent=1))
+        return
     click.echo(f"in service  {_short(done.version)}, the model {_short(done.model)}")
     if done.kserve is not None:
         click.echo(f"kserve      {done.kserve}")

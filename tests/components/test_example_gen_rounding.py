@@ -111,6 +111,12 @@ def test_a_label_of_a_regression_gets_no_advice_that_is_refused_there() -> None:
     assert "subtract an offset" in note
 
 
+def test_a_weight_gets_no_advice_that_is_refused_there() -> None:
+    (note,) = rounding_notes(roundings(TIMES), weights=["x"])
+    assert "float64" not in note
+    assert "round it" in note
+
+
 def test_numbers_that_vanish_are_reported() -> None:
     (note,) = rounding_notes(roundings([0.0, 0.5, 1e-50, 3.0, 1e-60]))
     assert "'x'" in note

@@ -39,3 +39,32 @@ def test_models_are_promoted_and_rolled_back_without_tensorflow() -> None:
     modules = json.loads(subprocess.check_output([sys.executable, "-c", script], text=True))
     assert "headrace.components.deploy.push" in modules
     assert not {"tensorflow", "keras", "tfx", "apache_beam"} & set(modules)
+
+
+def test_ml_metadata_is_imported_without_grpc_which_it_finds_when_it_needs_it() -> None:
+    script = """
+import json, sys
+from headrace.pipeline.local import mlmd, store
+before = sorted(sys.modules)
+import grpc, grpc.aio
+deferred = mlmd.metadata_store.grpc
+print(json.dumps([before, grpc.__spec__.name, deferred.RpcError is grpc.RpcError, deferred is grpc]))
+"""
+    modules, name, same, whole = json.loads(subprocess.check_output([sys.executable, "-c", script], text=True))
+    assert "ml_metadata" in modules
+    assert not {"grpc", "asyncio"} & set(modules)
+    assert (name, same, whole) == ("grpc", True, False)
+
+
+def test_no_section_has_a_validator_of_its_own_before_it_is_used() -> None:
+    script = """
+import headrace.configs.config
+from headrace.configs.schema.section import Section
+waiting = [Section]
+for each in waiting:
+    waiting += each.__subclasses__()
+print(len(waiting), sum(each.__pydantic_complete__ for each in waiting))
+"""
+    sections, built = map(int, subprocess.check_output([sys.executable, "-c", script], text=True).split())
+    assert sections > 100
+    assert built <= 1  # Section itself

@@ -21,6 +21,7 @@ from headrace.configs.loading.yaml_reader import read
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import NumericFeature
 from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.section import Section
 from headrace.configs.schema.sources import CsvSource
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -59,6 +60,19 @@ def test_config_can_be_built_from_its_classes() -> None:
         features={"miles": NumericFeature(column="numeric")},
     )
     assert load(built) == load(TRIPS)
+
+
+def test_sections_that_are_left_out_are_those_that_are_given_without_settings() -> None:
+    waiting, compared = [Section], 0
+    for section in waiting:
+        waiting += section.__subclasses__()
+        for field in section.model_fields.values():
+            if isinstance(default := field.default, Section):
+                given = type(default)()
+                assert (default, default.model_fields_set) == (given, given.model_fields_set)
+                assert default.model_dump_json(by_alias=True) == given.model_dump_json(by_alias=True)
+                compared += 1
+    assert compared > 10
 
 
 def test_rules_across_sections_hold_for_a_config_that_is_built() -> None:

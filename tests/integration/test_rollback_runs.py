@@ -71,7 +71,7 @@ def story(new_folder: Callable[[str], Path]) -> Story:
     write_parcels(folder / "parcels-3.csv", 200)
     second = headrace(folder, "run", "parcels.yaml", *CHANGED)
     before = json.loads(headrace(folder, "models", "parcels.yaml", "--json").out)
-    back = headrace(folder, "rollback", "parcels.yaml")
+    back = headrace(folder, "rollback", "parcels.yaml", "--json")
     again = headrace(folder, "run", "parcels.yaml", *CHANGED)
     after = json.loads(headrace(folder, "models", "parcels.yaml", "--json").out)
     return Story(folder, first, second, back, again, before, after, git(folder, "rev-parse", "HEAD"))
@@ -99,7 +99,10 @@ def test_models_are_listed_with_what_the_runs_recorded(story: Story) -> None:
 def test_rollback_serves_the_earlier_model_under_the_highest_number(story: Story) -> None:
     assert story.back.code == 0, story.back.err
     served = max((path for path in (story.folder / "serving/parcels").iterdir()), key=lambda path: int(path.name))
-    assert f"serving/parcels/{served.name}" in story.back.out
+    said = json.loads(story.back.out)
+    assert (said["version"], said["folder"], said["run"]) == (int(served.name), str(served), story.first.run.run_id)
+    assert said["path"] == str(story.first.uri("Trainer", "model"))
+    assert said["withdrawn"] == [str(story.second.uri("Trainer", "model"))]
     original = story.first.uri("Trainer", "model") / "Format-Serving"
     files = {path.relative_to(original): path.read_bytes() for path in original.rglob("*") if path.is_file()}
     assert {path.relative_to(served): path.read_bytes() for path in served.rglob("*") if path.is_file()} == files

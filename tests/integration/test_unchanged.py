@@ -218,7 +218,7 @@ import headrace
 def run():
     made = headrace.run("trips.yaml", show=False)
     started = (made.path / "logs" / "start.log").exists()
-    imported = sorted({"tensorflow", "pyarrow", "numpy"} & {*sys.modules})
+    imported = sorted({"tensorflow", "pyarrow", "numpy", "grpc", "asyncio"} & {*sys.modules})
     return {node.id: str(node.status) for node in made.record.nodes}, started, imported, made.blessed, str(made.pushed)
 
 found, file = [run()], Path("mine.py")

@@ -158,7 +158,7 @@ def test_execution_that_took_anothers_outputs_is_recorded_and_leaves_the_cache_a
     store: Metadata, tmp_path: Path
 ) -> None:
     made = finished(store, "key", tmp_path / "a")
-    store.reuse(store.begin("Trainer", KIND, {}), "key", {}, {"model": [made]})
+    store.reuse(store.execution("Trainer", KIND, {}), "key", {}, {"model": [made]})
     assert (store.find("key") or {})["model"].artifact.id == made.artifact.id
     states = [execution.last_known_state for execution in raw(tmp_path).get_executions()]
     assert states == [mlmd.Execution.COMPLETE, mlmd.Execution.CACHED]

@@ -35,6 +35,7 @@ MAX_REPORTED = 5
 """Columns that get a line of their own."""
 
 _LABEL = "The label of a regression is float32, as predictions are: subtract an offset from it in the raw data"
+_WEIGHT = "A weight is float32 in training, where these digits make no difference: round it in the raw data"
 
 Doubles = NDArray[np.float64]
 
@@ -188,14 +189,17 @@ class RoundingAccumulator(dict[str, ColumnRounding]):
         return DataError(what, file=self._file, column=name, hint=hint)
 
 
-def rounding_notes(found: Mapping[str, ColumnRounding], labels: Collection[str] = ()) -> Iterator[str]:
+def rounding_notes(
+    found: Mapping[str, ColumnRounding], labels: Collection[str] = (), weights: Collection[str] = ()
+) -> Iterator[str]:
     """A line about each column that loses digits or small numbers, starting with those that lose most.
 
-    labels: the columns that are known to be the label of a regression, which cannot be float64.
+    labels: the columns that are known to be the label of a regression, which cannot be float64; weights: those that
+    are known to weigh examples, which cannot either.
     """
     coarse = sorted((name for name in found if found[name].share > COARSE), key=lambda name: -found[name].share)
     for name in coarse[:MAX_REPORTED]:
-        way = _LABEL if name in labels else _way_out(name)
+        way = _LABEL if name in labels else _WEIGHT if name in weights else _way_out(name)
         yield f"column {name!r} {lost_digits(found[name])}, because examples hold float32. {way}"
     if len(coarse) > MAX_REPORTED:
         names = ", ".join(map(repr, coarse[MAX_REPORTED:]))

@@ -112,6 +112,10 @@ BROKEN: Broken = {
             "kubeflow: {workers: {count: 2}}\nmodel: {kind: auto}",
             "1: kubeflow.workers: `model.kind: auto` trains on one machine, without workers; remove `kubeflow.workers`",
         ),
+        (
+            "kubeflow: {workers: {count: 2}}\ntune: {parameters: {model.dropout: {min: 0, max: 0.5}}}",
+            "1: kubeflow.workers: `tune` searches on one machine, without workers; remove `kubeflow.workers`",
+        ),
     ],
     "secret_has_one_source": [
         (

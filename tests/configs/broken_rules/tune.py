@@ -24,7 +24,7 @@ BROKEN: Broken = {
     "trials_run_on_one_machine": [
         (
             "train: {strategy: multi_worker}\ntune: {parameters: {model.dropout: {min: 0, max: 0.5}}}",
-            "1: train.strategy: search on one machine (`mirrored`, `one_gpu`, `cpu`)",
+            "1: train.strategy: search on one machine (`mirrored`, `one_gpu`, `cpu`, without `kubeflow.workers`)",
         )
     ],
     "parameters_are_settings": [
