@@ -32,6 +32,8 @@ BATCHES, NARROW = 4, 1000
 """Batches that are transformed at once, since the cost of encoding is per column, if a transformed example has at most
 this many values.
 """
+COUNTED = 16
+"""Batches whose data columns are read at once: what is computed of distinct values is computed for fewer of them."""
 
 
 Learned = tuple[str, Statistics]
@@ -112,12 +114,14 @@ class TransformShards(beam.DoFn):
             yield from map(self._by_graph, read_records(source, self._batches))
             return
         _, rows = rows_at_once(source, self._batches)
-        for block in record_blocks(source, rows):
+        for block in record_blocks(source, rows_at_once(source, COUNTED)[1]):
             features = self._columnar.features(block)
-            if features is None:
-                yield self._by_graph(block.serialized())
-            else:
-                yield {name: pa.array(values) for name, values in features.items()}
+            serialized = block.serialized() if features is None else None
+            for own in (slice(first, first + rows) for first in range(0, len(block), rows)):
+                if features is None:
+                    yield self._by_graph(serialized[own])
+                else:
+                    yield {name: pa.array(values[own]) for name, values in features.items()}
 
     def _by_graph(self, serialized: tf.Tensor) -> dict[str, pa.Array]:
         with errors_written_to(self._failed):
