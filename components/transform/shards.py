@@ -113,15 +113,17 @@ class TransformShards(beam.DoFn):
         if self._columnar is None:
             yield from map(self._by_graph, read_records(source, self._batches))
             return
-        _, rows = rows_at_once(source, self._batches)
-        for block in record_blocks(source, rows_at_once(source, COUNTED)[1]):
+        size, counted = rows_at_once(source, COUNTED)
+        rows = min(counted, size * self._batches)
+        for block in record_blocks(source, counted):
             features = self._columnar.features(block)
-            serialized = block.serialized() if features is None else None
-            for own in (slice(first, first + rows) for first in range(0, len(block), rows)):
-                if features is None:
-                    yield self._by_graph(serialized[own])
-                else:
-                    yield {name: pa.array(values[own]) for name, values in features.items()}
+            parts = [slice(first, first + rows) for first in range(0, len(block), rows)]
+            if features is None:
+                serialized = block.serialized()
+                yield from (self._by_graph(serialized[part]) for part in parts)
+            else:
+                for part in parts:
+                    yield {name: pa.array(values[part]) for name, values in features.items()}
 
     def _by_graph(self, serialized: tf.Tensor) -> dict[str, pa.Array]:
         with errors_written_to(self._failed):
