@@ -170,7 +170,9 @@ class Predictor:
             raise RunError(f"the model {self.folder} cannot be called: {_reason(error)}") from None
 
     def _run(self, examples: pa.BinaryArray) -> Values:
-        values = self._call.predictions(_loaded(self.folder), tf.constant(examples.to_pylist())).numpy()
+        values = self._call.predictions(
+            _loaded(self.folder), tf.constant(examples.to_numpy(zero_copy_only=False))
+        ).numpy()
         return np.asarray(values, object if values.dtype == object else np.float32).reshape(len(examples), -1)
 
 

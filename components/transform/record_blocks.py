@@ -58,7 +58,7 @@ class ColumnBlock:
 
     def serialized(self) -> tf.Tensor:
         """The records: string [rows]. ExampleGen made them of these columns, by the same function."""
-        return tf.constant(encode(self.rows).to_pylist(), tf.string)
+        return tf.constant(encode(self.rows).to_numpy(zero_copy_only=False), tf.string)
 
     @cached_property
     def columns(self) -> pa.RecordBatch:

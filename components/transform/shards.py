@@ -32,6 +32,8 @@ BATCHES, NARROW = 4, 1000
 """Batches that are transformed at once, since the cost of encoding is per column, if a transformed example has at most
 this many values.
 """
+COUNTED = 16
+"""Batches whose data columns are read at once: what is computed of distinct values is computed for fewer of them."""
 
 
 Learned = tuple[str, Statistics]
@@ -111,13 +113,17 @@ class TransformShards(beam.DoFn):
         if self._columnar is None:
             yield from map(self._by_graph, read_records(source, self._batches))
             return
-        _, rows = rows_at_once(source, self._batches)
-        for block in record_blocks(source, rows):
+        size, counted = rows_at_once(source, COUNTED)
+        rows = min(counted, size * self._batches)
+        for block in record_blocks(source, counted):
             features = self._columnar.features(block)
+            parts = [slice(first, first + rows) for first in range(0, len(block), rows)]
             if features is None:
-                yield self._by_graph(block.serialized())
+                serialized = block.serialized()
+                yield from (self._by_graph(serialized[part]) for part in parts)
             else:
-                yield {name: pa.array(values) for name, values in features.items()}
+                for part in parts:
+                    yield {name: pa.array(values[part]) for name, values in features.items()}
 
     def _by_graph(self, serialized: tf.Tensor) -> dict[str, pa.Array]:
         with errors_written_to(self._failed):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from headrace.components.example_gen.shards.spill import to_columns, to_rows
 from headrace.components.example_gen.tfexample import crc32c
 from headrace.components.example_gen.tfexample.encode import encode
-from headrace.components.example_gen.tfexample.framing import frame, framed_examples
+from headrace.components.example_gen.tfexample.framing import MAX_VARIABLE, frame, framed_examples
 
 ROWS = 2500
 KINDS: dict[str, Callable[[np.random.Generator], Any]] = {
@@ -91,6 +91,13 @@ def test_long_batches_are_framed_as_a_row_at_a_time_is(batch: pa.RecordBatch) ->
     for record, expected in zip(records, one_by_one(batch), strict=True):
         found = tf.train.Example.FromString(record)
         assert found.SerializeToString(deterministic=True) == expected.SerializeToString(deterministic=True)
+
+
+@pytest.mark.parametrize("texts", [MAX_VARIABLE, MAX_VARIABLE + 1], ids=["by columns", "by records"])
+def test_many_columns_of_short_texts_have_the_same_checksums(texts: int) -> None:
+    random = np.random.default_rng(texts)
+    batch = pa.record_batch({f"c{number}": column("short texts", 0.1, random) for number in range(texts)})
+    assert records_of(framed_examples(batch)) == encode(batch).to_pylist()
 
 
 @settings(max_examples=100, deadline=None)

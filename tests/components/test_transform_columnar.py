@@ -21,8 +21,8 @@ from headrace.components.example_gen.tfexample.framing import framed_examples
 from headrace.components.transform.analyzer_inputs import AnalyzerInputs
 from headrace.components.transform.columnar import Columnar
 from headrace.components.transform.columns_analysis import analyze_columns
-from headrace.components.transform.record_blocks import RecordBlock, record_blocks
-from headrace.components.transform.shards import TransformShards
+from headrace.components.transform.record_blocks import BATCH, RecordBlock, record_blocks
+from headrace.components.transform.shards import BATCHES, TransformShards
 from headrace.components.transform.task import AnalysisTask
 from headrace.trainer.sections import TrainerSections
 
@@ -68,6 +68,7 @@ class Both(NamedTuple):
     columnar: Columnar
     shards: TransformShards
     inputs: AnalyzerInputs
+    columns: TransformShards
 
 
 def sections(**features: Any) -> TrainerSections:
@@ -107,7 +108,10 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
     shards.setup()
     columnar = Columnar(sections(), serialized_schema())
     columnar.load(task.graph, statistics)
-    return Both(columnar, shards, AnalyzerInputs(sections(), serialized_schema()))
+    learned = sections().to_json(), statistics
+    columns = TransformShards(task.graph, serialized_schema(), folder / "failed", learned)
+    columns.setup()
+    return Both(columnar, shards, AnalyzerInputs(sections(), serialized_schema()), columns)
 
 
 def assert_same(both: Both, block: RecordBlock) -> None:
@@ -148,6 +152,23 @@ def test_many_rows_are_the_same_too(both: Both, tmp_path: Path) -> None:
     words = [WORDS[place] for place in random.choice(len(WORDS), 5003)]
     rows = [(a, c, w, b"no", 0, a) for a, c, w in zip(amounts, counts, words, strict=True)]
     assert_same(both, write(tmp_path / "rows", rows))
+
+
+@pytest.mark.parametrize("single", [True, False], ids=["by columns", "by the graph"])
+def test_files_of_several_batches_are_those_of_the_graph(both: Both, tmp_path: Path, *, single: bool) -> None:
+    random, rows = np.random.default_rng(9), BATCH * BATCHES * 2 + 5
+    words = [WORDS[place] for place in random.choice(len(WORDS), rows)]
+    amounts = random.lognormal(2, 3, rows).astype(np.float32).tolist()
+    counts = random.integers(-9, 99, rows).tolist()
+    write(tmp_path / "rows", [(a, c, w, b"no", 1, 1.0) for a, c, w in zip(amounts, counts, words, strict=True)])
+    if not single:
+        two_words = pa.record_batch({"word": pa.array([[b"taxi", b"7"]]), "label": pa.array([1])})
+        with (tmp_path / "rows").open("ab") as file:
+            file.write(memoryview(framed_examples(two_words).buffers()[2]))
+    for name in ("shards", "columns"):
+        with (tmp_path / name).open("wb") as file:
+            assert getattr(both, name)._write(str(tmp_path / "rows"), file) == rows + (not single)
+    assert (tmp_path / "columns").read_bytes() == (tmp_path / "shards").read_bytes()
 
 
 def test_a_column_without_any_value_is_missing_everywhere(both: Both, tmp_path: Path) -> None:

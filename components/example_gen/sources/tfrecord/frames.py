@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import BinaryIO, cast
 
 import numpy as np
@@ -18,6 +18,7 @@ from headrace.components.example_gen.parts import NAMED, room
 from headrace.components.example_gen.skips import Skips
 from headrace.components.example_gen.sources.streams import is_truncated, open_stream
 from headrace.components.example_gen.storage import open_file
+from headrace.components.example_gen.tfexample.framing import checksums_match
 
 CHUNK = 1 << 21
 """Bytes read at a time."""
@@ -110,6 +111,8 @@ def _is_record_valid(data: bytes, start: int, end: int) -> bool:
 
 def _undamaged(found: Frames, skips: Skips | None) -> Frames:
     """The records with valid checksums."""
+    if skips is None and _all_match(found):  # with `skips`, the checksum of a length may be wrong too
+        return found
     checksums = map(_masked, found.records())
     valid = np.array(
         [
@@ -125,9 +128,21 @@ def _undamaged(found: Frames, skips: Skips | None) -> Frames:
     return found if valid.all() else found.filter(valid)
 
 
+def _all_match(found: Frames) -> bool:
+    """Whether all records have their checksums; False of data that is too long to compare all of them at once."""
+    edges = np.append(found.starts - BEFORE, found.ends[-1] + AFTER)
+    return len(found.data) <= LARGEST_RECORD and checksums_match(found.data, edges)
+
+
 def _is_length_valid(data: bytes, start: int) -> bool:
     """Whether the checksum of the length before the record at `start` is right."""
-    return bool(_checksum(data, start - 4)[0] == _masked(data[start - BEFORE : start - 4]))
+    return _is_header_valid(data[start - BEFORE : start])
+
+
+@lru_cache(maxsize=1 << 16)
+def _is_header_valid(header: bytes) -> bool:
+    """Whether a length has the checksum that follows it. Records of one file have few lengths."""
+    return bool(_checksum(header, 8)[0] == _masked(header[:8]))
 
 
 def _masked(data: bytes) -> int:
