@@ -165,7 +165,7 @@ class PipelineConfig(Section):
     def feature_columns(self) -> list[str]:
         """The data columns that features read, as far as the config names them."""
         if self.preprocessing is not None:
-            return sorted({*(self.preprocessing.keys or ())} - {self.label.key})
+            return sorted({*(self.preprocessing.keys or ())} - {*self.label.columns})
         read = [one.data_columns(name, self.declared_features) for name, one in self.declared_features.items()]
         return sorted({column for columns in read for column in columns})
 
@@ -185,7 +185,7 @@ class PipelineConfig(Section):
         data = self.data
         split_by = [name for name in (*data.split_keys, data.split_by, data.split_column, self.stratified) if name]
         slices = [column for entry in named for column in entry]
-        named_by_label = [self.label.key, *([self.label.weight] if self.label.weight else [])]
+        named_by_label = [*self.label.columns, *([self.label.weight] if self.label.weight else [])]
         times = [self.gates.freshness.column] if self.gates.freshness and self.gates.freshness.column else []
         return tuple(sorted({*named_by_label, *self.feature_columns, *slices, *split_by, *times, *self.data.types}))
 

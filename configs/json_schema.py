@@ -95,7 +95,8 @@ def editor_schema() -> Schema:
     """
     schema = copy.deepcopy(json_schema())
     schema["required"] = [name for name in schema["required"] if name != "pipeline"]
-    schema["$defs"]["LabelConfig"]["properties"]["kind"]["enum"].append(AUTO)
+    for section in ("LabelConfig", "TaskConfig"):
+        schema["$defs"][section]["properties"]["kind"]["enum"].append(AUTO)
     (columns,) = (form for form in schema["properties"]["features"]["oneOf"] if "additionalProperties" in form)
     feature = columns["additionalProperties"]
     types = {"enum": [*COLUMN_TYPES]}
@@ -247,6 +248,7 @@ PATTERN_DESCRIPTIONS = {
     r"^[A-Za-z0-9_-]+$": "letters, digits, dashes and underscores",
     r"^[a-z][a-z0-9+.-]*://[^?#@\s]+$": "a URI such as s3://models/taxi",
     r"^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$": "a host and a port, such as serving:8500",
+    r"^[A-Za-z]\w*/\w+$": "one behind the name of its task",
     r"^(/|[a-z][a-z0-9+.-]*://)": "an absolute path, or a URI such as gs://models/taxi",
 }
 """A description of every regular expression in the config."""

@@ -17,16 +17,23 @@ LISTED = 12
 """Values that a message lists, and classes that it proposes."""
 MANY = 20
 """Different numbers in place of two classes, from which on the label looks like one of a regression."""
-_KIND: KeyPath = ("label", "kind")
-_CLASSES: KeyPath = ("label", "classes")
+_LABEL: KeyPath = ("label",)
 _WEIGHT: KeyPath = ("label", "weight")
 
 
-def label_violations(label: LabelConfig, column: pa.ChunkedArray, *, whole: bool) -> Iterator[Violation]:
-    """What is wrong with the labels. whole: whether these are all of the data.
+def label_violations(
+    label: LabelConfig, column: pa.ChunkedArray, *, whole: bool, section: KeyPath = _LABEL
+) -> Iterator[Violation]:
+    """What is wrong with the labels. whole: whether these are all of the data; section: where `label` is in the config.
 
     column: the label's values, null where they are missing.
     """
+    for where, what in _violations(label, column, whole=whole):
+        yield (*section, *where), what
+
+
+def _violations(label: LabelConfig, column: pa.ChunkedArray, *, whole: bool) -> Iterator[Violation]:
+    """The same, with the settings' places within the section."""
     if label.kind == "multilabel":
         rows = [_labels(value, label.separator) for value in column.to_pylist()]
     elif _is_list(column):
@@ -35,18 +42,20 @@ def label_violations(label: LabelConfig, column: pa.ChunkedArray, *, whole: bool
         rows = [() if _is_missing(value) else (value,) for value in column.to_pylist()]
     values = list(dict.fromkeys(value for row in rows for value in row))
     missing = sum(not row for row in rows)
-    if missing and label.missing == "refuse":
+    if missing and label.missing == "refuse" and not label.optional:
         what = f"the label is missing in {missing:,} of the first {len(column):,} rows"
         drop = "set `label.missing: drop` to leave these rows out"
+        if label.in_task:
+            drop = "set `missing: mask`, and these rows count for the other tasks alone"
         drop += ", or `none` if they belong to no class" if label.kind == "multilabel" else ""
         hint = f"fill it in, or {drop}" if values else f"rows without one are for `headrace predict`; or {drop}"
-        yield ("label", "key"), f"{what}; {hint}"
+        yield ("key",), f"{what}; {hint}"
     if whole and len(values) == 1 and not (label.kind == "multilabel" and missing):
-        yield ("label", "key"), f"every label is {_spelled(values[0])}, so there is nothing to learn"
+        yield ("key",), f"every label is {_spelled(values[0])}, so there is nothing to learn"
     elif label.kind in ("next_word", "text"):
         if values and not isinstance(values[0], str | bytes):
             what = "a next_word label is a word" if label.kind == "next_word" else "a text label is a text"
-            yield ("label", "key"), f"the column holds numbers, but {what}; see data.types"
+            yield ("key",), f"the column holds numbers, but {what}; see data.types"
     elif label.kind in ("binary", "multiclass", "multilabel"):
         yield from _outside_classes(label, values)
 
@@ -80,11 +89,11 @@ def _outside_classes(label: LabelConfig, values: Sequence[Any]) -> Iterator[Viol
         return
     if _looks_continuous(values, len(classes)):
         what = f"the label has {len(values):,} different numbers, from {min(values):g} to {max(values):g}, in the first"
-        yield _KIND, f"{what} rows, so it looks like that of a regression; set `kind: regression`"
+        yield ("kind",), f"{what} rows, so it looks like that of a regression; set `kind: regression`"
         return
     found = join_names(sorted(unknown), LISTED)
     what = f"the data has {found}, but the classes are {join_names(map(str, label.class_values), LISTED)}"
-    yield (_KIND if label.classes is None else _CLASSES), f"{what}; {_way_out(label, values)}"
+    yield ("kind" if label.classes is None else "classes",), f"{what}; {_way_out(label, values)}"
 
 
 def _way_out(label: LabelConfig, values: Sequence[Any]) -> str:

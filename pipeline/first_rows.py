@@ -84,8 +84,10 @@ def _rejected(
     yield from vector_violations(config.declared_features, found.rows)
     if config.data.on_anomaly == "stop":
         yield from _infinite(found, numbers)
-        if config.preprocessing is None and config.label.key in found.rows.column_names:
-            yield from label_violations(config.label, found.rows.column(config.label.key), whole=_whole(found, spans))
+        for name, part in config.label.parts.items() if config.preprocessing is None else ():
+            if part.key in found.rows.column_names:
+                column, where = found.rows.column(part.key), part.setting(name)
+                yield from label_violations(part, column, whole=_whole(found, spans), section=where)
     if config.label.weight in found.rows.column_names:
         yield from weight_violations(config.label, found.rows)
     yield from split_violations(config, found.rows, whole=_whole(found, spans))
@@ -114,7 +116,7 @@ def _digits(config: PipelineConfig, rows: pa.Table, numbers: Mapping[str, KeyPat
     found = RoundingAccumulator(skip_bad=True)
     for batch in rows.select(rounded).to_batches():
         found.checked(batch)
-    labels = [name for name, where in numbers.items() if where == ("label", "key")]
+    labels = [name for name, where in numbers.items() if where[0] == "label" and where[-1] == "key"]
     weights = [name for name, where in numbers.items() if where == ("label", "weight")]
     for name in found:
         for note in rounding_notes({name: found[name]}, labels, weights):
@@ -128,12 +130,13 @@ def list_violations(config: PipelineConfig, source: Source) -> Iterator[Violatio
     if config.data.on_anomaly != "stop" or not isinstance(source, HasListLengths):
         return
     single = config.single_columns
-    one_label = [] if config.label.kind == "multilabel" else [config.label.key]
+    one_label = {part.key: part.setting(name) for name, part in config.label.parts.items() if part.kind != "multilabel"}
     lengths = source.max_list_lengths([*dict.fromkeys([*single, *one_label])])
     found = {name: most for name, most in lengths.items() if most > 1}
-    if most := found.pop(config.label.key, 0) if config.label.key not in single else 0:
-        what = f"holds lists of up to {most:,} values, but a single value is needed"
-        yield ("label", "key"), f'column "{config.label.key}" {what}'
+    for column, where in one_label.items():
+        if most := found.pop(column, 0) if column not in single else 0:
+            what = f"holds lists of up to {most:,} values, but a single value is needed"
+            yield (*where, "key"), f'column "{column}" {what}'
     for names in _groups(list(found)):
         longest = max(found[name] for name in names)
         what = f"{_hold(names)} lists of up to {longest:,} values, but a single value is needed"
@@ -145,8 +148,9 @@ def _number_columns(config: PipelineConfig) -> dict[str, KeyPath]:
     order = [*config.declared_features]
     single = sorted(config.single_columns.items(), key=lambda pair: order.index(pair[1]))
     numbers: dict[str, KeyPath] = {column: ("features", name) for column, name in single}
-    if config.label.kind == "regression" and config.preprocessing is None:
-        numbers[config.label.key] = ("label", "key")
+    for name, part in config.label.parts.items():
+        if part.kind == "regression" and config.preprocessing is None:
+            numbers[part.key] = (*part.setting(name), "key")
     if config.label.weight is not None:
         numbers[config.label.weight] = ("label", "weight")
     return numbers

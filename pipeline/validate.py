@@ -23,6 +23,7 @@ from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import CrossedFeature, Feature
 from headrace.configs.schema.kinds import Kind
+from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.optimizer import optimizer_config
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import CsvSource, SourceConfig
@@ -153,9 +154,7 @@ NamedColumns = Iterator[tuple[KeyPath, str, Sequence[str]]]
 
 
 def _single_names(config: PipelineConfig) -> NamedColumns:
-    yield ("label", "key"), config.label.key, ()
-    if config.label.weight is not None:
-        yield ("label", "weight"), config.label.weight, ()
+    yield from _label_names(config.label)
     for number, name in enumerate(config.data.split_keys):
         yield ("data", "split_key", *([number] if isinstance(config.data.split_key, tuple) else ())), name, ()
     if config.data.split_by is not None:
@@ -171,6 +170,13 @@ def _single_names(config: PipelineConfig) -> NamedColumns:
     if isinstance(config.data.columns, tuple):
         for number, name in enumerate(config.data.columns):
             yield ("data", "columns", number), name, ()
+
+
+def _label_names(label: LabelConfig) -> NamedColumns:
+    for name, part in label.parts.items():
+        yield (*part.setting(name), "key"), part.key, ()
+    if label.weight is not None:
+        yield ("label", "weight"), label.weight, ()
 
 
 def _feature_names(features: dict[str, Feature]) -> NamedColumns:

@@ -146,7 +146,7 @@ def _twin(section: Schema, setting: str, inner: Schema) -> str | None:
 
 def _inner(value: Schema) -> Schema | None:
     """The subsection of a setting, or of each of its names or items."""
-    held = [value.get("additionalProperties"), value.get("items")]
+    held = [branch.get(name) for branch in branches(value) for name in ("additionalProperties", "items")]
     candidates = [*branches(value), *(schema for schema in held if isinstance(schema, dict))]
     return next((candidate for candidate in candidates if "properties" in resolve(candidate)), None)
 

@@ -12,6 +12,9 @@ multilabel label do not add up to 1: each is that of belonging to the class. In 
 signature of TensorFlow's Estimators the latter are `scores`, but TFMA would evaluate an output of that name instead of
 `predictions`.
 
+With several labels, `predictions` has those of all tasks side by side, and each task has such outputs of its own behind
+its name: `sold_predictions`, `sold_classes`, `sold_probabilities`.
+
 A model that writes texts has other answers, and more signatures (see `writing`).
 
 Named tensors are named after their columns, as spelled by `signature_names` (`pickup area` becomes `pickup_area`).
@@ -49,7 +52,8 @@ from headrace.trainer.columns import MISSING_INTEGER, PADDING
 from headrace.trainer.columns.layers import dense
 from headrace.trainer.private_api import AutoTrackable
 from headrace.trainer.sections import TrainerSections
-from headrace.trainer.served_model import PREDICTIONS
+from headrace.trainer.served_model import PREDICTIONS, task_output
+from headrace.trainer.tasks import tasks_of
 
 WEIGHTS = "assets.extra/model.weights.h5"
 """The weights in Keras' own format within the SavedModel; a model with the same layers can start from them."""
@@ -88,8 +92,8 @@ def _tables(tracked: Any) -> Iterator[TrackableResource]:
 class RawColumns:
     """The data columns that a model reads."""
 
-    label: str
-    """The label's data column."""
+    labels: Collection[str]
+    """The labels' data columns."""
     features: Collection[str]
     """The data columns that features read, in the config's order."""
     weight: str | None = None
@@ -111,9 +115,11 @@ class RawColumns:
         single = {}
         if sections.several_values == "refuse":
             features = {column: f"features.{name}" for column, name in single_columns(sections.features).items()}
-            single = features if sections.label.kind == "multilabel" else {sections.label.key: "label", **features}
+            parts = {part.key: ".".join(map(str, part.setting(name))) for name, part in sections.label.parts.items()}
+            several = {part.key for part in sections.label.parts.values() if part.kind == "multilabel"}
+            single = {**{key: setting for key, setting in parts.items() if key not in several}, **features}
         return cls(
-            label=sections.label.key,
+            labels=sections.label.columns,
             weight=sections.label.weight,
             features=list(dict.fromkeys(column for names in reads.values() for column in names)),
             multivalued={column for name in multivalued for column in reads[name]},
@@ -140,13 +146,13 @@ class Signatures:
     ) -> None:
         """`label`: whose classes are named in the answers, if it has any."""
         self.model = model
-        classes = label.class_values if label else ()
-        self.class_names = [str(value) for value in classes] if len(classes) <= NAMED_CLASSES else []
+        self.class_names = {} if label is None else {name: _named(part) for name, part in label.parts.items()}
+        self.tasks = () if label is None else tasks_of(label)
         self.loaded = tf.saved_model.load(transform_output.transform_savedmodel_dir)
-        self.label_key, self.weight = columns.label, columns.weight
+        self.labels, self.weight = columns.labels, columns.weight
         self.raw_feature_spec = transform_output.raw_feature_spec()
         self.float64 = columns.float64
-        names = (*columns.features, *map(bits_column, columns.float64), columns.label)
+        names = (*columns.features, *map(bits_column, columns.float64), *columns.labels)
         self.raw_spec = {name: self.raw_feature_spec[name] for name in names}
         self.vectors = columns.vectors
         self.multivalued = frozenset([*columns.multivalued, *columns.vectors])
@@ -184,7 +190,7 @@ class Signatures:
 
     def predict_examples(self, examples: tf.Tensor) -> Tensors:
         """Signature `serving_default`."""
-        spec = {name: one for name, one in self.raw_spec.items() if name != self.label_key}
+        spec = {name: one for name, one in self.raw_spec.items() if name not in self.labels}
         return self._predict(tf.io.parse_example(examples, _varlen(spec)), tf.size(examples, tf.int64))
 
     def predict_raw(self, tensors: Tensors) -> Tensors:
@@ -194,14 +200,16 @@ class Signatures:
     def features_with_label(self, tensors: Tensors, texts: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
         """The model's features and the transformed label. tensors: as `serving_raw` takes; texts: labels, [batch]."""
         named, _ = self._by_name(tensors)
-        raw, _ = _same_rows({**named, **_values({self.label_key: texts})})
+        (label_key,) = self.labels
+        raw, _ = _same_rows({**named, **_values({label_key: texts})})
         features = self.transform(raw)
-        return {name: features[name] for name in self.model_inputs}, features[self.label_key]
+        return {name: features[name] for name in self.model_inputs}, features[label_key]
 
     def examples_with_label(self, examples: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
         """The model's features and the transformed label of serialized examples [batch]."""
+        (label_key,) = self.labels
         features = self.transform(tf.io.parse_example(examples, _varlen(self.raw_spec)))
-        return {name: features[name] for name in self.model_inputs}, features[self.label_key]
+        return {name: features[name] for name in self.model_inputs}, features[label_key]
 
     def _by_name(self, tensors: Tensors) -> tuple[Mapping[str, tf.SparseTensor], tf.Tensor]:
         """The raw columns of a request by name, and its number of rows: int64 []."""
@@ -238,8 +246,8 @@ class Signatures:
         )
 
     def _predict(self, raw: Mapping[str, tf.SparseTensor], batch: tf.Tensor) -> Tensors:
-        label = _empty(self.raw_spec[self.label_key].dtype, batch)
-        features = self.transform({**raw, self.label_key: label})
+        labels = {name: _empty(self.raw_spec[name].dtype, batch) for name in self.labels}
+        features = self.transform({**raw, **labels})
         return self._answer({name: features[name] for name in self.model_inputs})
 
     def _answer(self, features: Tensors) -> Tensors:
@@ -247,12 +255,13 @@ class Signatures:
         if self.answer is not None:
             return self.answer(features)
         predictions = self.predict(features)
-        if not self.class_names:
-            return {PREDICTIONS: predictions}
-        binary = predictions.shape[1] == 1
-        probabilities = tf.concat([1 - predictions, predictions], axis=1) if binary else predictions
-        classes = tf.tile(tf.constant([self.class_names]), [tf.shape(predictions)[0], 1])
-        return {PREDICTIONS: predictions, "classes": classes, "probabilities": probabilities}
+        if not self.tasks:
+            return _with_classes(predictions, self.class_names.get("", []))
+        found = {PREDICTIONS: predictions}
+        for task in self.tasks:
+            own = _with_classes(predictions[:, task.outputs], self.class_names[task.name])
+            found |= {task_output(task.name, name): tensor for name, tensor in own.items()}
+        return found
 
     def _transform(self, raw: Mapping[str, tf.SparseTensor]) -> Tensors:
         specs = self.raw_feature_spec
@@ -274,6 +283,21 @@ class Signatures:
         wrong = longest > 1
         data = [MULTIPLE_VALUES, tf.boolean_mask(messages, wrong), tf.boolean_mask(longest, wrong)]
         return _after(tf.debugging.Assert(~tf.reduce_any(wrong), data, summarize=10), raw)
+
+
+def _named(label: LabelConfig) -> list[str]:
+    """The names of the classes that are returned."""
+    return [str(value) for value in label.class_values] if len(label.class_values) <= NAMED_CLASSES else []
+
+
+def _with_classes(predictions: tf.Tensor, classes: list[str]) -> Tensors:
+    """The predictions of one label, and its classes with their probabilities if they are named."""
+    if not classes:
+        return {PREDICTIONS: predictions}
+    binary = predictions.shape[1] == 1
+    probabilities = tf.concat([1 - predictions, predictions], axis=1) if binary else predictions
+    names = tf.tile(tf.constant([classes]), [tf.shape(predictions)[0], 1])
+    return {PREDICTIONS: predictions, "classes": names, "probabilities": probabilities}
 
 
 def signature_names(names: Iterable[str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -16,10 +17,12 @@ from headrace.common.errors import TrainingError
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.train import Precision, TrainConfig
 from headrace.trainer import columns, models
+from headrace.trainer.models.layers import label_variances
 from headrace.trainer.optimizers import optimizer
 from headrace.trainer.preprocessing import with_vocabulary
 from headrace.trainer.sections import TrainerSections
 from headrace.trainer.table_updates import TableUpdates
+from headrace.trainer.tasks import TaskLosses, TaskMetric, tasks_of
 
 
 def build_model(sections: TrainerSections, transform_output: tft.TFTransformOutput, *learned: Any) -> keras.Model:
@@ -83,7 +86,7 @@ def compile_model(
     weighted = label.weight is not None or label.kind == "text"  # padding of a text has a weight of 0
     model.compile(
         optimizer=optimizer(train, batches),
-        loss=loss(label),
+        loss=loss(label, model=model),
         metrics=None if weighted else metrics(label),
         weighted_metrics=metrics(label) if weighted else None,
         steps_per_execution=steps_per_execution,
@@ -95,9 +98,17 @@ def compile_model(
 
 
 def loss(
-    label: LabelConfig, reduction: Literal["sum_over_batch_size", "none"] = "sum_over_batch_size"
+    label: LabelConfig,
+    reduction: Literal["sum_over_batch_size", "none"] = "sum_over_batch_size",
+    model: keras.Model | None = None,
 ) -> keras.losses.Loss:
-    """Cross-entropy of the predicted probabilities, or the squared error. reduction: as in Keras."""
+    """Cross-entropy of the predicted probabilities, or the squared error; of several tasks, their weighted sum.
+
+    reduction: as in Keras; model: whose scales of regressions count, if there are several tasks.
+    """
+    if label.tasks is not None:
+        variances = {} if model is None else label_variances(model, label)
+        return TaskLosses(tasks_of(label), variances, functools.partial(loss, reduction="none"), reduction)
     if label.kind in ("binary", "multilabel"):
         return keras.losses.BinaryCrossentropy(reduction=reduction)
     if label.kind in ("multiclass", "next_word", "text"):
@@ -114,11 +125,11 @@ def losses_on(model: keras.Model, batches: tf.data.Dataset, label: LabelConfig) 
 
     Their mean is the eval loss of an epoch: a weighted example has its loss times its weight.
     """
-    of_label = loss(label, "none")
+    of_label = loss(label, "none", model)
 
     @tf.function(autograph=False, reduce_retracing=True)
     def of_batch(features: Any, y: Any, *weight: Any) -> Any:
-        one = y if label.kind == "multilabel" else tf.reshape(y, (-1, 1))
+        one = y if label.kind in ("multilabel", "multitask") else tf.reshape(y, (-1, 1))
         return of_label(one, model(features, training=False), *weight)
 
     found, count = [np.zeros(0, np.float32)], 0
@@ -132,6 +143,8 @@ def losses_on(model: keras.Model, batches: tf.data.Dataset, label: LabelConfig) 
 
 def metrics(label: LabelConfig) -> list[keras.metrics.Metric]:
     """The metrics of each epoch besides the loss; the names are those of `evaluate.metrics`."""
+    if label.tasks is not None:
+        return [TaskMetric(task, one) for task in tasks_of(label) for one in metrics(task.label)]
     if label.kind == "binary":
         return [keras.metrics.AUC(name="auc"), keras.metrics.BinaryAccuracy(name="binary_accuracy")]
     if label.kind == "multilabel":

@@ -14,6 +14,7 @@ from headrace.trainer.columns.base import Analyzer, prefix_errors
 from headrace.trainer.columns.raw import MultivaluedRawColumn, RawTensor, split_values, suggest_type, with_float64
 from headrace.trainer.sections import TrainerSections
 from headrace.trainer.target import target_ids, with_target, with_target_classes
+from headrace.trainer.tasks import MASKED
 
 NO_CLASS = -1
 """Stands for a label that is missing or not one of the classes; the data gate stops such data before training."""
@@ -41,7 +42,7 @@ def transform(
     built = columns.build(sections.features)
     every = with_target(built, sections.label)
     batch = Batch(with_float64(inputs, sections.float64), every, by_span=by_span, results=results)
-    outputs = {sections.label.key: transform_label(sections.label, batch)}
+    outputs = {part.key: transform_label(part, batch) for part in sections.label.parts.values()}
     if sections.label.weight is not None:
         outputs[sections.label.weight] = transform_weight(sections.label.weight, batch)
     for name, column in built.items():
@@ -54,8 +55,30 @@ def transform_label(label: LabelConfig, batch: Batch) -> tf.Tensor:
     """The label, [batch], with a dtype for each kind.
 
     binary: float32 0 or 1; regression: float32, NaN where missing; multiclass and next_word: int64 class id;
-    multilabel: float32 [batch, classes], 1 for the classes of an example; text: int64 [batch, words], see `target`.
+    multilabel: float32 [batch, classes], 1 for the classes of an example; text: int64 [batch, words], see `target`. A
+    label that a row may lack is MASKED, or NaN.
     """
+    values = _transform_label(label, batch)
+    if not label.optional or label.kind == "regression":
+        return values
+    return tf.where(_lacking(label, batch), tf.cast(MASKED, values.dtype), values)
+
+
+def _lacking(label: LabelConfig, batch: Batch) -> tf.Tensor:
+    """Which rows have no label: bool [batch], or [batch, 1] of a multilabel."""
+    if label.kind != "multilabel":
+        return ~batch.raw(label.key).present
+    values = _all_values(label, batch.tensor(label.key))
+    rows, number = tf.repeat(tf.range(tf.size(values.lengths)), values.lengths), tf.size(values.lengths)
+    return tf.equal(tf.math.unsorted_segment_max(tf.cast(values.present, tf.int32), rows, number), 0)[:, tf.newaxis]
+
+
+def _all_values(label: LabelConfig, tensor: RawTensor) -> MultivaluedRawColumn:
+    """All labels of each row."""
+    return MultivaluedRawColumn(label.key, split_values(tensor, label.separator), lambda column: column.present)
+
+
+def _transform_label(label: LabelConfig, batch: Batch) -> tf.Tensor:
     if label.kind == "text":
         return target_ids(label, batch)
     if label.kind == "multilabel":
@@ -77,8 +100,7 @@ def multi_hot(label: LabelConfig, tensor: RawTensor) -> tf.Tensor:
 
     A row is NO_CLASS if one of its values is not a class, or it has no value, unless `label.missing` is none.
     """
-    texts = split_values(tensor, label.separator)
-    values = MultivaluedRawColumn(label.key, texts, lambda column: column.present)
+    values = _all_values(label, tensor)
     ids, number = _class_ids(label, values), label.num_classes
     rows = tf.repeat(tf.range(tf.size(values.lengths)), values.lengths)
     valid = (ids >= 0) | (~values.present if label.missing == "none" else tf.zeros_like(ids, tf.bool))

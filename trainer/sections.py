@@ -62,7 +62,7 @@ class TrainerSections(Section):
     def for_transform(cls, config: PipelineConfig) -> TrainerSections:
         """Keep what Transform computes from: its output stays valid when any other setting changes."""
         features = {name: _without_model_settings(feature) for name, feature in config.declared_features.items()}
-        label = _without_choice_of_rows(config.label)
+        label = _without_choice_of_rows(config.label).unweighted
         return cls(label=label, features=features, float64=config.float64_columns)
 
     def tuned(self, values: Mapping[str, JsonValue]) -> TrainerSections:

@@ -18,6 +18,12 @@ from headrace.common.names import did_you_mean_or_list, join_names
 PREDICTIONS = "predictions"
 """The output of our signatures that holds the predictions: for each example, [batch, outputs]."""
 
+
+def task_output(task: str, output: str) -> str:
+    """The output of a signature for one of several labels: `sold_predictions`; of "", the only label, by its name."""
+    return f"{task}_{output}" if task else output
+
+
 SCORE = "score"
 """The signature of a model of a text label that predicts each word of the label after those before it."""
 

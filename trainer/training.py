@@ -69,7 +69,7 @@ def train_model(
         with strategy.scope(), explain_label_errors(sections.label):
             keras.utils.set_random_seed(sections.train.seed)
             model = build_model(sections, transform_output)
-            adapt_scale(model, inputs.train)
+            adapt_scale(model, inputs.train, sections.label)
             record = {**around.record, **job.tuned_words, **_warm_start(model, job)}
             with output_directory(job.run_dir, choice) as directory:
                 training = Training(sections, inputs, choice, folder, saved, batches_after, job.budget, around.pause)

@@ -8,7 +8,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -26,14 +26,15 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 from headrace.common.errors import RunError
 from headrace.components.deploy.registry import DAMAGED, EXISTS
 from headrace.components.evaluation import tfma, tfma_files, verdict
-from headrace.components.evaluation.explain import AUTO, Explaining, Judged, explain, loaded_model
+from headrace.components.evaluation.explain import AUTO, Explaining, Judge, Judged, explain, loaded_model
 from headrace.components.evaluation.intervals import folds_of, mixed_positions
 from headrace.components.evaluation.kept import Kept
-from headrace.components.evaluation.measured import KeyedAccumulator, ModelSlice, measure
+from headrace.components.evaluation.measured import KeyedAccumulator, Measured, ModelSlice, measure
 from headrace.components.evaluation.metrics import metrics_of
 from headrace.components.evaluation.metrics.accumulator import Array, MetricAccumulator, RunningTotal
 from headrace.components.evaluation.result import Evaluation, read_evaluation, write_evaluation
 from headrace.components.evaluation.slices import assign_slices
+from headrace.components.evaluation.tasks import joined, required_of
 from headrace.components.evaluation.verdict import Requirements
 from headrace.components.evaluation.weights import example_weights
 from headrace.components.file_groups import FileGroup, MergeInOrder, file_groups
@@ -99,20 +100,17 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         }
         patterns = [io_utils.all_files_pattern(uri) for uri in artifact_utils.get_split_uris(examples, split)]
         files = [file for pattern in patterns for file in sorted(tf.io.gfile.glob(pattern))]
-        accumulate = AccumulateFiles(paths, tfma.label_kind(config), config, split, explaining)
         with self._make_beam_pipeline() as pipeline:
-            accumulated = (
-                pipeline
-                | "Shards" >> beam.Create(list(file_groups(split, files)))
-                | "Spread" >> beam.Reshuffle()
-                | "PredictAndAccumulate" >> beam.ParDo(accumulate).with_outputs(KEPT, main="accumulators")
-            )
-            kept = beam.pvalue.AsDict(accumulated[KEPT] | "Keep" >> MergeInOrder(_merge))
+            groups = pipeline | "Shards" >> beam.Create(list(file_groups(split, files))) | "Spread" >> beam.Reshuffle()
+            judged = [
+                _judged(groups, Judging(task, of_task, split, paths, required_of(required, task), explaining))
+                for task, of_task in tfma.by_task(config).items()
+            ]
             _ = (
-                accumulated["accumulators"]
-                | "AddUp" >> MergeInOrder(_merge)
-                | "Gather" >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
-                | "Conclude" >> beam.Map(_conclude, kept, config, split, paths, directory, required, explaining)
+                judged
+                | "AllTasks" >> beam.Flatten()
+                | "Together" >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
+                | "Write" >> beam.Map(_write, config, paths, directory, required)
             )
 
 
@@ -274,21 +272,67 @@ def _merge(parts: Sequence[Any]) -> Any:
     return parts[0].merge(parts[1:]) if parts[1:] else parts[0]
 
 
-def _conclude(  # noqa: PLR0913, PLR0917
-    accumulators: Sequence[KeyedAccumulator],
-    kept: Mapping[str, Kept],
+class Judging(NamedTuple):
+    """How one label is judged. task: its name if there are several, else ""; config: as if it were the only one;
+    models: the SavedModel's directory by the model's name.
+    """
+
+    task: str
+    config: config_pb2.EvalConfig
+    split: str
+    models: dict[str, str]
+    required: Requirements
+    explaining: Explaining
+
+    def stage(self, name: str) -> str:
+        """The name of a stage of the pipeline."""
+        return f"{name} {self.task}" if self.task else name
+
+
+TaskEvaluation = tuple[str, Measured, Evaluation]
+"""The name of a task, its metrics and its evaluation."""
+
+
+def _judged(groups: beam.PCollection, judging: Judging) -> beam.PCollection:
+    """Groups of files to one TaskEvaluation."""
+    kind = tfma.label_kind(judging.config)
+    accumulate = AccumulateFiles(judging.models, kind, judging.config, judging.split, judging.explaining)
+    stage = judging.stage
+    accumulated = groups | stage("PredictAndAccumulate") >> beam.ParDo(accumulate).with_outputs(
+        KEPT, main="accumulators"
+    )
+    kept = beam.pvalue.AsDict(accumulated[KEPT] | stage("Keep") >> MergeInOrder(_merge))
+    return (
+        accumulated["accumulators"]
+        | stage("AddUp") >> MergeInOrder(_merge)
+        | stage("Gather") >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
+        | stage("Conclude") >> beam.Map(_conclude, kept, judging)
+    )
+
+
+def _conclude(accumulators: Sequence[KeyedAccumulator], kept: Mapping[str, Kept], judging: Judging) -> TaskEvaluation:
+    config, model = judging.config, next(iter(judging.models.values()))
+    measured = measure(accumulators, config)
+    evaluation = verdict.conclude(accumulators, measured, config, judging.split, judging.required)
+    evaluation = explain(evaluation, kept, Judge.of(model, config, judging.task), judging.explaining)
+    return judging.task, measured, evaluation
+
+
+def _write(
+    judged: Sequence[TaskEvaluation],
     config: config_pb2.EvalConfig,
-    split: str,
     models: dict[str, str],
     directory: Path,
     required: Requirements,
-    explaining: Explaining,
 ) -> None:
-    measured = measure(accumulators, config)
-    evaluation = verdict.conclude(accumulators, measured, config, split, required)
-    evaluation = explain(evaluation, kept, next(iter(models.values())), config, explaining)
+    """Write the files. judged: the tasks in any order."""
+    by_name = {task: (measured, evaluation) for task, measured, evaluation in judged}
+    in_order = {task: by_name[task] for task in tfma.by_task(config)}
+    evaluations = {task: evaluation for task, (_, evaluation) in in_order.items()}
+    evaluation = evaluations[""] if "" in evaluations else joined(evaluations, required)
     for remark in evaluation.remarks:
         logger.warning(remark)
+    measured = {task: measured for task, (measured, _) in in_order.items()}
     tfma_files.write_files(directory, measured, config, models, blessed=evaluation.blessed)
     write_evaluation(directory, evaluation)
 

@@ -85,11 +85,8 @@ def loaded_model(path: str) -> Any:
     return tf.saved_model.load(path)
 
 
-def explain(
-    evaluation: Evaluation, kept: Mapping[str, Kept], model: str, config: config_pb2.EvalConfig, asked: Explaining
-) -> Evaluation:
-    """The evaluation with what the kept examples show. model: the candidate's SavedModel."""
-    judge = Judge.of(model, config)
+def explain(evaluation: Evaluation, kept: Mapping[str, Kept], judge: Judge, asked: Explaining) -> Evaluation:
+    """The evaluation with what the kept examples show."""
     if PAIRED in kept:
         evaluation = replace(evaluation, agreement=agreement(kept[PAIRED]))
     if SAMPLE in kept:
@@ -111,10 +108,11 @@ class Judge:
     kind: str
     metrics: LabelMetrics
     described: ModelDescription | None
+    task: str = ""
 
     @classmethod
-    def of(cls, model: str, config: config_pb2.EvalConfig) -> Judge:
-        """From the SavedModel's folder."""
+    def of(cls, model: str, config: config_pb2.EvalConfig, task: str = "") -> Judge:
+        """From the SavedModel's folder. task: the name of the label that is judged, if there are several."""
         kind = tfma.label_kind(config)
         spec = next(spec for spec in config.model_specs if not spec.is_baseline)
         try:
@@ -122,7 +120,7 @@ class Judge:
         except RunError:
             described = None
         metrics = metrics_of(kind, tfma.decision_threshold(config))
-        return cls(model, tfma.model_call(spec), kind, metrics, described)
+        return cls(model, tfma.model_call(spec), kind, metrics, described, task)
 
     @property
     def float64(self) -> tuple[str, ...]:
@@ -140,7 +138,8 @@ class Judge:
         """What to call the number of a class, or a row with 1 for each of some classes; None for a predicted number."""
         if self.kind == "regression":
             return None
-        names = (self.described.words or self.described.label.class_values) if self.described else ()
+        described = self.described
+        names = (described.words or described.label.parts[self.task].class_values) if described else ()
         other = "other words" if self.kind in ("next_word", "text") else ""
 
         def named(number: float) -> str:

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from headrace.common.errors import RunError
-from headrace.configs.schema.evaluate import LOWER_IS_BETTER
+from headrace.configs.schema.evaluate import LOWER_IS_BETTER, own_name
 
 FILE_NAME = "evaluation.json"
 
@@ -77,7 +77,7 @@ class ThresholdCheck:
     @property
     def is_upper(self) -> bool:
         """Whether the value must be at most the limit."""
-        lower = self.metric in LOWER_IS_BETTER if self.lower_is_better is None else self.lower_is_better
+        lower = own_name(self.metric) in LOWER_IS_BETTER if self.lower_is_better is None else self.lower_is_better
         return self.bound == "max" or (self.bound != "min" and lower)
 
     def __str__(self) -> str:
@@ -286,7 +286,8 @@ class Evaluation:
     if all count the same; intervals: of the metrics; change: of the differences from the baseline; decision_threshold:
     the probability above which a prediction counts as positive, for binary and multilabel labels; classes: each one of
     a multilabel label; worst: None if `report.rows` is none; agreement: for numbers; explanation: empty if
-    `evaluate.importance` is none.
+    `evaluate.importance` is none; tasks: of each of several labels, whose metrics are here too, by names such as
+    `price/mean_absolute_error`, while everything from `curves` on is only there.
     """
 
     split: str
@@ -310,6 +311,7 @@ class Evaluation:
     worst: WorstExamples | None = None
     agreement: Agreement | None = None
     explanation: Explanation = Explanation()
+    tasks: dict[str, Evaluation] = field(default_factory=dict)
 
 
 _ADAPTER = TypeAdapter(Evaluation)

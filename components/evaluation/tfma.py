@@ -17,7 +17,7 @@ from headrace.configs.schema.evaluate import (
     Threshold,
 )
 from headrace.configs.schema.label import LabelConfig
-from headrace.trainer.served_model import PREDICTIONS, SCORE, ModelCall
+from headrace.trainer.served_model import PREDICTIONS, SCORE, ModelCall, task_output
 
 _LABEL_KINDS = {name: kind for kind, metrics in METRICS.items() for name in metrics.values()}
 """The kind of label for each of TFMA's metric classes."""
@@ -29,6 +29,8 @@ def eval_config(label: LabelConfig, evaluate: EvaluateConfig, call: ModelCall | 
     call: the signatures of the model; None for those that Headrace exports. Thresholds are set for the whole split
     alone: with `MetricConfig.threshold`, the smallest slice could block a model.
     """
+    if label.tasks is not None:
+        return _of_tasks(label, evaluate)
     call = call or own_call(label)
     model = config_pb2.ModelSpec(
         signature_name=call.signature_name,
@@ -44,10 +46,48 @@ def eval_config(label: LabelConfig, evaluate: EvaluateConfig, call: ModelCall | 
     )
 
 
-def own_call(label: LabelConfig) -> ModelCall:
-    """The signatures of a model that Headrace exports. That of a text label predicts the words of each label."""
+def _of_tasks(label: LabelConfig, evaluate: EvaluateConfig) -> config_pb2.EvalConfig:
+    """One with the metrics of each task as those of an output of its name."""
+    each = {name: eval_config(part, evaluate.of_task(name), own_call(part, name)) for name, part in label.parts.items()}
+    whole = config_pb2.EvalConfig()
+    whole.CopyFrom(next(iter(each.values())))
+    del whole.metrics_specs[:]
+    (model,) = whole.model_specs
+    model.label_key = model.prediction_key = ""
+    for name, one in each.items():
+        model.label_keys[name], model.prediction_keys[name] = (
+            one.model_specs[0].label_key,
+            one.model_specs[0].prediction_key,
+        )
+        whole.metrics_specs.add(output_names=[name], metrics=one.metrics_specs[0].metrics)
+    return whole
+
+
+def by_task(config: config_pb2.EvalConfig) -> dict[str, config_pb2.EvalConfig]:
+    """The config of each task as if its label were the only one; of one label, the config itself, by the name ""."""
+    if not config.metrics_specs[0].output_names:
+        return {"": config}
+    found = {}
+    for spec in config.metrics_specs:
+        (name,) = spec.output_names
+        found[name] = one = config_pb2.EvalConfig()
+        one.CopyFrom(config)
+        del one.metrics_specs[:]
+        one.metrics_specs.add(metrics=spec.metrics)
+        for model in one.model_specs:
+            model.label_key, model.prediction_key = model.label_keys[name], model.prediction_keys[name]
+            model.ClearField("label_keys")
+            model.ClearField("prediction_keys")
+    return found
+
+
+def own_call(label: LabelConfig, task: str = "") -> ModelCall:
+    """The signatures of a model that Headrace exports. That of a text label predicts the words of each label.
+
+    task: the name of the label if there are several.
+    """
     name = SCORE if label.kind == "text" else ModelCall.signature_name
-    return ModelCall(label.key, signature_name=name, prediction_key=PREDICTIONS)
+    return ModelCall(label.key, signature_name=name, prediction_key=task_output(task, PREDICTIONS))
 
 
 def model_call(spec: config_pb2.ModelSpec) -> ModelCall:
@@ -130,7 +170,8 @@ def compares_with_baseline(config: config_pb2.EvalConfig) -> bool:
     """Whether a threshold limits the difference from the baseline."""
     return any(
         each.threshold.HasField("change_threshold")
-        for metric in config.metrics_specs[0].metrics
+        for spec in config.metrics_specs
+        for metric in spec.metrics
         for each in metric.per_slice_thresholds
     )
 

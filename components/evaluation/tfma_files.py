@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,17 +24,27 @@ from headrace.components.evaluation.tfma import model_names
 
 
 def write_files(
-    directory: Path, measured: Measured, config: config_pb2.EvalConfig, models: Mapping[str, str], *, blessed: bool
+    directory: Path,
+    measured: Mapping[str, Measured],
+    config: config_pb2.EvalConfig,
+    models: Mapping[str, str],
+    *,
+    blessed: bool,
 ) -> None:
     """Write `metrics.tfrecord`, `validations.tfrecord` and `eval_config.json`.
 
-    models: the SavedModel's directory by the model's name.
+    measured: by the name of the task, which is "" for a single label, and is that of the output in TFMA's keys; models:
+    the SavedModel's directory by the model's name.
     """
-    sliced = _by_slice(measured.values, config)
+    sliced: dict[SliceKey, dict[MetricKey, float]] = {}
+    for task, one in measured.items():
+        for key, of_slice in _by_slice(one.values, config, task).items():
+            sliced.setdefault(key, {}).update(of_slice)
     with tf.io.TFRecordWriter(str(directory / "metrics.tfrecord")) as metrics:
         named = name_missing(sliced)
         for key, of_slice in sliced.items():
-            proto = _proto(named[key], of_slice, dict(confidence_intervals(measured, config, key)))
+            intervals = [confidence_intervals(one, config, key, task) for task, one in measured.items()]
+            proto = _proto(named[key], of_slice, dict(itertools.chain.from_iterable(intervals)))
             metrics.write(proto.SerializeToString())
     with tf.io.TFRecordWriter(str(directory / "validations.tfrecord")) as validations:
         validation = writer.CombineValidations(config, rubber_stamp=model_names(config)[1] is None)
@@ -63,7 +74,7 @@ def _proto(
 
 
 def confidence_intervals(
-    measured: Measured, config: config_pb2.EvalConfig, key: SliceKey
+    measured: Measured, config: config_pb2.EvalConfig, key: SliceKey, task: str = ""
 ) -> Iterator[tuple[MetricKey, ConfidenceInterval]]:
     """The intervals of a slice: of the metrics of both models, and of their differences."""
     candidate, baseline = model_names(config)
@@ -71,13 +82,13 @@ def confidence_intervals(
         if model is not None and (model, key) in measured.values:
             without = measured.without[model, key]
             for name, interval in measured.intervals(model, key).items():
-                yield MetricKey(name, model), _interval(interval, [each[name] for each in without])
+                yield MetricKey(name, model, task), _interval(interval, [each[name] for each in without])
     changes = measured.change_intervals(candidate, baseline, key)
     if baseline is not None and changes:
         pairs = [*zip(measured.without[candidate, key], measured.without[baseline, key], strict=True)]
         for name, interval in changes.items():
             differences = [ours[name] - theirs[name] for ours, theirs in pairs]
-            yield MetricKey(name, candidate, is_diff=True), _interval(interval, differences)
+            yield MetricKey(name, candidate, task, is_diff=True), _interval(interval, differences)
 
 
 def _interval(interval: Interval, without: Sequence[float]) -> ConfidenceInterval:
@@ -88,12 +99,12 @@ def _interval(interval: Interval, without: Sequence[float]) -> ConfidenceInterva
     return result
 
 
-def _by_slice(values: MetricValues, config: config_pb2.EvalConfig) -> dict[SliceKey, dict[MetricKey, float]]:
+def _by_slice(values: MetricValues, config: config_pb2.EvalConfig, task: str) -> dict[SliceKey, dict[MetricKey, float]]:
     """The metrics of both models and their differences, by slice."""
     candidate, baseline = model_names(config)
     sliced: dict[SliceKey, dict[MetricKey, float]] = {}
     for (model, key), metrics in values.items():
-        sliced.setdefault(key, {}).update({MetricKey(name, model): value for name, value in metrics.items()})
+        sliced.setdefault(key, {}).update({MetricKey(name, model, task): value for name, value in metrics.items()})
     if baseline is not None:
         for of_slice in sliced.values():
             of_slice.update(dict(_differences(of_slice, candidate, baseline)))
@@ -105,5 +116,5 @@ def _differences(
 ) -> Iterator[tuple[MetricKey, float]]:
     for key, value in of_slice.items():
         if key.model_name == candidate:
-            before = of_slice.get(MetricKey(key.name, baseline), math.nan)
-            yield MetricKey(key.name, candidate, is_diff=True), value - before
+            before = of_slice.get(key._replace(model_name=baseline), math.nan)
+            yield key._replace(is_diff=True), value - before

@@ -1,5 +1,6 @@
 """DataGate: stops the run, or warns, if a rule finds that the data is unfit for training."""
 
+import itertools
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -104,7 +105,8 @@ def find_anomalies(  # noqa: PLR0913
         computed_label: whether the label is computed from its column and perhaps others. Then the column needs values,
             and which ones is up to the function.
     """
-    columns = [label.key, *columns] if computed_label else columns
+    columns = [*label.columns, *columns] if computed_label else columns
+    numbers = [part.key for part in label.parts.values() if part.kind == "regression"]
     found: list[DataAnomaly] = []
     train = next(split for split in splits if split.name == TRAIN)
     for split in splits:
@@ -112,19 +114,24 @@ def find_anomalies(  # noqa: PLR0913
         if split.name in anomalies and split.examples:
             found += data_rules.schema_anomalies(split.name, anomalies[split.name])
         for rule in () if computed_label else data_rules.LABEL_RULES:
-            found += rule(split, label)
+            found += itertools.chain.from_iterable(rule(split, part) for part in label.parts.values())
         for column in dict.fromkeys(columns):
             found += data_rules.missing_feature(split, train, column)
-        for column in dict.fromkeys([label.key, *columns] if label.kind == "regression" else columns):
+        for column in dict.fromkeys([*numbers, *columns]):
             found += data_rules.infinite_values(split, column)
-        if label.kind != "multilabel":
-            found += data_rules.multiple_values(split, label.key, "label")
+        for name, part in label.parts.items():
+            found += _multiple_labels(split, part, ".".join(map(str, part.setting(name))))
         if label.weight is not None:
             found += _weight_anomalies(split, label.weight)
         for column, feature in single.items():
             found += data_rules.multiple_values(split, column, f"features.{feature}")
-    found += [] if computed_label else data_rules.constant_label(train, label)
+    for part in () if computed_label else label.parts.values():
+        found += data_rules.constant_label(train, part)
     return found
+
+
+def _multiple_labels(split: SplitStatistics, label: LabelConfig, setting: str) -> Iterator[DataAnomaly]:
+    return data_rules.multiple_values(split, label.key, setting) if label.kind != "multilabel" else iter(())
 
 
 def _weight_anomalies(split: SplitStatistics, column: str) -> Iterator[DataAnomaly]:

@@ -81,10 +81,17 @@ def empty_split(split: SplitStatistics) -> Iterator[DataAnomaly]:
 
 
 def missing_label(split: SplitStatistics, label: LabelConfig) -> Iterator[DataAnomaly]:
-    """Every example needs a label, unless one without belongs to no class."""
+    """Every example needs a label, unless one without belongs to no class, or counts for other labels alone."""
     if label.missing == "none":
         return
+    if label.optional:
+        if split.examples and not split.present(label.key):
+            what = f"none of the {split.examples:,} examples has a value"
+            yield DataAnomaly(split.name, label.key, "Label missing", f"{what}; remove the task, or this data")
+        return
     missing, ways_out = split.examples - split.present(label.key), "`label.missing: drop` leaves such rows out"
+    if label.in_task:
+        ways_out = "`missing: mask` in the task has such rows count for the other tasks alone"
     what = f"missing in {missing:,} of {split.examples:,} examples ({missing / split.examples:.2%})" if missing else ""
     if label.kind == "multilabel":
         what = _without_a_class(split, label.key)

@@ -33,8 +33,9 @@ def digits_lost(
     rounded: the feature's name and `normalize` for each data column that is rounded to float32 unscaled.
     """
     train = next(split for split in splits if split.name == "train")
-    if label.kind == "regression":
-        yield from rounded_integers(train, label.key, "label")
+    for name, part in label.parts.items():
+        if part.kind == "regression":
+            yield from rounded_integers(train, part.key, ".".join(map(str, part.setting(name))))
     for column, (feature, normalize) in rounded.items():
         yield from rounded_integers(train, column, f"features.{feature}", normalize)
 

@@ -31,7 +31,7 @@ def judge_skew(  # noqa: PLR0913, PLR0917
         trained: those of the train split.
         schema: of the data; its skew comparators take precedence over the gate's limits for all columns.
         columns: the data columns to compare; empty for all.
-        label: the label's column, which requests need not have.
+        label: the label's column, which requests need not have; a line each if there are several.
     """
     requests = sum(one.num_examples for one in served.datasets)
     if requests < gate.min_examples:
@@ -42,7 +42,7 @@ def judge_skew(  # noqa: PLR0913, PLR0917
     names = [one.name for one in schema.feature if not columns or one.name in columns]
     further = [*_types(names, *sides)]
     return judge_distance(
-        SKEW, gate, served, trained, schema, columns, comparator="skew", optional={label}, further=further
+        SKEW, gate, served, trained, schema, columns, comparator="skew", optional={*label.split("\n")}, further=further
     )
 
 

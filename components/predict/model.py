@@ -30,7 +30,8 @@ from headrace.components.example_gen.tfexample.float64_columns import with_bits
 from headrace.components.failed_checks import check_of_feature, columns_with_several_values
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.description import ModelDescription
-from headrace.trainer.served_model import ModelCall
+from headrace.trainer.served_model import ModelCall, task_output
+from headrace.trainer.tasks import tasks_of
 
 BATCH_SIZE = 2048
 """The most examples in a call, as in the Evaluator."""
@@ -78,13 +79,23 @@ class PredictionColumns:
         return len(self.words) + 1 if self.label.kind == "next_word" else self.label.num_classes
 
     def of(self, values: Values) -> pa.RecordBatch:
-        """Predictions [rows, width] as columns."""
+        """Predictions [rows, width] as columns; of several labels, those of each task behind its name."""
+        if self.label.tasks is not None:
+            return self._of_tasks(values)
         kind = self.label.kind
         if kind in ("regression", "text"):
             columns = {PREDICTION: pa.array(values[:, 0], pa.float32() if kind == "regression" else pa.string())}
         else:
             columns = self._classes(values)
         return pa.RecordBatch.from_pydict({f"{self.prefix}{name}": column for name, column in columns.items()})
+
+    def _of_tasks(self, values: Values) -> pa.RecordBatch:
+        found: dict[str, pa.Array] = {}
+        for task in tasks_of(self.label):
+            own = PredictionColumns(task.label, prefix=f"{self.prefix}{task_output(task.name, '')}")
+            batch = own.of(values[:, task.outputs])
+            found |= dict(zip(batch.schema.names, batch.columns, strict=True))
+        return pa.RecordBatch.from_pydict(found)
 
     def _classes(self, values: Values) -> dict[str, pa.Array]:
         kind = self.label.kind
@@ -129,7 +140,7 @@ class Predictor:
 
     def __post_init__(self) -> None:
         model = self.description
-        call = ModelCall(model.label.key, model.signature, model.preprocessing, model.prediction_key)
+        call = ModelCall(model.label.columns[0], model.signature, model.preprocessing, model.prediction_key)
         object.__setattr__(self, "_call", call)
 
     def load(self) -> None:

@@ -10,6 +10,7 @@ the graph would get. So nothing but the lookup is written twice.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
@@ -31,6 +32,7 @@ from headrace.components.transform.single_values import (
     single_values,
 )
 from headrace.configs.schema.data import bits_column
+from headrace.configs.schema.label import LabelConfig
 from headrace.trainer import columns
 from headrace.trainer.columns import Batch, Column
 from headrace.trainer.columns.analyzers.all_columns import ColumnAnalyzers, Statistics
@@ -79,7 +81,7 @@ class Columnar:
         label = self._sections.label
         return (
             all(map(is_single, self._spec.values()))
-            and self._has(label.key, LABELS.get(label.kind, set()))
+            and all(self._has(part.key, LABELS.get(part.kind, set())) for part in label.parts.values())
             and (label.weight is None or self._has(label.weight, NUMBERS))
             and all(bits_column(name) in self._spec for name in self._sections.float64)
             and all(map(self._covers, self._columns.values()))
@@ -98,7 +100,10 @@ class Columnar:
         values, label = self._values(block), self._sections.label
         if values is None:
             return None
-        found = {label.key: _of_distinct(label.key, values[label.key], self._label)}
+        found = {
+            part.key: _of_distinct(part.key, values[part.key], functools.partial(_label, part))
+            for part in label.parts.values()
+        }
         if (weight := label.weight) is not None:
             found[weight] = transform_weight(weight, Batch({weight: tf.constant(values[weight].dense)}, {})).numpy()
         found |= self._numbers(values)
@@ -131,9 +136,6 @@ class Columnar:
 
     def _has(self, key: str, types: set[tf.DType]) -> bool:
         return key in self._spec and self._spec[key].dtype in types
-
-    def _label(self, tensors: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        return transform_label(self._sections.label, Batch(tensors, {}))
 
     def _alone(self, name: str, column: Column[Any]) -> Compute:
         return lambda tensors: column.transform(Batch(tensors, {name: column}, results=self._results))
@@ -187,6 +189,10 @@ def _of_distinct(key: str, values: SingleValues, compute: Compute) -> Values:
     else:
         tensor = tf.constant(np.append(distinct.to_numpy(), INTEGER_MISSING))
     return compute({key: tensor}).numpy()[codes]
+
+
+def _label(label: LabelConfig, tensors: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    return transform_label(label, Batch(tensors, {}))
 
 
 def _key(column: Column[Any]) -> str:

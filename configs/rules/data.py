@@ -85,7 +85,8 @@ def stratified_rows_are_split_by_hash(data: DataConfig, label: LabelConfig) -> I
     if len(data.hashed_splits) == 1:
         yield where, "each split has its own rows, so there is nothing to divide; remove it"
     if data.stratify is True and label.kind not in {"binary", "multiclass"}:
-        what = "may have several classes in a row" if label.kind == "multilabel" else "has no classes"
+        several = {"multilabel": "may have several classes in a row", "multitask": "has several columns"}
+        what = several.get(label.kind, "has no classes")
         yield where, f"a {label.kind} label {what}; name a column with one class in each row, or remove it"
 
 
@@ -126,8 +127,8 @@ def groups_can_be_divided(data: DataConfig, label: LabelConfig) -> Iterator[Viol
     where: KeyPath = ("data", "split_key")
     if data.split_keys and len(data.hashed_splits) == 1:
         yield where, "each split has its own rows, so there is nothing to divide; remove it"
-    if data.split_keys == (label.key,):
-        what = f'"{label.key}" is the label, and all rows with the same label would be in one split'
+    if len(data.split_keys) == 1 and data.split_keys[0] in label.columns:
+        what = f'"{data.split_keys[0]}" is the label, and all rows with the same label would be in one split'
         yield where, f"{what}; name a column of what the rows belong to, such as a customer"
     for number, name in enumerate(data.split_keys):
         if name in data.split_keys[:number]:

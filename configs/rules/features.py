@@ -40,9 +40,10 @@ def names_are_tensor_names(features: Features) -> Iterator[Violation]:
 
 
 def names_differ_from_label(features: Features, label: LabelConfig) -> Iterator[Violation]:
-    feature = features.get(label.key)
-    if feature is not None and label.key not in _reads(label.key, feature, features).values():
-        yield ("features", label.key), f'"{label.key}" is the name of the label; choose another one'
+    for key in label.columns:
+        feature = features.get(key)
+        if feature is not None and key not in _reads(key, feature, features).values():
+            yield ("features", key), f'"{key}" is the name of the label; choose another one'
 
 
 def names_differ_from_weight(features: Features, label: LabelConfig) -> Iterator[Violation]:
@@ -54,10 +55,10 @@ def names_differ_from_weight(features: Features, label: LabelConfig) -> Iterator
 def features_do_not_read_label(features: Features, label: LabelConfig) -> Iterator[Violation]:
     for name, feature in features.items():
         for where, column in _reads(name, feature, features).items():
-            if column == label.key:
+            if column in label.columns:
                 listed = isinstance(where[-1], int)
                 way = f"remove it from {where[-2]}" if listed else "remove the feature"
-                yield where, f'reads the label "{label.key}", which would leak the answer; {way}'
+                yield where, f'reads the label "{column}", which would leak the answer; {way}'
 
 
 def crosses_are_of_categories(features: Features) -> Iterator[Violation]:
@@ -111,7 +112,7 @@ def float64_is_read_as_a_number(features: Features, data: DataConfig, label: Lab
         if feature.list_size is None
         for column in _reads(name, feature, features).values()
     }
-    for column in (name for name in data.float64_columns if name not in (label.key, label.weight)):
+    for column in (name for name in data.float64_columns if name not in (*label.columns, label.weight)):
         if column not in read:
             what = "no feature reads the column as one number, so its further digits would be of no use"
             yield ("data", "types", column), f"{what}; declare float, or add a feature such as {{column: numeric}}"
@@ -183,6 +184,11 @@ def compiled_features_have_one_shape(features: Features, model: ModelConfig, tra
 
 
 def declared_type_fits_label(label: LabelConfig, data: DataConfig) -> Iterator[Violation]:
+    for part in label.parts.values():
+        yield from _declared_type_fits(part, data)
+
+
+def _declared_type_fits(label: LabelConfig, data: DataConfig) -> Iterator[Violation]:
     declared: str | None = data.types.get(label.key)
     if declared is None:
         return
@@ -207,9 +213,10 @@ def declared_type_fits_label(label: LabelConfig, data: DataConfig) -> Iterator[V
 
 def delimited_label_is_separated(label: LabelConfig, data: DataConfig) -> Iterator[Violation]:
     """A field of a CSV file is one class unless it is split."""
-    if label.kind == "multilabel" and label.separator is None and data.source.kind == "csv":
-        what = 'a field of a CSV file is one class unless a text splits it; set `separator: "|"`, or whatever it is'
-        yield ("label", "kind"), f"{what}, or `kind: multiclass`"
+    for name, part in label.parts.items():
+        if part.kind == "multilabel" and part.separator is None and data.source.kind == "csv":
+            what = 'a field of a CSV file is one class unless a text splits it; set `separator: "|"`, or whatever it is'
+            yield (*label.setting(name), "kind"), f"{what}, or `kind: multiclass`"
 
 
 def declared_type_fits_weight(label: LabelConfig, data: DataConfig) -> Iterator[Violation]:

@@ -44,7 +44,7 @@ def freshness_has_dates(gates: GatesConfig, data: DataConfig) -> Iterator[Violat
 
 
 def gates_are_of_features(gates: GatesConfig, features: dict[str, Feature], label: LabelConfig) -> Iterator[Violation]:
-    read = {column for name, one in features.items() for column in one.data_columns(name, features)} | {label.key}
+    read = {column for name, one in features.items() for column in one.data_columns(name, features)} | {*label.columns}
     compared: tuple[tuple[KeyPath, DistanceGate | None], ...] = (
         (("gates", "drift", "blessed"), gates.drift.blessed),
         (("gates", "drift", "earlier_spans"), gates.drift.earlier_spans),

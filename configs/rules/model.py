@@ -16,6 +16,9 @@ from headrace.configs.schema.evaluate import (
     EvaluateConfig,
     SliceThreshold,
     Threshold,
+    metrics_of_kinds,
+    own_name,
+    task_metric,
 )
 from headrace.configs.schema.features import Feature, ImageFeature, TextFeature
 from headrace.configs.schema.label import LabelConfig
@@ -98,26 +101,42 @@ def evaluated_split_exists(data: DataConfig, evaluate: EvaluateConfig) -> Iterat
 def metrics_fit_the_label(label: LabelConfig, evaluate: EvaluateConfig) -> Iterator[Violation]:
     for number, name in enumerate(evaluate.metrics):
         where: KeyPath = ("evaluate", "metrics", number)
-        if name not in METRICS[label.kind]:
-            yield where, _unsuitable_metric(name, label.kind)
+        if name not in metrics_of_kinds(label.kinds):
+            yield where, _unsuitable_metric(name, label)
         elif name in evaluate.metrics[:number]:
             yield where, f'"{name}" is listed twice; remove one'
 
 
 def thresholds_have_metrics(label: LabelConfig, evaluate: EvaluateConfig) -> Iterator[Violation]:
-    measured = evaluate.metrics or tuple(METRICS[label.kind])
+    parts = {task: evaluate.of_task(task).metrics for task in label.kinds}
+    measured = {task_metric(task, name) for task, kind in label.kinds.items() for name in parts[task] or METRICS[kind]}
     for name in evaluate.thresholds:
         where: KeyPath = ("evaluate", "thresholds", name)
-        if name not in METRICS[label.kind]:
-            yield where, _unsuitable_metric(name, label.kind)
+        if name not in metrics_of_kinds(label.kinds):
+            yield where, _unsuitable_metric(name, label)
         elif name not in measured:
             yield where, f'"{name}" is not in evaluate.metrics; add it there, or remove the threshold'
 
 
-def _unsuitable_metric(name: str, kind: str) -> str:
+def _unsuitable_metric(name: str, label: LabelConfig) -> str:
+    if label.tasks is not None:
+        return _no_metric_of_a_task(name, label)
+    kind = label.kind
     others = [other for other, names in METRICS.items() if name in names]
     what = f'"{name}" is for {join_or(others)} labels, but this label is {kind}' if others else f'no metric "{name}"'
     return f"{what}; for {kind}: {join_or(METRICS[kind])}{did_you_mean(name, METRICS[kind])}"
+
+
+def _no_metric_of_a_task(name: str, label: LabelConfig) -> str:
+    names = metrics_of_kinds(label.kinds)
+    having = [one for one, own in names.items() if own == name]
+    if having:
+        return f'"{name}" is a metric of {"one task" if len(having) == 1 else "several tasks"}; write {join_or(having)}'
+    task, _, metric = name.rpartition("/")
+    if task in label.kinds and own_name(name) in {one for each in METRICS.values() for one in each}:
+        own = METRICS[label.kinds[task]]
+        return f'"{metric}" is not for {label.kinds[task]} labels, as {task} is one; for it: {join_or(own)}'
+    return f'no metric "{name}"{did_you_mean(name, names)}; a task\'s name comes first, as in {next(iter(names))}'
 
 
 def thresholds_can_be_met(evaluate: EvaluateConfig) -> Iterator[Violation]:
@@ -127,18 +146,19 @@ def thresholds_can_be_met(evaluate: EvaluateConfig) -> Iterator[Violation]:
         for slicing, each in threshold.slices.items():
             of_slices: KeyPath = (*where, "slices", slicing)
             yield from _range(name, each, of_slices)
-            if name in FRACTIONS and each.max_gap is not None and each.max_gap >= 1:
+            if own_name(name) in FRACTIONS and each.max_gap is not None and each.max_gap >= 1:
                 what = f"found {each.max_gap:g}, but no two values of {name} are further apart than 1"
                 yield (*of_slices, "max_gap"), f"{what}{_of_percent(each.max_gap)}"
 
 
 def _range(name: str, threshold: Threshold | SliceThreshold, where: KeyPath) -> Iterator[Violation]:
     """Bounds that the metric cannot reach."""
-    low, range_ = (-1, "at most 1") if name in SIGNED else (0, "between 0 and 1")
-    if name in FRACTIONS | SIGNED and threshold.min is not None and threshold.min > 1:
+    own = own_name(name)
+    low, range_ = (-1, "at most 1") if own in SIGNED else (0, "between 0 and 1")
+    if own in FRACTIONS | SIGNED and threshold.min is not None and threshold.min > 1:
         what = f"found {threshold.min:g}, but {name} is {range_}"
         yield (*where, "min"), f"{what}{_of_percent(threshold.min)}"
-    if name != "r_squared" and threshold.max is not None and threshold.max < low:
+    if own != "r_squared" and threshold.max is not None and threshold.max < low:
         yield (*where, "max"), f"found {threshold.max:g}, but {name} is never below {low}, so no model could pass"
 
 

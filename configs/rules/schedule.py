@@ -81,7 +81,7 @@ def drift_is_of_features(
 ) -> Iterator[Violation]:
     if schedule is None:
         return
-    read = {column for name, one in features.items() for column in one.data_columns(name, features)} | {label.key}
+    read = {column for name, one in features.items() for column in one.data_columns(name, features)} | {*label.columns}
     for column in schedule.drift.columns:
         if column not in read:
             where: KeyPath = ("schedule", "drift", "columns", column)

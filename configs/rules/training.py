@@ -133,7 +133,8 @@ def class_weights_are_of_classes(train: TrainConfig, label: LabelConfig) -> Iter
     if weights is None:
         return
     if label.kind not in ("binary", "multiclass"):
-        what = "may have several classes at once" if label.kind == "multilabel" else "has no classes to weigh"
+        several = {"multilabel": "may have several classes at once", "multitask": "has several sets of classes"}
+        what = several.get(label.kind, "has no classes to weigh")
         yield where, f"a {label.kind} label {what}; remove it"
         return
     classes = [str(value) for value in label.class_values]

@@ -13,6 +13,7 @@ from headrace.configs.json_schema import describe_allowed, schema_at
 from headrace.configs.rules import encoder_decoder as encoder_decoder_rules
 from headrace.configs.rules import features as features_rules
 from headrace.configs.rules import model as model_rules
+from headrace.configs.rules import multitask as multitask_rules
 from headrace.configs.rules import training as training_rules
 from headrace.configs.rules import trees as trees_rules
 from headrace.configs.rules.rule import Rule, Violation, apply_rules
@@ -21,7 +22,7 @@ from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import ModelConfig
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.train import TrainConfig
-from headrace.configs.schema.tune import HIGHER_IS_BETTER, TuneConfig, TunedParameter, with_values
+from headrace.configs.schema.tune import TuneConfig, TunedParameter, reported_metrics, with_values
 
 NOT_TUNABLE = {
     "model.kind": "the kind of model determines which other settings exist",
@@ -44,6 +45,7 @@ TRIAL_RULES: tuple[Rule, ...] = (
     *training_rules.RULES,
     *trees_rules.MODEL_RULES,
     *encoder_decoder_rules.MODEL_RULES,
+    *multitask_rules.MODEL_RULES,
 )
 """The rules that a value of `model` or `train` can break: those that read one of them, and besides them only the label
 and the features (a test checks this)."""
@@ -56,7 +58,7 @@ _Sections = Mapping[str, BaseModel]
 def objective_is_reported(tune: TuneConfig | None, label: LabelConfig) -> Iterator[Violation]:
     if tune is None:
         return
-    names = HIGHER_IS_BETTER[label.kind]
+    names = reported_metrics(label.kinds)
     if tune.objective not in ("auto", *names):
         known = did_you_mean_or_list(tune.objective, ["auto", *names], "available")
         yield ("tune", "objective"), f'training does not report "{tune.objective}" for a {label.kind} label{known}'

@@ -33,6 +33,7 @@ class AutoModel(ModelBase):
 
     implementation: ClassVar[str] = "headrace.trainer.model_search.search.train_best"
     has_wide_part: ClassVar[bool] = True
+    takes: ClassVar[frozenset[str]] = frozenset({"tasks"})
 
     kind: Literal["auto"]
     """`auto`."""

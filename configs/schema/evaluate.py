@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
@@ -159,8 +160,27 @@ true probabilities, or the true mean (Gneiting and Raftery, "Strictly proper sco
 2007)."""
 
 _METRIC_NAMES: list[JsonValue] = [*sorted({name for names in METRICS.values() for name in names})]
-MetricName = Annotated[str, Field(json_schema_extra={"enum": _METRIC_NAMES})]
-"""A name in METRICS. Which ones apply depends on the label, so the rules check them."""
+TASK_METRIC = r"^[A-Za-z]\w*/\w+$"
+"""A metric of one of several labels."""
+_NAMED: list[JsonValue] = [{"enum": _METRIC_NAMES}, {"type": "string", "pattern": TASK_METRIC}]
+MetricName = Annotated[str, Field(json_schema_extra={"anyOf": _NAMED})]
+"""A name in METRICS, behind that of its task if there are several. Which ones apply depends on the label, so the rules
+check them."""
+
+
+def task_metric(task: str, metric: str) -> str:
+    """What the metric of a task is called: `price/mean_absolute_error`; of "", the label itself, by its own name."""
+    return f"{task}/{metric}" if task else metric
+
+
+def own_name(metric: str) -> str:
+    """The metric's own name, without that of its task."""
+    return metric.rpartition("/")[2]
+
+
+def metrics_of_kinds(kinds: Mapping[str, str]) -> dict[str, str]:
+    """The metrics of labels, each with the name of its task. kinds: of label, by the name of the task."""
+    return {task_metric(task, name): name for task, kind in kinds.items() for name in METRICS[kind]}
 
 
 class SliceThreshold(Section):
@@ -250,7 +270,8 @@ class EvaluateConfig(Section):
     split: Name | None = None
     """The split to evaluate. null: `test` if it exists, else `eval`."""
     metrics: tuple[MetricName, ...] = ()
-    """Names of metrics. Empty: the usual ones for the label's kind."""
+    """Names of metrics. Empty: the usual ones for the label's kind. With several labels, each name follows that of its
+    task, as in `price/mean_absolute_error`, and a task of which none is named has its usual ones."""
     decision_threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """For a binary label: the predicted probability above which an example counts as positive in the metrics of
     decisions, such as `precision`; for a multilabel label, above which it counts as one of a class. The report shows
@@ -260,7 +281,8 @@ class EvaluateConfig(Section):
     without a value form the slice `(missing)`. If an example has multiple values, the first counts; a text that
     contains a `separator` is one value, and so one slice."""
     thresholds: Annotated[
-        dict[str, Threshold], Field(json_schema_extra={"propertyNames": {"enum": _METRIC_NAMES}})
+        dict[str, Threshold],
+        Field(json_schema_extra={"propertyNames": {"anyOf": _NAMED}}),
     ] = {}
     """Required values by metric. Empty: every model is blessed whose metrics have values and that is
     `better_than_constant`."""
@@ -273,6 +295,20 @@ class EvaluateConfig(Section):
     predictions on the most important ones. The time grows with them and with the square of the number of columns. auto:
     1,000, fewer for a model that reads more than 44 columns, so that it takes at most some seconds, and none from 142
     columns on. none: neither is computed."""
+
+    def of_task(self, task: str) -> Self:
+        """What is asked for one of several labels, under the metrics' own names; of "", all."""
+        if not task:
+            return self
+        before = task_metric(task, "")
+        return self.model_copy(
+            update={
+                "metrics": tuple(name.removeprefix(before) for name in self.metrics if name.startswith(before)),
+                "thresholds": {
+                    name.removeprefix(before): one for name, one in self.thresholds.items() if name.startswith(before)
+                },
+            }
+        )
 
     @property
     def slicings(self) -> dict[str, tuple[str, ...]]:

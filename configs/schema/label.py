@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_serializer, model_validator
+from pydantic_core import InitErrorDetails
 
 from headrace.configs.schema.features.unstructured import TextFeature, check_words
-from headrace.configs.schema.section import Name, PositiveInt, Section
+from headrace.configs.schema.section import KeyPath, Name, PositiveInt, Section
+from headrace.configs.schema.task import TaskConfig
 
 MOST_LABELS = 1000
 """The most classes of a multilabel label, each of which has metrics of its own."""
@@ -56,18 +59,24 @@ class LabelConfig(Section):
 
     The transformed examples contain it under its key: float32 [batch] for binary and regression, int64 [batch] (the
     class id) for multiclass and next_word, float32 [batch, classes] of 0 and 1 for multilabel, int64 [batch, words]
-    (class ids, padded with -1) for text.
+    (class ids, padded with -1) for text. Those of multitask are there under the key of each task.
     """
 
-    key: Name
-    """The data column."""
-    kind: Literal["binary", "multiclass", "multilabel", "regression", "next_word", "text"]
+    in_task: ClassVar[bool] = False
+    """Whether it is one of several labels."""
+    optional: ClassVar[bool] = False
+    """Whether a row may lack it, and counts for the other labels alone."""
+
+    key: Name = ""
+    """The data column. Required, except for multitask, whose tasks name theirs."""
+    kind: Literal["binary", "multiclass", "multilabel", "regression", "next_word", "text", "multitask"]
     """binary: two classes, the model predicts the probability of the second; multiclass: one of several classes, the
     model predicts a probability for each; multilabel: any number of classes at once, such as the tags of an article,
     the model predicts the probability of each on its own; regression: a number; next_word: the word after a text, the
     model predicts a probability for each word of that text's vocabulary, and a last one for all other words (only
     `model.kind: text`); text: a whole text, such as an answer or a translation, which the model writes word by word
-    (only `model.kind: encoder_decoder`)."""
+    (only `model.kind: encoder_decoder`); multitask: several labels in columns of their own, which one model predicts
+    together (see docs/multitask.md)."""
     classes: (
         Annotated[int, Field(ge=2, le=1_000_000)] | Annotated[tuple[str | int, ...], Field(min_length=2)] | None
     ) = None
@@ -90,12 +99,47 @@ class LabelConfig(Section):
 
     words: LabelWords | None = None
     """Only for text: what its words are. null: the defaults."""
+    tasks: dict[str, TaskConfig] | None = None
+    """Required for multitask: two or more labels by name. A name consists of letters, digits and `_`; it is the data
+    column too, unless the task names another one in `key`."""
 
     @property
     def identity(self) -> str:
         """What two models must share to predict the same, as JSON: all settings but those that choose or weigh rows."""
-        unused = {"words"} if self.words is None else set()  # as in models from before there was this setting
-        return self.model_dump_json(exclude={"missing", "weight"} | unused)
+        hidden: Any = {"missing": True, "weight": True, "tasks": {"__all__": {"missing", "loss_weight"}}}
+        if self.words is None:
+            hidden["words"] = True  # as in models from before there was this setting
+        return self.model_dump_json(exclude=hidden)
+
+    @property
+    def unweighted(self) -> LabelConfig:
+        """The same, without how much each task counts in the loss."""
+        if self.tasks is None:
+            return self
+        tasks = {name: task.model_copy(update={"loss_weight": 1.0}) for name, task in self.tasks.items()}
+        return self.model_copy(update={"tasks": tasks})
+
+    @property
+    def parts(self) -> Mapping[str, LabelConfig]:
+        """What the model predicts: each task's label by the task's name; any other label itself, by the name ""."""
+        if self.tasks is None:
+            return {"": self}
+        return {name: _label_of(name, task, self.weight) for name, task in self.tasks.items()}
+
+    @staticmethod
+    def setting(part: str) -> KeyPath:
+        """Where the settings of a part are."""
+        return ("label", "tasks", part) if part else ("label",)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The kind of each part."""
+        return {name: part.kind for name, part in self.parts.items()}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The data columns of all labels."""
+        return tuple(part.key for part in self.parts.values())
 
     @property
     def text_feature(self) -> TextFeature:
@@ -104,18 +148,21 @@ class LabelConfig(Section):
 
     @property
     def num_classes(self) -> int:
-        """Width of the model's output: 1 for binary and regression, else the number of classes.
+        """Width of the model's output: 1 for binary and regression, the sum over its tasks for multitask, else the
+        number of classes.
 
         For next_word and text it is known only with the vocabulary (see `with_classes`).
         """
+        if self.tasks is not None:
+            return sum(part.num_classes for part in self.parts.values())
         if self.kind in ("binary", "regression") or self.classes is None:
             return 1
         return self.classes if isinstance(self.classes, int) else len(self.classes)
 
     @property
     def class_values(self) -> tuple[str | int, ...]:
-        """The values of the column in the order of their class ids; empty for regression, next_word and text."""
-        if self.kind in ("regression", "next_word", "text"):
+        """The values of the column in the order of their class ids; empty for all kinds without classes."""
+        if self.kind in ("regression", "next_word", "text", "multitask"):
             return ()
         if self.classes is None:
             return (0, 1)
@@ -125,10 +172,39 @@ class LabelConfig(Section):
         """A copy with this number of classes."""
         return self.model_copy(update={"classes": number})
 
+    @model_serializer(mode="wrap")
+    def _key_or_tasks(self, serialize: Callable[[LabelConfig], dict[str, Any]]) -> dict[str, Any]:
+        """Without `tasks` if there are none, as in what was written before there were any; else without `key`."""
+        found = serialize(self)
+        found.pop("tasks" if self.tasks is None else "key", None)
+        return found
+
+    @model_validator(mode="after")
+    def _tasks_fit_kind(self) -> LabelConfig:
+        if self.kind != "multitask":
+            if not self.key:
+                missing = InitErrorDetails(type="missing", loc=("key",), input={})
+                raise ValidationError.from_exception_data("LabelConfig", [missing])
+            if self.tasks is not None:
+                raise ValueError(f"`tasks` is not used by a {self.kind} label; remove it or set `kind: multitask`")
+            return self
+        tasks = list(self.tasks or ())
+        if len(tasks) < 2:
+            found = "none" if not tasks else f"only {tasks[0]}, so set its kind in `label.kind`, with its `key`"
+            raise ValueError(f"a multitask label requires two or more `tasks`; found {found}")
+        if self.key:
+            raise ValueError("`key` is not used by a multitask label; remove it, or set it in one of its tasks")
+        for name in ("classes", "separator", "text", "words"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"`{name}` is not used by a multitask label; move it to one of its `tasks`")
+        if self.missing != "refuse":
+            raise ValueError("`missing` is not used by a multitask label; set `missing: mask` in a task")
+        return self
+
     @model_validator(mode="after")
     def _weight_fits(self) -> LabelConfig:
-        if self.weight == self.key:
-            raise ValueError(f"`weight` is the label itself, {self.key!r}; name the column that holds the weights")
+        if self.weight in self.columns:
+            raise ValueError(f"`weight` is the label itself, {self.weight!r}; name the column that holds the weights")
         if self.weight is not None and self.kind in ("next_word", "text"):
             raise ValueError(
                 f"`weight` is not used by a {self.kind} label, which learns from every word of a text; remove it"
@@ -179,3 +255,28 @@ class LabelConfig(Section):
         if len({type(value) for value in values}) > 1 or len(set(values)) != len(values):
             raise ValueError(f"`classes` must be all strings or all integers, without duplicates; found {list(values)}")
         return self
+
+
+class TaskLabel(LabelConfig):
+    """The label of a task."""
+
+    in_task: ClassVar[bool] = True
+
+
+class OptionalLabel(TaskLabel):
+    """The label of a task with `missing: mask`."""
+
+    optional: ClassVar[bool] = True
+
+
+def _label_of(name: str, task: TaskConfig, weight: str | None) -> LabelConfig:
+    """The label of a task as if it were the only one. The rules check it (configs/rules/multitask.py)."""
+    kind = OptionalLabel if task.missing == "mask" else TaskLabel
+    return kind.model_construct(
+        key=task.key or name,
+        kind=task.kind,
+        classes=task.classes,
+        separator=task.separator,
+        missing="none" if task.missing == "none" else "refuse",
+        weight=weight,
+    )

@@ -29,7 +29,8 @@ class ModelBase(Kind):
         kind: str
 
     takes: ClassVar[frozenset[str]] = frozenset()
-    """What it takes beyond numbers and categories: `images`, `next_word` labels."""
+    """What it takes beyond numbers, categories and one label: `images`, `next_word` labels, or several labels as
+    `tasks`."""
     only_deep: ClassVar[bool] = False
     """Whether it has no input other than the deep part."""
     has_deep_part: ClassVar[bool] = True
@@ -60,6 +61,7 @@ class DnnModel(ModelBase):
     """Dense layers over numbers and embeddings of categories."""
 
     implementation: ClassVar[str] = "headrace.trainer.models.dnn.build"
+    takes: ClassVar[frozenset[str]] = frozenset({"tasks"})
     only_deep: ClassVar[bool] = True
 
     kind: Literal["dnn"]
@@ -72,6 +74,7 @@ class WideAndDeepModel(ModelBase):
     """
 
     implementation: ClassVar[str] = "headrace.trainer.models.wide_and_deep.build"
+    takes: ClassVar[frozenset[str]] = frozenset({"tasks"})
     has_wide_part: ClassVar[bool] = True
 
     kind: Literal["wide_and_deep"] = "wide_and_deep"
@@ -84,6 +87,7 @@ class LinearModel(ModelBase):
     """
 
     implementation: ClassVar[str] = "headrace.trainer.models.linear.build"
+    takes: ClassVar[frozenset[str]] = frozenset({"tasks"})
     has_wide_part: ClassVar[bool] = True
     has_deep_part: ClassVar[bool] = False
 
@@ -100,6 +104,7 @@ class DcnModel(ModelBase):
     """
 
     implementation: ClassVar[str] = "headrace.trainer.models.dcn.build"
+    takes: ClassVar[frozenset[str]] = frozenset({"tasks"})
     only_deep: ClassVar[bool] = True
 
     kind: Literal["dcn"]
@@ -121,6 +126,7 @@ class TabmModel(ModelBase):
     """
 
     implementation: ClassVar[str] = "headrace.trainer.models.tabm.build"
+    takes: ClassVar[frozenset[str]] = frozenset({"tasks"})
     only_deep: ClassVar[bool] = True
 
     kind: Literal["tabm"]
@@ -176,7 +182,7 @@ class ImageModel(ModelBase):
     """
 
     implementation: ClassVar[str] = "headrace.trainer.models.image.build"
-    takes: ClassVar[frozenset[str]] = frozenset({"images"})
+    takes: ClassVar[frozenset[str]] = frozenset({"images", "tasks"})
 
     kind: Literal["image"]
     """`image`."""
@@ -213,7 +219,7 @@ class TextModel(ModelBase):
     """
 
     implementation: ClassVar[str] = "headrace.trainer.models.text.build"
-    takes: ClassVar[frozenset[str]] = frozenset({"next_word"})
+    takes: ClassVar[frozenset[str]] = frozenset({"next_word", "tasks"})
 
     kind: Literal["text"]
     """`text`."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue
 
+from headrace.configs.schema.evaluate import task_metric
 from headrace.configs.schema.section import PositiveInt, Section
 
 
@@ -53,6 +54,14 @@ HIGHER_IS_BETTER = {
     "text": {"loss": False, "accuracy": True, "top_5_accuracy": True, "perplexity": False},
 }
 """By kind of label, the metrics that training reports, and whether higher is better."""
+
+
+def reported_metrics(kinds: Mapping[str, str]) -> dict[str, bool]:
+    """The metrics that training reports, and whether higher is better. kinds: of label, by the name of the task, which
+    is "" for a label without tasks. The loss is that of all tasks.
+    """
+    each = ((task, name, higher) for task, kind in kinds.items() for name, higher in HIGHER_IS_BETTER[kind].items())
+    return {name if name == "loss" else task_metric(task, name): higher for task, name, higher in each}
 
 
 def with_values(sections: Mapping[str, Any], values: Mapping[str, JsonValue]) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def _with_types(log: DataConfig, config: PipelineConfig) -> DataConfig:
 def _compared(config: PipelineConfig) -> str:
     """The columns that gates compare, as JSON; an empty list for all."""
     own_columns = config.preprocessing is not None and config.preprocessing.keys is None
-    return json.dumps([] if own_columns else sorted({config.label.key, *config.feature_columns}))
+    return json.dumps([] if own_columns else sorted({*config.label.columns, *config.feature_columns}))
 
 
 def data_verdict(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode | None:
@@ -164,7 +164,7 @@ def data_verdict(config: PipelineConfig, built: Components, folders: Folders) ->
         store=str(folders.spans),
         code=sources_digest("headrace.components.statistics.component"),
         **({"registry": str(folders.registry)} if config.compares_with_blessed_data else {}),
-        **({"serving": skew.outputs["statistics"], "label": config.label.key} if skew else {}),
+        **({"serving": skew.outputs["statistics"], "label": "\n".join(config.label.columns)} if skew else {}),
     )
 
 
@@ -172,7 +172,7 @@ def data_gate(config: PipelineConfig, built: Components, _folders: Folders) -> B
     return DataGate(
         statistics=built.statistics_gen.outputs["statistics"],
         anomalies=built.example_validator.outputs["anomalies"],
-        label=config.label.model_dump_json(),
+        label=config.label.unweighted.model_dump_json(),
         columns=json.dumps(config.feature_columns),
         single=json.dumps(config.single_columns),
         rounded=json.dumps(config.rounded_columns),
@@ -193,7 +193,7 @@ def drift(config: PipelineConfig, built: Components, folders: Folders) -> BaseNo
         spans=built.spans.outputs["spans"],
         found=built.spans.outputs["go"],
         limits=config.drift_limits,
-        columns=json.dumps(sorted({config.label.key, *config.feature_columns})),
+        columns=json.dumps(sorted({*config.label.columns, *config.feature_columns})),
         trained=str(folders.trained),
         store=str(folders.spans),
         code=sources_digest("headrace.components.statistics.component"),

@@ -116,6 +116,8 @@ def _card(origin: Origin, made: PublicFolder) -> Card:
 
 
 def _predicts(label: LabelConfig) -> str:
+    if label.tasks is not None:
+        return " ".join(map(_predicts, label.parts.values()))
     if label.kind == "regression":
         return f"{label.key}, a number."
     if label.kind == "next_word":

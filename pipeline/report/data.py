@@ -162,7 +162,7 @@ def _column_rows(split: SplitSummary, config: PipelineConfig | None, order: list
 def _role(column: str, config: PipelineConfig | None) -> str:
     if config is None:
         return ""
-    if column == config.label.key:
+    if column in config.label.columns:
         return "label"
     if column == config.label.weight:
         return "weight"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -20,7 +20,8 @@ from headrace.components.evaluation.result import (
     SliceMetrics,
 )
 from headrace.configs.config import PipelineConfig
-from headrace.configs.schema.evaluate import FRACTIONS, LOWER_IS_BETTER
+from headrace.configs.schema.evaluate import FRACTIONS, LOWER_IS_BETTER, own_name
+from headrace.configs.schema.label import LabelConfig
 from headrace.pipeline.report.charts import ChartLine, Picture, Scale, line_chart, padded
 from headrace.pipeline.report.explanation import (
     ExplanationSection,
@@ -66,9 +67,9 @@ class MetricRow:
         """Whether the metric improved on the baseline; None without a baseline or a change."""
         if self.value is None or self.baseline is None or not self.change:
             return None
-        if self.name == _BEST_AT_ONE:
+        if own_name(self.name) == _BEST_AT_ONE:
             return abs(self.value - 1) < abs(self.baseline - 1)
-        return (self.change < 0) is (self.name in LOWER_IS_BETTER)
+        return (self.change < 0) is (own_name(self.name) in LOWER_IS_BETTER)
 
 
 class SliceValues(NamedTuple):
@@ -134,6 +135,13 @@ class ClassRow:
     f1: float | None
 
 
+class TaskSection(NamedTuple):
+    """What is shown of one of several labels."""
+
+    name: str
+    section: EvaluationSection
+
+
 class LabelRow(NamedTuple):
     """One class of those that an example may have at once."""
 
@@ -143,7 +151,9 @@ class LabelRow(NamedTuple):
 
 @dataclass(frozen=True)
 class EvaluationSection:
-    """The whole section. classes: of a multilabel label, the one with the lowest AUC first."""
+    """The whole section. classes: of a multilabel label, the one with the lowest AUC first; tasks: of several labels,
+    with the pictures and tables of each.
+    """
 
     result: Evaluation
     metrics: list[MetricRow]
@@ -154,6 +164,7 @@ class EvaluationSection:
     decisions: list[DecisionPoint]
     explanation: ExplanationSection | None
     worst: WorstTable | None
+    tasks: list[TaskSection] = field(default_factory=list)
 
     @property
     def has_intervals(self) -> bool:
@@ -186,16 +197,34 @@ def evaluation_section(
     rows: whether the page may show rows, and the values that partial dependence is computed at. What is made for others
     to see shows neither.
     """
+    section = _section(evaluation, verdict, config, config.label if config else None, rows=rows)
+    parts = config.label.parts if config else {}
+    tasks = [
+        TaskSection(name, _section(one, verdict, config, parts.get(name), rows=rows))
+        for name, one in evaluation.tasks.items()
+    ]
+    return replace(section, tasks=tasks)
+
+
+def _section(
+    evaluation: Evaluation,
+    verdict: ModelVerdict,
+    config: PipelineConfig | None,
+    label: LabelConfig | None,
+    *,
+    rows: bool,
+) -> EvaluationSection:
+    """The section without tasks. label: what was evaluated."""
     names = _order(evaluation.metrics, config)
     return EvaluationSection(
         evaluation,
         metrics=[_metric_row(name, evaluation, verdict) for name in names],
         slicings=_slicings(evaluation, names[0], config) if names else [],
         pictures=_pictures(evaluation),
-        confusion=_class_rows(evaluation.confusion, config) if evaluation.confusion else [],
-        classes=_label_rows(evaluation.classes, config),
+        confusion=_class_rows(evaluation.confusion, label) if evaluation.confusion else [],
+        classes=_label_rows(evaluation.classes, label),
         decisions=_shown_decisions(evaluation.curves) if evaluation.curves else [],
-        explanation=explanation_section(evaluation.explanation, config, values=rows),
+        explanation=explanation_section(evaluation.explanation, label, values=rows),
         worst=worst_table(evaluation.worst) if evaluation.worst and rows else None,
     )
 
@@ -214,7 +243,7 @@ def _metric_row(name: str, evaluation: Evaluation, verdict: ModelVerdict) -> Met
         evaluation.metrics.get(name),
         baseline,
         bounds,
-        name in FRACTIONS,
+        own_name(name) in FRACTIONS,
         evaluation.intervals.get(name),
         evaluation.change.get(name),
     )
@@ -264,9 +293,9 @@ def _badness(value: float | None, metric: str) -> tuple[bool, float]:
     """A sort key that puts the worst slice first and slices without a value last."""
     if value is None:
         return True, 0.0
-    if metric == _BEST_AT_ONE:
+    if own_name(metric) == _BEST_AT_ONE:
         return False, -abs(value - 1)
-    return False, -value if metric in LOWER_IS_BETTER else value
+    return False, -value if own_name(metric) in LOWER_IS_BETTER else value
 
 
 def _position(axis: Scale, value: float | None) -> float | None:
@@ -279,7 +308,7 @@ def _ends(axis: Scale, one: SliceValues, metric: str) -> tuple[float, float] | N
     return None if ends is None else (axis(max(ends[0], axis.low)), axis(min(ends[1], axis.high)))
 
 
-def _class_rows(confusion: Confusion, config: PipelineConfig | None) -> list[ClassRow]:
+def _class_rows(confusion: Confusion, label: LabelConfig | None) -> list[ClassRow]:
     """The classes in the order of their numbers, by their names in the config."""
     columns = [sum(row[index] for row in confusion.counts) for index in range(len(confusion.classes))]
     rows = []
@@ -287,7 +316,7 @@ def _class_rows(confusion: Confusion, config: PipelineConfig | None) -> list[Cla
         weight, hit = sum(counts), counts[index]
         rows.append(
             ClassRow(
-                name=_class_name(number, config),
+                name=_class_name(number, label),
                 weight=weight,
                 counts=counts,
                 shares=tuple(count / weight if weight else 0.0 for count in counts),
@@ -299,14 +328,14 @@ def _class_rows(confusion: Confusion, config: PipelineConfig | None) -> list[Cla
     return rows
 
 
-def _label_rows(classes: Iterable[ClassMetrics], config: PipelineConfig | None) -> list[LabelRow]:
+def _label_rows(classes: Iterable[ClassMetrics], label: LabelConfig | None) -> list[LabelRow]:
     """The classes in which examples are told apart worst, and last those that have no AUC."""
     worst_first = sorted(classes, key=lambda one: (one.auc is None, one.auc or 0.0))
-    return [LabelRow(_class_name(one.number, config), one) for one in worst_first[:_MOST_CLASSES]]
+    return [LabelRow(_class_name(one.number, label), one) for one in worst_first[:_MOST_CLASSES]]
 
 
-def _class_name(number: int, config: PipelineConfig | None) -> str:
-    values = config.label.class_values if config else ()
+def _class_name(number: int, label: LabelConfig | None) -> str:
+    values = label.class_values if label else ()
     return value_in_words(str(values[number])) if number < len(values) else str(number)
 
 

@@ -13,7 +13,7 @@ from headrace.components.evaluation.result import (
     PartialDependence,
     WorstExamples,
 )
-from headrace.configs.config import PipelineConfig
+from headrace.configs.schema.label import LabelConfig
 from headrace.pipeline.report.charts import ChartLine, Picture, cell_map, line_chart
 from headrace.pipeline.report.formatting import figure, score, value_in_words
 
@@ -73,7 +73,7 @@ class WorstTable:
 
 
 def explanation_section(
-    explanation: Explanation, config: PipelineConfig | None, *, values: bool
+    explanation: Explanation, label: LabelConfig | None, *, values: bool
 ) -> ExplanationSection | None:
     """Lay out what predictions depend on; None if nothing is known. values: whether partial dependence is shown."""
     if not explanation.importance and not explanation.note:
@@ -87,8 +87,8 @@ def explanation_section(
         explanation,
         rows[:SHOWN],
         rows[SHOWN:],
-        [_dependence_picture(one, config) for one in numeric],
-        [_dependence_table(one, config) for one in textual],
+        [_dependence_picture(one, label) for one in numeric],
+        [_dependence_table(one, label) for one in textual],
     )
 
 
@@ -97,15 +97,15 @@ def _importance_row(one: FeatureImportance, most: float) -> ImportanceRow:
     return ImportanceRow(one.column, one.increase, one.error, width)
 
 
-def _output_names(one: PartialDependence, config: PipelineConfig | None) -> tuple[str, ...]:
+def _output_names(one: PartialDependence, label: LabelConfig | None) -> tuple[str, ...]:
     """What is predicted: the probabilities of classes, or the number."""
-    values = config.label.class_values if config else ()
+    values = label.class_values if label else ()
     named = [str(values[number]) if number < len(values) else str(number) for number in one.classes]
     return tuple(f"probability of {value_in_words(name)}" for name in named) or ("prediction",)
 
 
-def _dependence_picture(one: PartialDependence, config: PipelineConfig | None) -> Picture:
-    names = _output_names(one, config)
+def _dependence_picture(one: PartialDependence, label: LabelConfig | None) -> Picture:
+    names = _output_names(one, label)
     lines = [
         ChartLine(name, [(float(x), y[output]) for x, y in zip(one.values, one.predictions, strict=True)], style)
         for output, (name, style) in enumerate(zip(names, STYLES, strict=False))
@@ -115,9 +115,9 @@ def _dependence_picture(one: PartialDependence, config: PipelineConfig | None) -
     return Picture(title, chart, tuple(zip(names, STYLES, strict=False)))
 
 
-def _dependence_table(one: PartialDependence, config: PipelineConfig | None) -> DependenceTable:
+def _dependence_table(one: PartialDependence, label: LabelConfig | None) -> DependenceTable:
     rows = tuple((value_in_words(str(x)), y) for x, y in zip(one.values, one.predictions, strict=True))
-    return DependenceTable(one.column, _output_names(one, config), rows)
+    return DependenceTable(one.column, _output_names(one, label), rows)
 
 
 def worst_table(worst: WorstExamples) -> WorstTable:

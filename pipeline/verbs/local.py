@@ -53,7 +53,9 @@ def validate(config: Path | None, profile: str | None, overrides: tuple[str, ...
         click.echo(f"note: {where} would get no versions: {variable} is not set in the environment", err=True)
     count, function = len(loaded.config.declared_features), loaded.config.preprocessing
     features = f"features by {function.function}" if function else f"{count} feature{'' if count == 1 else 's'}"
-    click.echo(f"{config}: the config is valid and fits the data ({features}, label {loaded.config.label.key})")
+    columns = loaded.config.label.columns
+    labels = f"label{'s' * (len(columns) > 1)} {', '.join(columns)}"
+    click.echo(f"{config}: the config is valid and fits the data ({features}, {labels})")
     _show_selection(loaded)
 
 
@@ -85,7 +87,8 @@ def _show_selection(loaded: LoadedConfig) -> None:
     if found.pinned:
         click.echo(f"pinned in {short(found.file.absolute())}; delete it to choose by the present data again")
     if found.selected.label is not None:
-        click.echo(f"label: {to_flow({'key': loaded.config.label.key, **found.selected.label})}")
+        key = {"key": loaded.config.label.key} if loaded.config.label.key else {}
+        click.echo(f"label: {to_flow({**key, **found.selected.label})}")
     if found.takes_model and found.selected.model is not None:
         click.echo(f"model: {to_flow(found.selected.model)}")
     for name, features in found.selected.features.items():

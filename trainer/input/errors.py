@@ -14,6 +14,7 @@ import tensorflow as tf
 from headrace.common.errors import TrainingError
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.input.packing import Packing, no_autograph
+from headrace.trainer.tasks import tasks_of
 
 _NOT_AN_EXAMPLE = (tf.errors.InvalidArgumentError, UnicodeDecodeError)  # the latter if the message quotes the bytes
 READ_ERRORS = (tf.errors.DataLossError, tf.errors.NotFoundError, *_NOT_AN_EXAMPLE)
@@ -57,12 +58,31 @@ def label_check(label: LabelConfig) -> Callable[[tf.Tensor], tf.Tensor]:
     """Return a stage of the input pipeline that passes labels through, and fails if one is not valid."""
     if label.kind == "next_word":
         return tf.identity
+    if label.tasks is None:
+        return _check_of(label, _LABEL_OUT_OF_RANGE)
+    checks = [(task, _check_of(task.label, _of_task(task.name))) for task in tasks_of(label)]
+
+    @no_autograph
+    def check_all(labels: tf.Tensor) -> tf.Tensor:
+        checked = [check(labels[:, task.places]) for task, check in checks]
+        return tf.concat(checked, axis=1)
+
+    return check_all
+
+
+def _of_task(name: str) -> str:
+    """Start of the message of a task's assertion."""
+    return f"{_LABEL_OUT_OF_RANGE} in {name}:"
+
+
+def _check_of(label: LabelConfig, message: str) -> Callable[[tf.Tensor], tf.Tensor]:
+    """The stage for one label. message: start of the assertion's message."""
 
     @no_autograph
     def check(labels: tf.Tensor) -> tf.Tensor:
         wrong = _is_invalid(label, labels)
         data = [
-            _LABEL_OUT_OF_RANGE,
+            message,
             tf.math.count_nonzero(wrong),
             tf.size(wrong),
             tf.boolean_mask(labels, wrong)[:1],
@@ -74,7 +94,15 @@ def label_check(label: LabelConfig) -> Callable[[tf.Tensor], tf.Tensor]:
 
 
 def _is_invalid(label: LabelConfig, labels: tf.Tensor) -> tf.Tensor:
-    """Bool [batch]: which labels are not valid."""
+    """Bool [batch]: which labels are not valid. NaN is valid where a row may lack its label."""
+    wrong = _is_no_label(label, labels)
+    if label.optional:
+        lacks = tf.math.is_nan(labels)
+        return wrong & ~(tf.reduce_all(lacks, axis=1) if label.kind == "multilabel" else lacks)
+    return wrong
+
+
+def _is_no_label(label: LabelConfig, labels: tf.Tensor) -> tf.Tensor:
     if label.kind == "regression":
         return tf.logical_not(tf.math.is_finite(labels))
     if label.kind == "binary":
@@ -92,10 +120,12 @@ def explain_label_errors(label: LabelConfig) -> Iterator[None]:
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
-        found = re.search(rf"{_LABEL_OUT_OF_RANGE}\W*(\d+)\W*(\d+)[\s\[\]]*([-\w.]+)", str(error))
-        if found is None:
-            raise
-        raise TrainingError(_label_message(label, *found.groups())) from error
+        for name, part in label.parts.items():
+            start = re.escape(_of_task(name) if name else _LABEL_OUT_OF_RANGE)
+            found = re.search(rf"{start}\W*(\d+)\W*(\d+)[\s\[\]]*([-\w.]+)", str(error))
+            if found is not None:
+                raise TrainingError(_label_message(part, *found.groups())) from error
+        raise
 
 
 def _label_message(label: LabelConfig, wrong: str, total: str, value: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ from headrace.trainer.input.reading import SINGLE_WORKER, ClusterWorker, InputOp
 from headrace.trainer.input.sources import ExampleSources
 from headrace.trainer.input.weights import ExampleWeights
 from headrace.trainer.sections import TrainerSections
+from headrace.trainer.tasks import joined_labels
 
 PREFETCH_TO_DEVICE_BYTES = 1 << 20
 """Batches of at least this size are copied to a device ahead of the step. For each batch that it copies, tf.data takes
@@ -122,6 +124,7 @@ class InputPlan:
             reading=InputOptions.of(train.input, prefetch_device, batch_bytes),
             load=stored_image_loader(columns.build(sections.features)),
             source=sources.stream,
+            joined=functools.partial(joined_labels, sections.label) if sections.label.tasks else None,
             weights=weights,
             check=label_check(sections.label),
         )

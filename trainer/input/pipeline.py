@@ -88,7 +88,7 @@ class InputPipeline:
     feature_spec: Mapping[str, Feature]
     """The feature spec of the transformed examples."""
     label_key: str
-    """Which of the features is the label."""
+    """Which of the features is the label; "" with `joined`."""
     batch_size: int
     """Examples in a batch."""
     cache: CacheKind = "memory"
@@ -107,6 +107,8 @@ class InputPipeline:
     """Converts a batch of stored features to those that the model takes; None if they are the same."""
     source: Callable[[str, Sequence[str], Packing, Stream], Stream] | None = None
     """Where a split's examples come from, by its name, if not from its files."""
+    joined: Callable[[dict[str, Column]], tf.Tensor] | None = None
+    """Takes several labels out of the columns of a batch, as one tensor; None for one label."""
     weights: ExampleWeights | None = None
     """The weights of the examples in the loss; None if all count the same."""
     check: Callable[[tf.Tensor], tf.Tensor] = tf.identity
@@ -288,7 +290,7 @@ class InputPipeline:
 
     def _batch(self, packed: Packed, packing: Packing) -> InputBatch:
         columns = packing.unpack(packed)
-        label = self.check(columns.pop(self.label_key))
+        label = self.check(self.joined(columns) if self.joined else columns.pop(self.label_key))
         return (columns, label) if self.weights is None else (columns, label, self.weights.take(columns, label))
 
 

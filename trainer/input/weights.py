@@ -67,7 +67,7 @@ class ExampleWeights:
     def take(self, columns: dict[str, Any], label: tf.Tensor) -> tf.Tensor:
         """Remove the column of weights from the columns of a batch, and return the weights, float32 [batch]."""
         if self.column is None:
-            weights = tf.ones_like(label, tf.float32)
+            weights = tf.ones_like(label, tf.float32)  # only with weights of classes, which one label alone has
         else:
             weights = columns.pop(self.column) / tf.constant(self.mean, tf.float32)
         if not self.classes:
@@ -77,7 +77,7 @@ class ExampleWeights:
 
 @dataclass(frozen=True)
 class _Totals:
-    """The number of examples, and the sum of their weights by class; of a regression or multilabel, all in class 0."""
+    """The number of examples, and the sum of their weights by class; of other labels, all in class 0."""
 
     examples: int
     by_class: NDArray[np.float64]
@@ -89,7 +89,7 @@ def _measure(split: str, files: Sequence[str], feature_spec: Mapping[str, Featur
     for labels, weights in _batches(files, feature_spec, label):
         valid = np.isfinite(weights) & (weights >= 0)
         examples, invalid = examples + len(weights), invalid + int(np.sum(~valid))
-        one_class = label.kind in ("regression", "multilabel")
+        one_class = label.kind in ("regression", "multilabel", "multitask")
         ids = np.zeros(len(labels), np.int64) if one_class else labels.astype(np.int64)
         known = valid & (ids >= 0) & (ids < len(by_class))  # other labels are reported when the split is read
         by_class += np.bincount(ids[known], weights[known], len(by_class))
@@ -107,14 +107,15 @@ def _batches(
     files: Sequence[str], feature_spec: Mapping[str, Feature], label: LabelConfig
 ) -> Iterator[tuple[NDArray[Any], NDArray[np.float64]]]:
     """Labels and weights of the examples in these files."""
-    names = [label.key, *([label.weight] if label.weight is not None else [])]
+    key = label.columns[0]
+    names = [key, *([label.weight] if label.weight is not None else [])]
     packing = Packing({name: feature_spec[name] for name in names})
     gzip = all(file.endswith(".gz") for file in files)
     paths = tf.data.Dataset.from_tensor_slices(sorted(files))
     with explain_file_errors(files, packing):
         for packed in without_autotune(DEFAULT_INPUT_OPTIONS.packed(paths, packing, len(files), gzip)):
             columns = packing.unpack(packed)
-            labels = columns[label.key].numpy()
+            labels = columns[key].numpy()
             weights = columns[label.weight].numpy() if label.weight is not None else np.ones(len(labels))
             yield labels, weights.astype(np.float64)
 

@@ -21,7 +21,7 @@ from keras_tuner.errors import FailedTrialError, FatalError
 from headrace.common.errors import TrainingError, TrainingStoppedError
 from headrace.common.tracebacks import own_traceback, write_traceback
 from headrace.configs.rules.tune import ONE_MACHINE_ONLY
-from headrace.configs.schema.tune import HIGHER_IS_BETTER, TuneConfig
+from headrace.configs.schema.tune import TuneConfig, reported_metrics
 from headrace.trainer.callbacks.epoch_log import FILE
 from headrace.trainer.devices.errors import explain_out_of_memory
 from headrace.trainer.devices.strategy import StrategyChoice, choose_strategy, hardware_for
@@ -78,7 +78,7 @@ class Tuner(base_tuner.BaseTuner):
             raise TrainingError(f"train.strategy: {ONE_MACHINE_ONLY}")
         self.epochs = tune.epochs or job.sections.train.max_epochs
         self.metric = "loss" if tune.objective == "auto" else tune.objective
-        self.better_is_higher = HIGHER_IS_BETTER[job.sections.label.kind][self.metric]
+        self.better_is_higher = reported_metrics(job.sections.label.kinds)[self.metric]
         self.done: list[Trial] = []
         self.finished = FinishedTrials.of(job)
         super().__init__(self._oracle(), directory=str(directory), project_name="search", overwrite=True)

@@ -1,0 +1,80 @@
+"""The rules of `label.kind: multitask`, and what does not support several labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import ValidationError
+
+from headrace.configs.rules.features import TENSOR_NAME
+from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.schema.deploy import DeployConfig
+from headrace.configs.schema.features import PreprocessingFunction
+from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.models import ModelConfig, RunFnModel
+
+
+def tasks_are_named(label: LabelConfig) -> Iterator[Violation]:
+    """Outputs and columns of predictions begin with the name of their task."""
+    names = [*(label.tasks or ())]
+    for name in names:
+        where = label.setting(name)
+        if not (TENSOR_NAME.fullmatch(name) and name[0].isalpha()):
+            what = f'found "{name}"; use letters, digits and _, starting with a letter'
+            yield where, f'{what}, and name the column with `key: "{name}"`' if label.parts[name].key == name else what
+        longer = [other for other in names if other.startswith(f"{name}_probability")]
+        if longer:
+            what = f"the probabilities of the classes of {name} are named so; choose another name, with `key:`"
+            yield label.setting(longer[0]), what
+
+
+def tasks_are_labels(label: LabelConfig) -> Iterator[Violation]:
+    """Each task is a label as it could be the only one, of a column of its own."""
+    taken: dict[str, str] = {}
+    for name in label.tasks or ():
+        part = label.parts[name]
+        if part.key in taken:
+            what = f'"{part.key}" is the label of {taken[part.key]} already; name another column, or remove one of both'
+            yield label.setting(name), what
+        taken.setdefault(part.key, name)
+        settings = {one: value for one, value in part if one != "weight" and value is not None}
+        try:
+            LabelConfig.model_validate(settings)
+        except ValidationError as error:
+            for each in error.errors(include_url=False):
+                yield label.setting(name), str(each.get("ctx", {}).get("error", each["msg"]))
+
+
+def model_has_several_heads(model: ModelConfig, label: LabelConfig) -> Iterator[Violation]:
+    """Other kinds have rules of their own for the label."""
+    if label.tasks is not None and "tasks" not in model.takes and model.kind not in ("trees", "encoder_decoder"):
+        what = f"`kind: {model.kind}` predicts one label, and `label.tasks` has {len(label.tasks)}"
+        yield ("model", "kind"), f"{what}; use `kind: wide_and_deep` or `tabm`"
+
+
+def functions_have_one_label(preprocessing: PreprocessingFunction, label: LabelConfig) -> Iterator[Violation]:
+    if label.tasks is not None:
+        what = f"{preprocessing.function} returns one label; list feature columns instead"
+        yield ("label", "kind"), f"{what}, or set the kind of that label"
+
+
+def run_fn_has_one_label(training: RunFnModel, label: LabelConfig) -> Iterator[Violation]:
+    if label.tasks is not None:
+        what = f"the model of {training.run_fn} is called for one label; use one of our own models"
+        yield ("label", "kind"), f"{what}, or set the kind of that label"
+
+
+def tasks_are_not_converted(deploy: DeployConfig, label: LabelConfig) -> Iterator[Violation]:
+    if deploy.lite is not None and label.tasks is not None:
+        yield ("deploy", "lite"), "files for LiteRT are compared for one label, and this model has several; remove this"
+
+
+MODEL_RULES: tuple[Rule, ...] = (model_has_several_heads,)
+RULES: tuple[Rule, ...] = (
+    tasks_are_named,
+    tasks_are_labels,
+    *MODEL_RULES,
+    functions_have_one_label,
+    run_fn_has_one_label,
+    tasks_are_not_converted,
+)
