@@ -24,37 +24,44 @@ Features = dict[str, dict[str, Any]]
 
 
 def resolve(
-    config: PipelineConfig, selections: Sequence[Selection], label_is_auto: bool
+    config: PipelineConfig, selections: Sequence[Selection], auto_labels: Collection[str]
 ) -> tuple[dict[str, Features], dict[str, Any] | None, dict[str, Any]]:
     """The features of each entry by its name, the settings of the label if they are asked for, and those of a model.
 
-    config: with one feature in place of each entry. Raises DataError for data that cannot be read, and for a label that
+    config: with one feature in place of each entry; auto_labels: the tasks whose kind is asked for, whose settings are
+    then under `tasks`, or "" for the only label. Raises DataError for data that cannot be read, and for a label that
     does not exist or cannot be predicted.
     """
-    sample, label = read_sample(config.data), config.label.key
-    if label not in sample.kinds:
-        known = did_you_mean_or_list(label, sample.names, "the columns are")
-        raise DataError(f"is not a column of the data{known}", column=label)
-    settings = None
-    if label_is_auto:
-        facts = facts_of(label, sample.kinds[label], sample.column(label))
-        chosen = choose_label(facts)
-        settings = {**chosen.settings, **({"missing": "none" if chosen.several else "drop"} if facts.missing else {})}
+    sample = read_sample(config.data)
+    for label in config.label.columns:
+        if label not in sample.kinds:
+            known = did_you_mean_or_list(label, sample.names, "the columns are")
+            raise DataError(f"is not a column of the data{known}", column=label)
+    found = {task: _label(sample, config.label.parts[task].key, task) for task in auto_labels}
+    settings = found.get("") or ({"tasks": found} if found else None)
     model = choose_model(sample, (settings or {}).get("kind", config.label.kind))
     return _features(config, selections, sample), settings, model.settings
+
+
+def _label(sample: Sample, column: str, task: str) -> dict[str, Any]:
+    """The settings of a label. task: "" if it is the only one, and rows without it can be left out."""
+    facts = facts_of(column, sample.kinds[column], sample.column(column))
+    chosen = choose_label(facts)
+    missing = "none" if chosen.several else "mask" if task else "drop"
+    return {**chosen.settings, **({"missing": missing} if facts.missing else {})}
 
 
 def _features(config: PipelineConfig, selections: Sequence[Selection], sample: Sample) -> dict[str, Features]:
     """Each column belongs to the most precise entry that takes it, and to none if a feature has its name."""
     named = config.declared_features.keys() - {selection.name for selection in selections}
     label, data = config.label, config.data
-    others = {*named, label.key, label.weight, *data.split_keys, data.split_column}
+    others = {*named, *label.columns, label.weight, *data.split_keys, data.split_column}
     columns = [name for name in sample.names if name not in others]
     owners = _owners(columns, selections, sample)
     inferred = {name for name, owner in owners.items() if owner.settings is None}
-    choices = {choice.column: choice for choice in choose_columns(sample, inferred, config.label.key)}
+    choices = {choice.column: choice for choice in choose_columns(sample, inferred, *label.columns)}
     found: dict[str, Features] = {selection.name: {} for selection in selections}
-    taken = {*named, config.label.key}
+    taken = {*named, *label.columns}
     for column, owner in owners.items():
         if owner.settings is None:
             features = dict(features_of(_with_all_digits(choices[column], data.float64_columns), taken))

@@ -1,7 +1,7 @@
 """The meaning of all columns of some data, in one look.
 
-table = infer(sample, label="tipped")          # raises DataError
-table.label.settings                           # {"kind": "binary"}
+table = infer(sample, "tipped")                # raises DataError
+table.labels["tipped"].settings                # {"kind": "binary"}
 dict(features_of(table.choices[0], {"tipped"}))  # {"miles": {"column": "numeric"}}
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,25 +22,31 @@ from headrace.components.inference.sample import Sample
 
 @dataclass(frozen=True)
 class InferredTable:
-    """The label, and a choice for each other column, in the order of the data. missing: rows without a label."""
+    """The labels by column, and a choice for each other column, in the data's order. missing: rows without each."""
 
-    label: LabelChoice
+    labels: dict[str, LabelChoice]
     choices: tuple[Choice, ...]
-    missing: int
+    missing: dict[str, int]
 
 
-def infer(sample: Sample, label: str) -> InferredTable:
-    """The meaning of the columns. Raises DataError if the label cannot be predicted."""
-    target = _facts(sample, label)
-    chosen = choose_label(target)
-    choices = [_choice(sample, name, target) for name in sample.names if name != label]
-    return InferredTable(chosen, tuple(choices), target.missing)
+def infer(sample: Sample, *labels: str) -> InferredTable:
+    """The meaning of the columns. Raises DataError if a label cannot be predicted."""
+    targets = {label: _facts(sample, label) for label in labels}
+    chosen = {label: choose_label(target) for label, target in targets.items()}
+    choices = choose_columns(sample, [name for name in sample.names if name not in targets], *labels)
+    return InferredTable(chosen, choices, {label: target.missing for label, target in targets.items()})
 
 
-def choose_columns(sample: Sample, names: Collection[str], label: str) -> tuple[Choice, ...]:
+def choose_columns(sample: Sample, names: Collection[str], *labels: str) -> tuple[Choice, ...]:
     """A choice for each of these columns, in the order of the data."""
-    target = _facts(sample, label)
-    return tuple(_choice(sample, name, target) for name in sample.names if name in names)
+    targets = [_facts(sample, label) for label in labels]
+    return tuple(_choice_of_all(sample, name, targets) for name in sample.names if name in names)
+
+
+def _choice_of_all(sample: Sample, name: str, targets: Sequence[ColumnFacts]) -> Choice:
+    """A choice for a column, which gives none of the labels away."""
+    found = [_choice(sample, name, target) for target in targets]
+    return next((one for one in found if one.group == LEFT_OUT or one.suspicion), found[0])
 
 
 def labels_of(sample: Sample) -> list[str]:

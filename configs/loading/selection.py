@@ -83,14 +83,15 @@ def named(tree: Tree, source: object) -> Tree:
 
 
 Resolver = Callable[
-    [PipelineConfig, list[Selection], bool], tuple[dict[str, dict[str, Any]], dict[str, Any] | None, dict[str, Any]]
+    [PipelineConfig, list[Selection], list[str]],
+    tuple[dict[str, dict[str, Any]], dict[str, Any] | None, dict[str, Any]],
 ]
 
 
 def select(tree: Tree) -> tuple[Tree, PinnedSelection | None, list[LocatedProblem]]:
     """The tree with what its selections stand for; or with placeholders for them, and the problems."""
     written = _Written(tree)
-    if not written.entries and not written.label_is_auto:
+    if not written.entries and not written.auto_labels:
         return tree, None, []
     outline = written.outline()
     selections = [written.selection(name) for name in written.entries]
@@ -104,7 +105,7 @@ def select(tree: Tree) -> tuple[Tree, PinnedSelection | None, list[LocatedProble
     try:
         found = _found(config, written, selections)
     except DataError as error:
-        where: KeyPath = ("label", "key") if error.column == config.label.key else ("data", "source", "path")
+        where: KeyPath = ("label", "key") if error.column in config.label.columns else ("data", "source", "path")
         return outline, None, [LocatedProblem(location_of(tree, where), f"{dotted(where)}: {error}")]
     empty = [name for name, features in found.selected.features.items() if not features]
     for name in empty:
@@ -123,7 +124,7 @@ def _found(config: PipelineConfig, written: _Written, selections: list[Selection
         return PinnedSelection(file, stored, pinned=True, takes_model=takes_model)
     module, name = RESOLVER
     resolver: Resolver = getattr(import_module(module), name)
-    features, label, model = resolver(config, selections, written.label_is_auto)
+    features, label, model = resolver(config, selections, written.auto_labels)
     selected = Selected(for_config=for_config, features=features, label=label, model=model)
     return PinnedSelection(file, selected, pinned=False, takes_model=takes_model)
 
@@ -159,9 +160,13 @@ class _Written:
         return [name for name, entry in self.features.items() if is_pattern(name) or _is_auto(entry)]
 
     @cached_property
-    def label_is_auto(self) -> bool:
-        kind = self._section("label").get("kind")
-        return kind is not None and kind.value == AUTO
+    def auto_labels(self) -> list[str]:
+        """The tasks with `kind: auto`; "" for the label itself."""
+        label = self._section("label")
+        tasks = self._section_of(label["tasks"]) if "tasks" in label else {}
+        every = {"": self._section_tree("label"), **tasks}
+        kinds = {name: self._section_of(one).get("kind") for name, one in every.items()}
+        return [name for name, kind in kinds.items() if kind is not None and kind.value == AUTO]
 
     def leaves_the_model(self, config: PipelineConfig) -> bool:
         """Whether the kind of model follows from the data: nothing is written about it, and any kind would do."""
@@ -201,7 +206,11 @@ class _Written:
             for name, entry in self.features.items()
             if name in self.entries
         }
-        return self.replaced(entries, {"kind": "regression"})
+        kind = {"kind": "regression"}
+        tasks = {name: kind for name in self.auto_labels if name}
+        return self.replaced(
+            entries, {**(kind if "" in self.auto_labels else {}), **({"tasks": tasks} if tasks else {})}
+        )
 
     def filled(self, selected: Selected, *, with_model: bool) -> Tree:
         """The config with the features of each entry in its place, and with the model if that is left open."""
@@ -223,11 +232,19 @@ class _Written:
             features |= entries.get(name, {name: entry})
         if self.features:
             sections["features"] = replace(sections["features"], value=features)
-        if self.label_is_auto:
-            kind = self._section("label")["kind"]
-            settings = {name: _tree(value, kind) for name, value in label.items()}
-            sections["label"] = replace(sections["label"], value={**self._section("label"), **settings})
+        if self.auto_labels:
+            sections["label"] = self._with_settings(sections["label"], label)
         return replace(self.tree, value=sections)
+
+    def _with_settings(self, label: Tree, found: Mapping[str, Any]) -> Tree:
+        """The label, or a task, with what was found in place of `auto`; that of tasks is in `tasks`."""
+        written = self._section_of(label)
+        settings = {name: _tree(value, written["kind"]) for name, value in found.items() if name != "tasks"}
+        if "tasks" in found:
+            tasks = self._section_of(written["tasks"])
+            own = {name: self._with_settings(tasks[name], each) for name, each in found["tasks"].items()}
+            settings["tasks"] = replace(written["tasks"], value={**tasks, **own})
+        return replace(label, value={**written, **settings})
 
     def _names(self, name: str, entry: Tree, setting: str) -> tuple[str, ...]:
         """A list of strings, or one string."""

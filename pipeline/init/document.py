@@ -1,6 +1,6 @@
 """A config as a person would write it, with a comment on every decision.
 
-text = document(Draft("trips", "trips.yaml", source, "tipped", sample, infer(sample, "tipped")), command)
+text = document(Draft("trips", "trips.yaml", source, ["tipped"], sample, infer(sample, "tipped")), command)
 
 The same data gives the same text.
 """
@@ -19,8 +19,9 @@ from headrace.components.inference.columns import Choice
 from headrace.components.inference.facts import facts_of
 from headrace.components.inference.models import choose_model
 from headrace.components.inference.sample import Sample
-from headrace.components.inference.table import InferredTable, features_of
+from headrace.components.inference.table import InferredTable, features_of, free_name
 from headrace.configs.loading.editing import to_flow
+from headrace.configs.schema.evaluate import task_metric
 
 HEADINGS = {
     columns.NUMBERS: "Numbers, scaled to mean 0 and standard deviation 1 unless `normalize` says otherwise.",
@@ -58,7 +59,7 @@ class Draft:
     name: str
     file: str
     source: dict[str, Any]
-    label: str
+    labels: Sequence[str]
     sample: Sample
     table: InferredTable
     command: str
@@ -124,16 +125,18 @@ def _data(draft: Draft) -> Iterator[str]:
         why = "eval is cut from train, by a hash of the rows"
     if not isinstance(paths, dict) or "eval" not in paths:
         yield from _entry("splits", splits, why + "; few rows, so eval and test get more" * few)
-        rare = draft.table.label.rarest * min(splits.values()) / sum(splits.values()) < ENOUGH_OF_CLASS
+        smallest = min(splits.values()) / sum(splits.values())
+        rare = len(draft.labels) == 1 and draft.table.labels[draft.labels[0]].rarest * smallest < ENOUGH_OF_CLASS
         yield from _groups(draft) or _order(draft) or (_stratified() if rare and not draft.sample.spans else ())
 
 
 def _types(draft: Draft) -> Iterator[str]:
     """The types of columns for which that of their values will not do."""
     types, why = dict[str, str](), list[str]()
-    if (declared := draft.table.label.type) is not None:
-        types[draft.label] = declared
-        why.append("the label's classes are not fractions")
+    for label, found in draft.table.labels.items():
+        if found.type is not None:
+            types[label] = found.type
+            why.append("the label's classes are not fractions")
     coarse = {choice.column: choice.lost_digits for choice in draft.table.choices if choice.lost_digits}
     float64 = coarse if draft.source["kind"] != "tfrecord" else {}
     for column, lost in float64.items():
@@ -167,7 +170,7 @@ def _groups(draft: Draft) -> list[str]:
     """The first column whose values repeat as those of a customer do."""
     sample = draft.sample
     for name in filter(columns.GROUP.search, sample.names):
-        if name != draft.label and columns.names_groups(facts_of(name, sample.kinds[name], sample.column(name))):
+        if name not in draft.labels and columns.names_groups(facts_of(name, sample.kinds[name], sample.column(name))):
             what = (
                 f"To judge the model on values of `{name}` that it did not learn from, keep the rows of each together"
             )
@@ -177,8 +180,12 @@ def _groups(draft: Draft) -> list[str]:
 
 
 def _label(draft: Draft) -> Iterator[str]:
-    label, missing = draft.table.label, draft.table.missing
-    settings, comment = {"key": draft.label, **label.settings}, label.comment
+    if len(draft.labels) > 1:
+        yield from _tasks(draft)
+        return
+    (name,) = draft.labels
+    label, missing = draft.table.labels[name], draft.table.missing[name]
+    settings, comment = {"key": name, **label.settings}, label.comment
     if missing and label.several:
         settings["missing"] = "none"
         comment += f"; {missing:,} rows have no class; if theirs is not known, `drop` leaves them out"
@@ -188,9 +195,34 @@ def _label(draft: Draft) -> Iterator[str]:
     yield from _entry("label", settings, comment, "")
 
 
+def _tasks(draft: Draft) -> Iterator[str]:
+    yield "label:"
+    yield from _entry("kind", "multitask", "one model predicts all of these; see docs/multitask.md")
+    yield "  tasks:"
+    for task, column in task_names(draft.labels).items():
+        label, missing = draft.table.labels[column], draft.table.missing[column]
+        settings, comment = {**({} if task == column else {"key": column}), **label.settings}, label.comment
+        if missing and label.several:
+            settings["missing"] = "none"
+            comment += f"; {missing:,} rows have no class; if theirs is not known, use `mask`"
+        elif missing:
+            settings["missing"] = "mask"
+            comment += f"; {missing:,} rows have no label, and count for the other tasks alone"
+        yield from _entry(task, settings, comment, "    ")
+
+
+def task_names(columns: Sequence[str]) -> dict[str, str]:
+    """A name for the task of each label's column, which begins with a letter."""
+    names: dict[str, str] = {}
+    for column in columns:
+        wanted = column if column[0].isalpha() else f"label_{column}"
+        names[free_name(wanted, names)] = column
+    return names
+
+
 def _features(draft: Draft) -> Iterator[str]:
     yield "features:  # see docs/init.md"
-    taken = {draft.label}
+    taken = {*draft.labels}
     for group, heading in HEADINGS.items():
         chosen = [choice for choice in draft.table.choices if choice.group == group]
         if chosen:
@@ -208,21 +240,29 @@ def _features(draft: Draft) -> Iterator[str]:
 
 
 def _training(draft: Draft) -> Iterator[str]:
-    model = choose_model(draft.sample, draft.table.label.settings["kind"])
+    kinds = [label.settings["kind"] for label in draft.table.labels.values()]
+    model = choose_model(draft.sample, kinds[0] if len(kinds) == 1 else "multitask")
     yield from _entry("model", model.settings, model.comment, "")
     yield from _comment("auto: by the number of rows. Training stops when the loss of the eval split no longer falls.")
     yield from _entry("train", {"epochs": "auto", "batch_size": "auto"}, indent="")
 
 
 def _evaluation(draft: Draft) -> Iterator[str]:
-    label = draft.table.label
-    metric, bounds = label.threshold
+    tasks = {"": draft.labels[0]} if len(draft.labels) == 1 else task_names(draft.labels)
+    labels = {task: draft.table.labels[column] for task, column in tasks.items()}
+    thresholds = {task_metric(task, label.threshold[0]): {**label.threshold[1]} for task, label in labels.items()}
     yield "evaluate:"
-    yield from _entry("metrics", [*label.metrics])
+    yield from _entry("metrics", [task_metric(task, name) for task, label in labels.items() for name in label.metrics])
     if slices := [choice.column for choice in draft.table.choices if _is_sliced(choice)][:1]:
         yield from _entry("slices", slices, "the same metrics for each of its values")
-    yield from _comment(f"A model that does worse is not pushed. {label.baseline}.", "  ")
-    yield from _entry("thresholds", {metric: {**bounds}})
+    guessed = (f"{task}: {label.baseline}." if task else f"{label.baseline}." for task, label in labels.items())
+    yield from _comment(f"A model that does worse is not pushed. {' '.join(guessed)}", "  ")
+    if len(thresholds) == 1:
+        yield from _entry("thresholds", thresholds)
+        return
+    yield "  thresholds:"
+    for metric, bounds in thresholds.items():
+        yield from _entry(metric, bounds, indent="    ")
 
 
 def _is_sliced(choice: Choice) -> bool:

@@ -5,7 +5,7 @@ draft = write(Path("trips.yaml"), "trips", {"kind": "csv", "path": "trips.csv"},
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,9 @@ def target_file(file: Path, *, force: bool) -> Path:
     return file
 
 
-def write(file: Path, name: str, source: dict[str, Any], label: str | None, command: Callable[[str], str]) -> Draft:
+def write(
+    file: Path, name: str, source: dict[str, Any], given: Sequence[str], command: Callable[[Sequence[str]], str]
+) -> Draft:
     """Write the config of a pipeline of this name.
 
     Raises RunError without a label that the data has, and if no column can be a feature; DataError if the data cannot
@@ -43,19 +45,21 @@ def write(file: Path, name: str, source: dict[str, Any], label: str | None, comm
         file: the config, which is replaced.
         name: of the pipeline.
         source: the settings of `data.source`.
-        label: the column to predict.
-        command: the command that writes the config, given the label.
+        given: the columns to predict; one of them may have several names with commas between them.
+        command: the command that writes the config, given the columns.
     """
     source, sample, unreadable = _read(source)
-    if label is None or label not in sample.kinds:
-        raise RunError(_no_label(sample, label))
-    unnamed = unnamed_splits(source)
-    source, unlabelled = without_unlabelled(source, label)
-    table = infer(sample, label)
-    draft = Draft(name, str(file), source, label, sample, table, command(label), unlabelled, unreadable, unnamed)
+    labels = _labels(sample, given)
+    unnamed, unlabelled = unnamed_splits(source), dict[str, Any]()
+    for label in labels:
+        source, lacking = without_unlabelled(source, label)
+        unlabelled |= lacking
+    table = infer(sample, *labels)
+    draft = Draft(name, str(file), source, labels, sample, table, command(labels), unlabelled, unreadable, unnamed)
     if not draft.used:
         reasons = "".join(f"\n  {choice.column}: {choice.comment}" for choice in draft.table.choices[:MOST_NAMED])
-        raise RunError(f"no column is left as a feature:{reasons}" if reasons else f"{label} is the only column")
+        only = f"{labels[0]} is the only column" if len(labels) == 1 else "all columns are labels"
+        raise RunError(f"no column is left as a feature:{reasons}" if reasons else only)
     write_text(file, document(draft))
     return draft
 
@@ -83,6 +87,20 @@ def _window(source: dict[str, Any]) -> DataConfig:
     """The newest spans of the source, if it has any, as many as the config will read."""
     data = DataConfig.model_validate({"source": source})
     return data.model_copy(update={"window": WINDOW}) if placeholders(source_patterns(data.source)) else data
+
+
+def _labels(sample: Sample, given: Sequence[str]) -> list[str]:
+    """The columns to predict. Raises RunError unless there are some, all different, and the data has them."""
+    split = [[one] if one in sample.kinds else one.split(",") for one in given]
+    labels = [one.strip() for names in split for one in names]
+    if not labels:
+        raise RunError(_no_label(sample, None))
+    for number, label in enumerate(labels):
+        if label not in sample.kinds:
+            raise RunError(_no_label(sample, label))
+        if label in labels[:number]:
+            raise RunError(f'--label names "{label}" twice; name each column once')
+    return labels
 
 
 def _no_label(sample: Sample, label: str | None) -> str:

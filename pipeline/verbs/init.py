@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("data", nargs=-1, required=True)
-@click.option("--label", metavar="COLUMN", help="The column to predict. Without it, candidates are listed.")
+@click.option(
+    "--label",
+    "labels",
+    metavar="COLUMN",
+    multiple=True,
+    help="The column to predict; of several, one model predicts all. Without it, candidates are listed.",
+)
 @click.option("--table", metavar="NAME", help="The table, if DATA is the URL of a database.")
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="The config to write. Default: NAME.yaml."
@@ -29,7 +36,7 @@ if TYPE_CHECKING:
 def init(  # noqa: PLR0913, PLR0917 - one for each option
     context: click.Context,
     data: tuple[str, ...],
-    label: str | None,
+    labels: tuple[str, ...],
     table: str | None,
     output: Path | None,
     force: bool,
@@ -47,8 +54,12 @@ def init(  # noqa: PLR0913, PLR0917 - one for each option
     source = given_source(data[0], table, data[1:])
     name = pipeline_name(source)
     file = target_file(output or Path(f"{name}.yaml"), force=force)
-    words = ["headrace", "init", *data, *(["--table", table] if table else []), "--label"]
-    draft = write(file, name, source, label, lambda chosen: shlex.join([*words, chosen]))
+    words = ["headrace", "init", *data, *(["--table", table] if table else [])]
+
+    def command(chosen: Sequence[str]) -> str:
+        return shlex.join([*words, *(word for label in chosen for word in ("--label", label))])
+
+    draft = write(file, name, source, labels, command)
     _show(draft, file)
     if dated := dated_path(source):
         click.echo(f"note: the names of the files have dates; {shlex.quote(dated)} would read each day once", err=True)
@@ -59,12 +70,13 @@ def init(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def _show(draft: Draft, file: Path) -> None:
-    label, used = draft.table.label, draft.used
-    click.echo(f"{short(file.absolute())}: {draft.label} is {label.settings['kind']}; {label.comment}")
+    labels, used = draft.table.labels, draft.used
+    for name, label in labels.items():
+        click.echo(f"{short(file.absolute())}: {name} is {label.settings['kind']}; {label.comment}")
     click.echo(f"  {used} column{'' if used == 1 else 's'} as features, {len(draft.left_out)} left out")
     click.echo(f"  next: headrace run {shlex.quote(str(file))}")
     for split, path in draft.unlabelled.items():
-        what = f"note: {path} has no {draft.label}, so it cannot be the {split} split"
+        what = f"note: {path} has no {join_names(draft.labels)}, so it cannot be the {split} split"
         predicted = f"headrace predict {shlex.quote(str(file))} --input {path} --output predictions.csv"
         click.echo(f"{what}; for predictions: {predicted}", err=True)
     for path in draft.unnamed:
@@ -73,6 +85,8 @@ def _show(draft: Draft, file: Path) -> None:
     for choice in draft.table.choices:
         if choice.suspicion:
             click.echo(f"note: {choice.column} {choice.suspicion}", err=True)
-    if draft.table.missing:
-        what = "count as rows of no class" if draft.table.label.several else "are left out"
-        click.echo(f"note: {draft.table.missing:,} rows have no {draft.label}, and {what}", err=True)
+    left_out = "are left out" if len(labels) == 1 else "count for the other labels alone"
+    for name, missing in draft.table.missing.items():
+        if missing:
+            what = "count as rows of no class" if labels[name].several else left_out
+            click.echo(f"note: {missing:,} rows have no {name}, and {what}", err=True)
