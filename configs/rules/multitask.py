@@ -9,7 +9,6 @@ from pydantic import ValidationError
 from headrace.configs.rules.features import TENSOR_NAME
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.deploy import DeployConfig
-from headrace.configs.schema.features import PreprocessingFunction
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import ModelConfig, RunFnModel
 
@@ -52,13 +51,8 @@ def model_has_several_heads(model: ModelConfig, label: LabelConfig) -> Iterator[
         yield ("model", "kind"), f"{what}; use `kind: wide_and_deep` or `tabm`"
 
 
-def functions_have_one_label(preprocessing: PreprocessingFunction, label: LabelConfig) -> Iterator[Violation]:
-    if label.tasks is not None:
-        what = f"{preprocessing.function} returns one label; list feature columns instead"
-        yield ("label", "kind"), f"{what}, or set the kind of that label"
-
-
 def run_fn_has_one_label(training: RunFnModel, label: LabelConfig) -> Iterator[Violation]:
+    """A function for the features needs a run_fn too, so this applies to it as well."""
     if label.tasks is not None:
         what = f"the model of {training.run_fn} is called for one label; use one of our own models"
         yield ("label", "kind"), f"{what}, or set the kind of that label"
@@ -74,7 +68,6 @@ RULES: tuple[Rule, ...] = (
     tasks_are_named,
     tasks_are_labels,
     *MODEL_RULES,
-    functions_have_one_label,
     run_fn_has_one_label,
     tasks_are_not_converted,
 )

@@ -198,8 +198,9 @@ def test_the_served_model_has_outputs_of_each_task(story: Story) -> None:
     np.testing.assert_array_equal(served["predictions"], np.concatenate(parts, axis=1))
 
 
-def test_python_predicts_the_same_columns(story: Story) -> None:
-    found = api.runs(story.folder / "homes.yaml")[-1].model().predict(story.data[["area", "age", "color"]].head(20))
+def test_python_predicts_the_same_columns(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(story.folder)
+    found = api.runs("homes.yaml")[-1].model().predict(story.data[["area", "age", "color"]].head(20))
     columns = [*story.predicted][-8:]
     assert found.column_names[-8:] == columns
     for name in ("price_prediction", "sold_probability_yes", "grade_probability_B"):

@@ -103,7 +103,7 @@ def test_the_loss_is_the_weighted_sum_over_the_tasks_of_what_is_not_masked(kind:
     adapt_scale(model, split(features, y), label)
     p = np.asarray(model(features))
     assert p.shape == (ROWS, 7)
-    expected = sum(WEIGHTS[name] * one for name, one in task_losses(y, p).items())
+    expected = np.sum([WEIGHTS[name] * one for name, one in task_losses(y, p).items()], axis=0)
     dataset = tf.data.Dataset.from_tensor_slices((features, y)).batch(16)
     np.testing.assert_allclose(losses_on(model, dataset, label), expected, rtol=2e-4)
     compile_model(model, label, TrainConfig(), 1)

@@ -6,7 +6,6 @@ from broken_rules.sections import FUNCTIONS, Broken
 
 PRICE = "label: {kind: multitask, tasks: {price: {kind: regression}"
 LABEL = f"{PRICE}, sold: {{kind: binary}}}}}}"
-RUN_FN = "model: {run_fn: mine.run_fn, train_steps: 9, eval_steps: 2}"
 BROKEN: Broken = {
     "tasks_are_named": [
         (f'{PRICE}, "was sold": {{kind: binary}}}}}}', '1: label.tasks.was sold: with `key: "was sold"`'),
@@ -26,7 +25,6 @@ BROKEN: Broken = {
     "model_has_several_heads": [
         (f"model: {{kind: mine.build}}\n{LABEL}", "1: model.kind: use `kind: wide_and_deep` or `tabm`"),
     ],
-    "functions_have_one_label": [(f"{FUNCTIONS}\n{LABEL}", "3: label.kind: mine.preprocessing_fn returns one label")],
     "run_fn_has_one_label": [(f"{FUNCTIONS}\n{LABEL}", "3: label.kind: the model of mine.run_fn is called for one")],
     "tasks_are_not_converted": [(f"deploy: {{lite: {{}}}}\n{LABEL}", "1: deploy.lite: remove this")],
 }
