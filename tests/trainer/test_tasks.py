@@ -13,6 +13,7 @@ from headrace.common.errors import TrainingError
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.train import TrainConfig
 from headrace.trainer import columns, models
+from headrace.trainer.callbacks.diagnosis import diagnose_batch
 from headrace.trainer.columns import Batch
 from headrace.trainer.input.errors import explain_label_errors, label_check
 from headrace.trainer.input.pipeline import InputSplit
@@ -109,6 +110,29 @@ def test_the_loss_is_the_weighted_sum_over_the_tasks_of_what_is_not_masked(kind:
     compile_model(model, label, TrainConfig(), 1)
     found = model.evaluate(dataset, verbose=0, return_dict=True)
     assert found["loss"] == pytest.approx(expected.mean(), rel=1e-4)
+
+
+def test_weights_of_examples_apply_to_the_loss_and_the_metrics_of_every_task() -> None:
+    label = {**LABEL, "weight": "count"}
+    model, (features, y), config = build(label=label), batch(), sections(label=label).label
+    adapt_scale(model, split(features, y), config)
+    weights = np.random.default_rng(2).choice([0.0, 0.5, 3.0], ROWS).astype("float32")
+    compile_model(model, config, TrainConfig(), 1)
+    dataset = tf.data.Dataset.from_tensor_slices((features, y, weights)).batch(16)
+    found, p = model.evaluate(dataset, verbose=0, return_dict=True), np.asarray(model(features))
+    expected = np.sum([WEIGHTS[name] * one for name, one in task_losses(y, p).items()], axis=0) * weights
+    assert found["loss"] == pytest.approx(expected.mean(), rel=1e-4)
+    known = ~np.isnan(y[:, 1])
+    right = (p[known, 1] > 0.5) == y[known, 1]
+    assert found["sold/binary_accuracy"] == pytest.approx(np.average(right, weights=weights[known]))
+
+
+def test_a_masked_label_is_not_taken_for_the_cause_of_a_loss_that_is_not_finite() -> None:
+    model, (features, y), config = build(), batch(), sections().label
+    compile_model(model, config, TrainConfig(), 1)
+    features["amount"][3] = np.inf
+    found, _ = diagnose_batch(model, features, y)
+    assert found == f"feature 'amount' holds inf in 1 of {ROWS} values of that batch"
 
 
 def test_metrics_of_an_epoch_are_those_of_each_task_over_its_labels() -> None:

@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from headrace.trainer.checkpointing.checkpoints import StateTree, all_finite, optimizer_is_finite
 from headrace.trainer.checkpointing.state import restore, values_of
+from headrace.trainer.tasks import TaskLosses
 
 MAX_SECONDS = 120.0
 """Maximum duration of the repetition."""
@@ -93,7 +94,7 @@ def first_bad_batch(model: keras.Model, batches: Iterable[LabeledBatch]) -> Diag
 
 def diagnose_batch(model: keras.Model, features: dict[str, Any], label: Any) -> tuple[str, str]:
     """Describe what in a batch makes the loss or the gradients non-finite, and the remedy."""
-    named = {**{f"feature {name!r}": value for name, value in features.items()}, "the label": label}
+    named = {**{f"feature {name!r}": value for name, value in features.items()}, "the label": _known(model, label)}
     if infinite := [words for name, value in named.items() if (words := _describe_infinite(name, value))]:
         return "; ".join(infinite), DATA_ADVICE
     if finite_without := _finite_without(model, features, label):
@@ -104,6 +105,11 @@ def diagnose_batch(model: keras.Model, features: dict[str, Any], label: Any) -> 
     weights = [float(np.abs(value).max()) for value in values_of(model.trainable_variables) if value.size]
     largest = f"the largest weight was {max(weights, default=0):.2g}"
     return f"no single feature of that batch is the cause{_layer(model, features)}; {largest}", GENERAL_ADVICE
+
+
+def _known(model: keras.Model, label: Any) -> Any:
+    """The label; of several, those that are not masked."""
+    return tf.boolean_mask(label, ~tf.math.is_nan(label)) if isinstance(model.loss, TaskLosses) else label
 
 
 def _suspects(features: dict[str, Any]) -> list[str]:
