@@ -174,13 +174,21 @@ def test_a_threshold_that_one_task_misses_keeps_the_model_back_and_trains_nothin
     assert again.uri("Trainer", "model") == story.done.uri("Trainer", "model")
 
 
-def test_the_loss_weight_trains_again_and_transforms_nothing(story: Story) -> None:
-    sets = [word for one in [*SET, "data.columns=all", "train.epochs=1"] for word in ("--set", one)]
-    again = headrace(story.folder, "run", "homes.yaml", *sets, "--set", "label.tasks.sold.loss_weight=0.25")
+def test_the_loss_weight_trains_again_transforms_nothing_and_compares_each_task_with_the_baseline(story: Story) -> None:
+    changed = ["train.epochs=1", "label.tasks.sold.loss_weight=0.25"]
+    changed += ["evaluate.thresholds.sold/auc.not_worse_than_baseline_by=0.9"]
+    sets = [word for one in [*SET, "data.columns=all", *changed] for word in ("--set", one)]
+    again = headrace(story.folder, "run", "homes.yaml", *sets)
     assert again.code == 0, again.err
     for component, output in (("DataGate", "verdict"), ("Transform", "transform_graph")):
         assert again.uri(component, output) == story.done.uri(component, output), component
     assert again.uri("Trainer", "model") != story.done.uri("Trainer", "model")
+    evaluation = read_evaluation(again.uri("Evaluator", "evaluation"))
+    assert evaluation.baseline == story.evaluation.metrics
+    (check,) = [one for one in evaluation.checks if one.compares]
+    assert (check.metric, check.passed) == ("sold/auc", True)
+    assert check.limit == pytest.approx((story.evaluation.metrics["sold/auc"] or 0) - 0.9)
+    assert {"price/mean_squared_error", "sold/auc", "grade/accuracy"} <= evaluation.change.keys()
 
 
 def test_the_served_model_has_outputs_of_each_task(story: Story) -> None:
