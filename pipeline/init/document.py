@@ -1,6 +1,6 @@
 """A config as a person would write it, with a comment on every decision.
 
-text = document(Draft("trips", "trips.yaml", source, ["tipped"], sample, infer(sample, "tipped")), command)
+text = document(Draft("trips", "trips.yaml", source, ("tipped",), sample, infer(sample, "tipped")), command)
 
 The same data gives the same text.
 """
@@ -59,7 +59,7 @@ class Draft:
     name: str
     file: str
     source: dict[str, Any]
-    labels: Sequence[str]
+    labels: tuple[str, ...]
     sample: Sample
     table: InferredTable
     command: str

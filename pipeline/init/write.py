@@ -34,7 +34,7 @@ def target_file(file: Path, *, force: bool) -> Path:
 
 
 def write(
-    file: Path, name: str, source: dict[str, Any], given: Sequence[str], command: Callable[[Sequence[str]], str]
+    file: Path, name: str, source: dict[str, Any], given: tuple[str, ...], command: Callable[[Sequence[str]], str]
 ) -> Draft:
     """Write the config of a pipeline of this name.
 
@@ -89,10 +89,10 @@ def _window(source: dict[str, Any]) -> DataConfig:
     return data.model_copy(update={"window": WINDOW}) if placeholders(source_patterns(data.source)) else data
 
 
-def _labels(sample: Sample, given: Sequence[str]) -> list[str]:
+def _labels(sample: Sample, given: Sequence[str]) -> tuple[str, ...]:
     """The columns to predict. Raises RunError unless there are some, all different, and the data has them."""
     split = [[one] if one in sample.kinds else one.split(",") for one in given]
-    labels = [one.strip() for names in split for one in names]
+    labels = tuple(one.strip() for names in split for one in names)
     if not labels:
         raise RunError(_no_label(sample, None))
     for number, label in enumerate(labels):

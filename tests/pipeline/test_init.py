@@ -59,7 +59,9 @@ def samples(draw: st.DrawFn) -> Sample:
 def test_any_table_gives_a_config_that_loads_and_tells_of_each_column(sample: Sample) -> None:
     label = sample.names[0]
     found = infer(sample, label)
-    draft = Draft("rows", "rows.yaml", {"kind": "parquet", "path": "x.parquet"}, label, sample, found, "headrace init")
+    draft = Draft(
+        "rows", "rows.yaml", {"kind": "parquet", "path": "x.parquet"}, (label,), sample, found, "headrace init"
+    )
     text = document(draft)
     if not draft.used:
         return
@@ -69,6 +71,29 @@ def test_any_table_gives_a_config_that_loads_and_tells_of_each_column(sample: Sa
     read = {column for name, feature in features for column in feature.column_settings(name).values()}
     left_out = {choice.column for choice in found.choices if choice.group == LEFT_OUT}
     assert read == {*sample.names} - left_out - {label}
+
+
+@settings(deadline=None)
+@given(samples())
+def test_any_two_labels_become_tasks_with_metrics_and_thresholds_of_their_own(sample: Sample) -> None:
+    first, *others = sample.names
+    if not others:
+        return
+    second = others[0]
+    table = sample.table.set_column(1, second, pa.array([row % 5 // 3 for row in range(ROWS)], pa.int64()))
+    both = Sample(table, {**sample.kinds, second: "int"}, whole=True)
+    found = infer(both, first, second)
+    draft = Draft("rows", "rows.yaml", {"kind": "parquet", "path": "x.parquet"}, (first, second), both, found, "init")
+    text = document(draft)
+    if not draft.used:
+        return
+    config = load(yaml.safe_load(text))
+    assert config.label.columns == (first, second)
+    assert [*config.label.kinds.values()] == ["binary", "binary"]
+    assert [*config.evaluate.thresholds] == [f"{name}/auc" for name in config.label.kinds]
+    features = config.declared_features.items()
+    read = {column for name, feature in features for column in feature.column_settings(name).values()}
+    assert not read & {first, second}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +112,7 @@ def test_a_column_of_customers_is_suggested_as_the_split_key(name: str, values: 
     kind: Kind = "string" if isinstance(values[0], str) else "int"
     sample = Sample(table, {"y": "int", "x": "float", name: kind}, whole=True)
     source = {"kind": "csv", "path": "x.csv"}
-    text = document(Draft("rows", "rows.yaml", source, "y", sample, infer(sample, "y"), "headrace init"))
+    text = document(Draft("rows", "rows.yaml", source, ("y",), sample, infer(sample, "y"), "headrace init"))
     assert (f"\n  # split_key: {name}\n" in text) is suggested
     assert load(yaml.safe_load(text)).data.split_key is None
     if suggested:
@@ -99,7 +124,7 @@ def written(tmp_path: Path, table: pa.Table, label: str) -> str:
     """The config that is written for a Parquet file."""
     pq.write_table(table, tmp_path / "rows.parquet")
     source = given_source(str(tmp_path / "rows.parquet"))
-    write(tmp_path / "rows.yaml", "rows", source, label, lambda label: f"headrace init --label {label}")
+    write(tmp_path / "rows.yaml", "rows", source, (label,), lambda labels: f"headrace init --label {labels[0]}")
     text = (tmp_path / "rows.yaml").read_text(encoding="utf-8")
     load(yaml.safe_load(text))
     return text
@@ -139,7 +164,7 @@ def test_lines_are_broken_and_comments_stay_comments() -> None:
     table = pa.table({"y": [0, 1] * 150, "long\nname": values})
     sample = Sample(table, {"y": "int", "long\nname": "string"}, whole=True)
     source = {"kind": "csv", "path": "x.csv"}
-    draft = Draft("rows", "rows.yaml", source, "y", sample, infer(sample, "y"), "headrace init")
+    draft = Draft("rows", "rows.yaml", source, ("y",), sample, infer(sample, "y"), "headrace init")
     text = document(draft)
     assert max(map(len, text.splitlines())) <= WIDTH
     (feature,) = load(yaml.safe_load(text)).declared_features.values()
@@ -171,7 +196,7 @@ def nights(folder: Path, rows: int, *texts: str) -> dict[str, Any]:
 def test_dates_in_the_path_make_a_window_of_days(tmp_path: Path) -> None:
     source = nights(tmp_path, 20, "Bern;1,5;0\n", "Bern;2,5;1\n", "Zürich;3,5;1\n")
     file = tmp_path / "sales.yaml"
-    draft = write(file, "sales", source, "sold", lambda label: f"headrace init --label {label}")
+    draft = write(file, "sales", source, ("sold",), lambda labels: f"headrace init --label {labels[0]}")
     assert draft.sample.spans == ("2026-11-01", "2026-11-02", "2026-11-03")
     assert (draft.sample.rows, draft.sample.whole) == (60, True)
     written = yaml.safe_load(file.read_text())

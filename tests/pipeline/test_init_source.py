@@ -83,7 +83,7 @@ def test_a_european_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = str(tmp_path / "x.csv")
     source = given_source(path)
     assert source == {"kind": "csv", "path": path, "encoding": "cp1252", "delimiter": ";"}
-    write(tmp_path / "x.yaml", "rows", source, "y", lambda label: f"headrace init {label}")
+    write(tmp_path / "x.yaml", "rows", source, ("y",), lambda labels: f"headrace init {labels[0]}")
     config = load(yaml.safe_load((tmp_path / "x.yaml").read_text()))
     assert isinstance(config.data.source, CsvSource)
     assert config.data.source.decimal == ","
@@ -113,7 +113,7 @@ def test_a_csv_file_is_read_as_it_is_found(tmp_path: Path, header: str, values: 
     (tmp_path / "x.csv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
     source = given_source(str(tmp_path / "x.csv"))
     label = "#y" if header.startswith("#y") else "y"
-    draft = write(tmp_path / "x.yaml", "rows", source, label, lambda label: f"headrace init {label}")
+    draft = write(tmp_path / "x.yaml", "rows", source, (label,), lambda labels: f"headrace init {labels[0]}")
     assert draft.source == {"kind": "csv", "path": str(tmp_path / "x.csv"), **expected}
     load(yaml.safe_load((tmp_path / "x.yaml").read_text(encoding="utf-8")))
 
@@ -141,7 +141,7 @@ def test_files_named_after_splits_are_the_splits(tmp_path: Path, monkeypatch: py
     paths = {"train": "titanic_train.csv", "eval": "valid.csv", "test": "Test-set.csv"}
     assert source == {"kind": "csv", "path": paths}
     assert pipeline_name(source) == "titanic"
-    draft = write(tmp_path / "t.yaml", "t", source, "y", lambda label: f"headrace init {label}")
+    draft = write(tmp_path / "t.yaml", "t", source, ("y",), lambda labels: f"headrace init {labels[0]}")
     assert draft.source["path"] == paths
     config = load(yaml.safe_load((tmp_path / "t.yaml").read_text(encoding="utf-8")))
     assert list(config.data.splits) == ["train", "eval", "test"]
@@ -161,7 +161,7 @@ def test_a_test_file_without_the_label_is_left_out(tmp_path: Path) -> None:
     split_files(tmp_path, train="a,y", test="a")
     given = {split: f"{tmp_path}/{split}.csv" for split in ("train", "test")}
     source = given_source(given["train"], others=[given["test"]])
-    draft = write(tmp_path / "t.yaml", "t", source, "y", lambda label: f"headrace init {label}")
+    draft = write(tmp_path / "t.yaml", "t", source, ("y",), lambda labels: f"headrace init {labels[0]}")
     assert draft.source == {"kind": "csv", "path": given["train"]}
     assert draft.unlabelled == {"test": given["test"]}
     assert "# Left out, without the label, test:" in (tmp_path / "t.yaml").read_text(encoding="utf-8")
