@@ -22,7 +22,8 @@ from headrace.trainer.optimizers import optimizer
 from headrace.trainer.preprocessing import with_vocabulary
 from headrace.trainer.sections import TrainerSections
 from headrace.trainer.table_updates import TableUpdates
-from headrace.trainer.tasks import TaskLosses, TaskMetric, tasks_of
+from headrace.trainer.task_losses import TaskLosses, TaskMetric
+from headrace.trainer.tasks import tasks_of
 
 
 def build_model(sections: TrainerSections, transform_output: tft.TFTransformOutput, *learned: Any) -> keras.Model:

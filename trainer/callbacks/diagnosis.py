@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from headrace.trainer.checkpointing.checkpoints import StateTree, all_finite, optimizer_is_finite
 from headrace.trainer.checkpointing.state import restore, values_of
-from headrace.trainer.tasks import TaskLosses
+from headrace.trainer.task_losses import TaskLosses
 
 MAX_SECONDS = 120.0
 """Maximum duration of the repetition."""

@@ -13,7 +13,8 @@ from headrace.common.errors import ModelError
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import ModelBase
 from headrace.trainer.hooks import unknown_name
-from headrace.trainer.tasks import JoinedPredictions, tasks_of
+from headrace.trainer.task_losses import JoinedPredictions
+from headrace.trainer.tasks import tasks_of
 
 if TYPE_CHECKING:
     from headrace.trainer.input.pipeline import InputSplit
