@@ -143,7 +143,9 @@ class _Home:
         with self._present("registry", "push_record"), changing(registry):
             there = self._destination()
             listed = change(there, self.stored)
-            shared_models.fetch(Path(listed.models[-1].uri))
+            for folder in (listed.models[-1].uri, listed.models[-1].lite):
+                if folder is not None:
+                    shared_models.fetch(Path(folder))
             listed.write(registry)
         with self._present("push_record", "destination"):
             version = self._destination().push(listed.models[-1], self.place.keep)
