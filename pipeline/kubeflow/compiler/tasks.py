@@ -186,11 +186,21 @@ def _task(
         inputs={key: (task_name(producer), output) for key, (producer, output) in producers.items()},
         parameters=tuple(name for name in offered(config) if takes(config, node.id, name)),
         after=tuple(map(task_name, node.upstream)),
-        cacheable=node.cacheable or node.executor is import_schema_gen.Executor,
+        cacheable=_is_cacheable(node, config),
         constants=constants(config, node.id),
         decides=node.decides,
         uncached=uncached,
     )
+
+
+def _is_cacheable(node: Node, config: PipelineConfig) -> bool:
+    """Whether Kubeflow may reuse its outputs. It does not look at them, so those of a Canary that may have been without
+    its server are never reused.
+    """
+    server = config.canary.server if config.canary else None
+    if node.id == "Canary" and server is not None and server.on_unreachable == "warn":
+        return False
+    return node.cacheable or node.executor is import_schema_gen.Executor
 
 
 def _with_useful_store(properties: Mapping[str, Any], config: PipelineConfig) -> Mapping[str, Any]:
