@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 from browsing import violations, watched
-from keyboard import assert_operable, assert_usable, unfold, walked
+from keyboard import assert_operable, assert_usable, to_the_top, unfold, walked
 from markdown_it import MarkdownIt
 
 from headrace.components.evaluation.result import SliceMetrics, read_evaluation, write_evaluation
@@ -118,10 +118,11 @@ def test_names_and_values_from_the_data_are_text_and_never_markup(whole: Run) ->
 @pytest.mark.parametrize("width", [390, 1280])
 def test_card_is_used_by_the_keyboard_alone(whole: Run, browser: Browser, width: int) -> None:
     target = _saved(whole, rendered(whole)[CARD])
-    with watched(browser, target.as_uri(), viewport={"width": width, "height": 844}) as page:
+    size = {"width": width, "height": 844}
+    with watched(browser, target.as_uri(), viewport=size, reduced_motion="reduce") as page:
         page.page.goto(page.home)
         unfold(page.page)
-        page.page.goto(page.home + "#")  # the focus starts at the top again
+        to_the_top(page.page)
         stops = walked(page.page)
         assert_usable(page.page, stops)
         assert_operable(page.page)

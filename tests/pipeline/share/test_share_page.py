@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from browsing import violations, watched
-from keyboard import assert_operable, assert_usable, unfold, walked
+from keyboard import assert_operable, assert_usable, to_the_top, unfold, walked
 
 from headrace.pipeline.share.find import find
 from headrace.pipeline.share.folder import write_share
@@ -267,12 +267,12 @@ def test_page_of_one_run_and_comparison_are_used_by_the_keyboard_alone(
     browser: Browser, two: Two, tmp_path: Path, runs: int, width: int
 ) -> None:
     write_share([find(run) for run in two()[:runs]], tmp_path / "page", name="Keys")
-    with opened(browser, tmp_path / "page", viewport={"width": width, "height": 844}) as page:
+    size = {"width": width, "height": 844}
+    with opened(browser, tmp_path / "page", viewport=size, reduced_motion="reduce") as page:
         stops = walked(page.page)
         assert_usable(page.page, stops)
         unfold(page.page)
-        page.page.locator("a, button").first.focus()
-        page.page.keyboard.press("Shift+Tab")
+        to_the_top(page.page)
         again = walked(page.page)
         assert_usable(page.page, again)
         assert len(again) > len(stops)
