@@ -54,11 +54,15 @@ Parts = Mapping[str, Sequence[Part]]
 
 
 def at_limits(values: Mapping[str, float], parts: Parts) -> Intervals:
-    """The intervals of the metrics that are 1 or 0, as far as their parts are known."""
+    """The intervals of the metrics that are 1 or 0, as far as their parts are known.
+
+    A mean of nothing, as the micro precision of a model that predicts no class, is 0 by convention and has none.
+    """
     return {
         name: _interval(parts[name], round(value))
         for name, value in values.items()
-        if name in parts and (math.isclose(value, 1, rel_tol=1e-9) or math.isclose(value, 0, abs_tol=1e-9))
+        if any(part.weight > 0 for part in parts.get(name, ()))
+        and (math.isclose(value, 1, rel_tol=1e-9) or math.isclose(value, 0, abs_tol=1e-9))
     }
 
 

@@ -131,6 +131,15 @@ def test_metrics_that_are_not_at_a_limit_and_few_examples_have_no_such_interval(
     assert at_limits({"recall": 1.0}, {"recall": (Part(0), Part(10, transform=f1_of))})["recall"][0] < 0.5
     few = judged(BINARY, EvaluateConfig(metrics=("auc",)), *separated(20, 19))
     assert few.intervals == {}
+    labels = np.eye(3)[np.arange(60) % 3]
+    several = judged(LabelConfig(key="y", kind="multilabel", classes=3), EvaluateConfig(), labels, labels * 0.1)
+    assert several.metrics["subset_accuracy"] == several.metrics["macro_recall"] == 0
+    assert several.intervals["subset_accuracy"] == pytest.approx(exact(0, 60))
+    assert several.intervals["macro_recall"] == pytest.approx((0, 1 - (0.025 / 3) ** (1 / 20)))
+    asked = EvaluateConfig(metrics=("micro_precision", "micro_recall"))
+    nothing = judged(LabelConfig(key="y", kind="multilabel", classes=3), asked, labels, labels * 0.1)
+    assert nothing.metrics["micro_precision"] == 0
+    assert nothing.intervals.keys() == {"micro_recall"}
     constant = judged(BINARY, EvaluateConfig(metrics=("auc",)), separated(60, 60)[0], np.full((120, 1), 0.3))
     assert constant.metrics["auc"] == 0.5
     assert constant.intervals == {}
