@@ -190,7 +190,7 @@ class AccumulateFiles(beam.DoFn):
         explaining: Explaining,
     ) -> None:
         self._paths, self._kind = models, kind
-        self._metrics = metrics_of(kind, tfma.decision_threshold(config))
+        self._metrics = metrics_of(kind, tfma.decision_threshold(config), tfma.measured_names(config))
         self._split, self._weight = split, tfma.weight_column(config)
         self._calls = {spec.name: tfma.model_call(spec) for spec in config.model_specs}
         self._slicings = [list(spec.feature_keys) for spec in config.slicing_specs]

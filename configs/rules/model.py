@@ -9,16 +9,19 @@ from headrace.configs.rules.keras_names import ACTIVATIONS
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.auto_model import AutoModel
 from headrace.configs.schema.data import DataConfig
-from headrace.configs.schema.evaluate import (
-    FRACTIONS,
-    METRICS,
-    SIGNED,
-    EvaluateConfig,
-    SliceThreshold,
-    Threshold,
-)
+from headrace.configs.schema.evaluate import EvaluateConfig, SliceThreshold, Threshold
 from headrace.configs.schema.features import Feature, ImageFeature, TextFeature
 from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.metrics import (
+    AT_TARGET,
+    FRACTIONS,
+    METRICS,
+    OF_DECISIONS,
+    SIGNED,
+    base_of,
+    is_fraction,
+    split_level,
+)
 from headrace.configs.schema.models import ImageModel, ModelConfig, TextModel
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.train import TrainConfig
@@ -98,23 +101,40 @@ def evaluated_split_exists(data: DataConfig, evaluate: EvaluateConfig) -> Iterat
 def metrics_fit_the_label(label: LabelConfig, evaluate: EvaluateConfig) -> Iterator[Violation]:
     for number, name in enumerate(evaluate.metrics):
         where: KeyPath = ("evaluate", "metrics", number)
-        if name not in METRICS[label.kind]:
+        if not _is_metric(name, label.kind):
             yield where, _unsuitable_metric(name, label.kind)
         elif name in evaluate.metrics[:number]:
             yield where, f'"{name}" is listed twice; remove one'
 
 
 def thresholds_have_metrics(label: LabelConfig, evaluate: EvaluateConfig) -> Iterator[Violation]:
-    measured = evaluate.metrics or tuple(METRICS[label.kind])
     for name in evaluate.thresholds:
         where: KeyPath = ("evaluate", "thresholds", name)
-        if name not in METRICS[label.kind]:
+        if not _is_metric(name, label.kind):
             yield where, _unsuitable_metric(name, label.kind)
-        elif name not in measured:
+        elif evaluate.metrics and name not in evaluate.metrics:
             yield where, f'"{name}" is not in evaluate.metrics; add it there, or remove the threshold'
 
 
+def _is_metric(name: str, kind: str) -> bool:
+    """Whether it can be measured for a kind of label: with a level if it needs one, or may have one."""
+    base, level = split_level(name)
+    if level is None:
+        return name in METRICS[kind] and name not in AT_TARGET
+    return base in METRICS[kind] and (base in AT_TARGET or base in OF_DECISIONS.get(kind, ()))
+
+
 def _unsuitable_metric(name: str, kind: str) -> str:
+    base, mark, level = name.partition("@")
+    if base in METRICS[kind] and base in AT_TARGET:
+        found = f'"{level}" is not one' if mark else "there is none"
+        return f"{base} needs a {AT_TARGET[base]} above 0 and below 1, as `{base}@0.9`; {found}"
+    if base in METRICS[kind] and mark and base not in OF_DECISIONS.get(kind, ()):
+        return f"{base} depends on no threshold; write `{base}`"
+    if base in METRICS[kind] and mark:
+        what = f'the threshold of "{name}" is not a number above 0 and below 1 in its shortest form'
+        return f"{what}; write it as `{base}@0.3`"
+    name = base
     others = [other for other, names in METRICS.items() if name in names]
     what = f'"{name}" is for {join_or(others)} labels, but this label is {kind}' if others else f'no metric "{name}"'
     return f"{what}; for {kind}: {join_or(METRICS[kind])}{did_you_mean(name, METRICS[kind])}"
@@ -127,15 +147,15 @@ def thresholds_can_be_met(evaluate: EvaluateConfig) -> Iterator[Violation]:
         for slicing, each in threshold.slices.items():
             of_slices: KeyPath = (*where, "slices", slicing)
             yield from _range(name, each, of_slices)
-            if name in FRACTIONS and each.max_gap is not None and each.max_gap >= 1:
+            if is_fraction(name) and each.max_gap is not None and each.max_gap >= 1:
                 what = f"found {each.max_gap:g}, but no two values of {name} are further apart than 1"
                 yield (*of_slices, "max_gap"), f"{what}{_of_percent(each.max_gap)}"
 
 
 def _range(name: str, threshold: Threshold | SliceThreshold, where: KeyPath) -> Iterator[Violation]:
     """Bounds that the metric cannot reach."""
-    low, range_ = (-1, "at most 1") if name in SIGNED else (0, "between 0 and 1")
-    if name in FRACTIONS | SIGNED and threshold.min is not None and threshold.min > 1:
+    low, range_ = (-1, "at most 1") if base_of(name) in SIGNED else (0, "between 0 and 1")
+    if base_of(name) in FRACTIONS | SIGNED and threshold.min is not None and threshold.min > 1:
         what = f"found {threshold.min:g}, but {name} is {range_}"
         yield (*where, "min"), f"{what}{_of_percent(threshold.min)}"
     if name != "r_squared" and threshold.max is not None and threshold.max < low:
