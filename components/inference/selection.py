@@ -40,8 +40,12 @@ def resolve(
         facts = facts_of(label, sample.kinds[label], sample.column(label))
         chosen = choose_label(facts)
         settings = {**chosen.settings, **({"missing": "none" if chosen.several else "drop"} if facts.missing else {})}
-    model = choose_model(sample, (settings or {}).get("kind", config.label.kind))
-    return _features(config, selections, sample), settings, model.settings
+    features = _features(config, selections, sample)
+    declared = [feature.model_dump() for feature in config.declared_features.values()]
+    chosen_features = [each for entry in features.values() for each in entry.values()]
+    kind = (settings or {}).get("kind", config.label.kind)
+    model = choose_model(sample, kind, [*chosen_features, *declared])
+    return features, settings, model.settings
 
 
 def _features(config: PipelineConfig, selections: Sequence[Selection], sample: Sample) -> dict[str, Features]:
