@@ -111,8 +111,13 @@ def float64_is_read_as_a_number(features: Features, data: DataConfig, label: Lab
         if feature.list_size is None
         for column in _reads(name, feature, features).values()
     }
+    lists = {column for name, one in features.items() if one.list_size for column in one.column_settings(name).values()}
     for column in (name for name in data.float64_columns if name not in (label.key, label.weight)):
-        if column not in read:
+        if column not in read and column in lists:
+            what = "the positions of a vector are computed from float32; found float64"
+            way = "declare `float list`, and if its digits matter, subtract a constant from the values in the data"
+            yield ("data", "types", column), f"{what}; {way}"
+        elif column not in read:
             what = "no feature reads the column as one number, so its further digits would be of no use"
             yield ("data", "types", column), f"{what}; declare float, or add a feature such as {{column: numeric}}"
         elif data.source.kind == "tfrecord":

@@ -93,6 +93,10 @@ BROKEN: Broken = {
     "float64_is_read_as_a_number": [
         (
             f"data: {{{SOURCE}, types: {{lat: float64}}}}\n" + features(lon="numeric", lat="vector, size: 2"),
+            "1: data.types.lat: the positions of a vector are computed from float32",
+        ),
+        (
+            f"data: {{{SOURCE}, types: {{lat: float64}}}}\n" + features(lon="numeric"),
             "1: data.types.lat: no feature reads the column as one number",
         ),
         (
