@@ -23,36 +23,36 @@ FEWEST_FILTERS, LEAST_SIDE = 2, 8
 
 
 @dataclass(frozen=True)
-class ModelChoice:
+class InferredModel:
     """The settings of `model:`, and why."""
 
     settings: dict[str, Any]
     comment: str
 
 
-def choose_model(sample: Sample, label_kind: str, features: Sequence[Mapping[str, Any]]) -> ModelChoice:
+def choose_model(sample: Sample, label_kind: str, features: Sequence[Mapping[str, Any]]) -> InferredModel:
     """An ensemble of networks for all tables but large ones, where one network is enough; for a text, what writes one;
     for images, convolutions.
 
     label_kind: as in `label.kind`; features: their settings.
     """
     if label_kind == "text":
-        return ModelChoice({"kind": "encoder_decoder"}, "it writes a text word by word")
+        return InferredModel({"kind": "encoder_decoder"}, "it writes a text word by word")
     if (side := smallest_side(features)) is not None:
         return _of_images(side)
     if sample.whole and sample.rows <= FEW_ROWS:
         why = f"an ensemble; for more than {FEW_ROWS:,} rows, `wide_and_deep` trains in an eighth of the time"
-        return ModelChoice({"kind": "tabm"}, why)
+        return InferredModel({"kind": "tabm"}, why)
     why = "`tabm`, an ensemble, often predicts better, and takes eight times as long to train"
-    return ModelChoice({"kind": "wide_and_deep"}, why)
+    return InferredModel({"kind": "wide_and_deep"}, why)
 
 
-def _of_images(side: int) -> ModelChoice:
+def _of_images(side: int) -> InferredModel:
     """As many convolutions as halve the least side of the images to LEAST_SIDE; in few, all positions count."""
     count = next((number for number in range(len(FILTERS)) if side >> number < LEAST_SIDE), len(FILTERS))
     filters = [*FILTERS[: max(count, FEWEST_FILTERS)]]
     if len(filters) == FEWEST_FILTERS:
         why = "convolutions; the images are small, so all positions count. `augment` shows them a little differently"
-        return ModelChoice({"kind": "image", "filters": filters, "pooling": "none"}, f"{why} every time")
+        return InferredModel({"kind": "image", "filters": filters, "pooling": "none"}, f"{why} every time")
     why = "convolutions; with fewer than some thousand photographs, a pretrained `backbone` does better"
-    return ModelChoice({"kind": "image", "filters": filters}, f"{why}. docs/images.md has both")
+    return InferredModel({"kind": "image", "filters": filters}, f"{why}. docs/images.md has both")

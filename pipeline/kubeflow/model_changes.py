@@ -34,7 +34,7 @@ from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.kubeflow.stored_models import StoredHome
 from headrace.pipeline.models.change import ModelChange
 from headrace.pipeline.models.destination import Destination, required_push_directory
-from headrace.pipeline.models.promotion import Choice
+from headrace.pipeline.models.promotion import PromotableModels
 from headrace.pipeline.models.rollback import newly_withdrawn, rolled_back
 
 
@@ -92,7 +92,7 @@ def promote(
         known = [stored.judged(model) if model.run == wanted else model for model in found]
         models = [replace(model, path=home.path / model.path) for model in known]
         trained: dict[str, Path | None] = {model.run: model.path for model in models if model.run}
-        return Choice(there, models, trained, "--kubeflow").promoted(wanted, now, allow_older=allow_older)
+        return PromotableModels(there, models, trained, "--kubeflow").promoted(wanted, now, allow_older=allow_older)
 
     with _home(Place.of(config), store) as home:
         return home.changed(promoted)
