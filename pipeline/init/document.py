@@ -30,6 +30,7 @@ HEADINGS = {
     columns.DATES: "Dates, by their parts. `part: age` would count the days to a reference.",
     columns.TEXTS: "Texts, as the words that occur in them.",
     columns.LISTS: "Lists of values, all of which count.",
+    columns.IMAGES: "Images, decoded and scaled to this size within the model.",
 }
 """The groups of features in the order of the file, and what they are."""
 WIDTH = 100
@@ -208,7 +209,8 @@ def _features(draft: Draft) -> Iterator[str]:
 
 
 def _training(draft: Draft) -> Iterator[str]:
-    model = choose_model(draft.sample, draft.table.label.settings["kind"])
+    features = [settings for choice in draft.table.choices for settings in choice.features.values()]
+    model = choose_model(draft.sample, draft.table.label.settings["kind"], features)
     yield from _entry("model", model.settings, model.comment, "")
     yield from _comment("auto: by the number of rows. Training stops when the loss of the eval split no longer falls.")
     yield from _entry("train", {"epochs": "auto", "batch_size": "auto"}, indent="")

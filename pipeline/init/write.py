@@ -16,10 +16,12 @@ from headrace.components.example_gen.finding import source_patterns
 from headrace.components.inference.sample import Sample, read_sample
 from headrace.components.inference.table import infer, labels_of
 from headrace.configs.schema.data import DataConfig, placeholders
+from headrace.pipeline.init.csv_format import number_marks
 from headrace.pipeline.init.document import WINDOW, Draft, document
-from headrace.pipeline.init.source import number_marks
 from headrace.pipeline.init.splits import unnamed_splits, without_unlabelled
 
+LABEL = "label"
+"""The column with the class folders of images and texts."""
 MOST_NAMED = 20
 """Columns that a message lists."""
 
@@ -47,6 +49,8 @@ def write(file: Path, name: str, source: dict[str, Any], label: str | None, comm
         command: the command that writes the config, given the label.
     """
     source, sample, unreadable = _read(source)
+    if label is None and (source["kind"] == "images" or source.get("labels") == "folders"):
+        label = LABEL
     if label is None or label not in sample.kinds:
         raise RunError(_no_label(sample, label))
     unnamed = unnamed_splits(source)

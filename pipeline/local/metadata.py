@@ -18,7 +18,7 @@ from headrace.common.digests import digest_text
 from headrace.components.contents import CONTENTS, UNFINISHED
 from headrace.components.deploy.registry import IN_SERVICE, IN_SERVICE_CONTENTS
 from headrace.pipeline.local.mlmd import metadata_store_pb2 as mlmd
-from headrace.pipeline.local.store import Store
+from headrace.pipeline.local.store import LocalMetadata
 from headrace.pipeline.local.wire import StoredArtifact
 
 Artifacts = Mapping[str, list[StoredArtifact]]
@@ -47,7 +47,7 @@ class Metadata:
     """The store of one pipeline. Only one process may write to it. Every method raises RunError if the store fails."""
 
     def __init__(self, path: Path, pipeline: str, run_id: str) -> None:
-        self._store = Store(path)
+        self._store = LocalMetadata(path)
         self._types = {
             name: self._store.put_context_type(mlmd.ContextType(name=name))
             for name in ("pipeline", "pipeline_run", "node", CACHE_KEY)

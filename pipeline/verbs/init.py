@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.argument("data", nargs=-1, required=True)
 @click.option("--label", metavar="COLUMN", help="The column to predict. Without it, candidates are listed.")
 @click.option("--table", metavar="NAME", help="The table, if DATA is the URL of a database.")
+@click.option("--query", metavar="SQL", help="A SELECT in place of --table.")
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="The config to write. Default: NAME.yaml."
 )
@@ -31,12 +32,13 @@ def init(  # noqa: PLR0913, PLR0917 - one for each option
     data: tuple[str, ...],
     label: str | None,
     table: str | None,
+    query: str | None,
     output: Path | None,
     force: bool,
     runs: bool,
 ) -> None:
-    """Write a config for DATA: a file, pattern, folder, URL or database; or the files of several splits, such as
-    `train.csv test.csv`.
+    """Write a config for DATA: a file, pattern, folder, URL or database; a generator function, as `my_module.rows`; or
+    the files of several splits, such as `train.csv test.csv`.
 
     Types are inferred from the values, and every decision has a comment.
     """
@@ -44,10 +46,13 @@ def init(  # noqa: PLR0913, PLR0917 - one for each option
     from headrace.pipeline.init.source import given_source, pipeline_name
     from headrace.pipeline.init.write import target_file, write
 
-    source = given_source(data[0], table, data[1:])
+    source = given_source(data[0], table, data[1:], query)
     name = pipeline_name(source)
     file = target_file(output or Path(f"{name}.yaml"), force=force)
-    words = ["headrace", "init", *data, *(["--table", table] if table else []), "--label"]
+    tables = [
+        word for option, value in {"--table": table, "--query": query}.items() if value for word in (option, value)
+    ]
+    words = ["headrace", "init", *data, *tables, "--label"]
     draft = write(file, name, source, label, lambda chosen: shlex.join([*words, chosen]))
     _show(draft, file)
     if dated := dated_path(source):
@@ -61,7 +66,8 @@ def init(  # noqa: PLR0913, PLR0917 - one for each option
 def _show(draft: Draft, file: Path) -> None:
     label, used = draft.table.label, draft.used
     click.echo(f"{short(file.absolute())}: {draft.label} is {label.settings['kind']}; {label.comment}")
-    click.echo(f"  {used} column{'' if used == 1 else 's'} as features, {len(draft.left_out)} left out")
+    features = "1 column as a feature" if used == 1 else f"{used} columns as features"
+    click.echo(f"  {features}, {len(draft.left_out)} left out")
     click.echo(f"  next: headrace run {shlex.quote(str(file))}")
     for split, path in draft.unlabelled.items():
         what = f"note: {path} has no {draft.label}, so it cannot be the {split} split"

@@ -86,6 +86,8 @@ def _show_selection(loaded: LoadedConfig) -> None:
         click.echo(f"pinned in {short(found.file.absolute())}; delete it to choose by the present data again")
     if found.selected.label is not None:
         click.echo(f"label: {to_flow({'key': loaded.config.label.key, **found.selected.label})}")
+    if found.selected.types:
+        click.echo(f"data.types: {to_flow(found.selected.types)}")
     if found.takes_model and found.selected.model is not None:
         click.echo(f"model: {to_flow(found.selected.model)}")
     for name, features in found.selected.features.items():

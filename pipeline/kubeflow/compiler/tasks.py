@@ -29,6 +29,7 @@ from headrace.configs.schema.sources import FileSource
 from headrace.pipeline.build import create_pipeline
 from headrace.pipeline.code.digest import code_digest
 from headrace.pipeline.folders import Folders
+from headrace.pipeline.kubeflow.document import task_name
 from headrace.pipeline.kubeflow.kserve.follow import kserve_settings
 from headrace.pipeline.kubeflow.pod.invocation import (
     ARTIFACT,
@@ -124,12 +125,6 @@ def component_tasks(config: PipelineConfig) -> list[ComponentTask]:
     ports = {id_: _outputs(node) for id_, node in nodes.items()}
     tasks = [_task(node, config, files, ports) for node in nodes.values()]
     return [replace(one, code=_code_of(nodes)) if one.invocation.id == TRAINER else one for one in tasks]
-
-
-def task_name(node_id: str) -> str:
-    """`ExampleGen` and `example_gen` as `example-gen`: Argo allows no other characters."""
-    words = re.sub(r"(?<!^)(?=[A-Z])", "-", node_id).lower()
-    return re.sub(r"[^a-z0-9]+", "-", words).strip("-")
 
 
 def _check_extension(config: PipelineConfig, nodes: Mapping[str, Node]) -> None:
