@@ -96,11 +96,14 @@ def _metrics(folder: Path) -> list[tuple[str, dict[str, float]]]:
 
     found = []
     for key, values in tfma.load_eval_result(str(folder / EVALUATION)).slicing_metrics:
-        metrics = {
-            name: float(value["doubleValue"]) for name, value in values[""][""].items() if "doubleValue" in value
-        }
+        metrics = {name: _value(value) for name, value in values[""][""].items()}
         found.append((", ".join(column for column, _ in key) or "all examples", metrics))
     return sorted(found, key=lambda one: (one[0], one[1]["example_count"], one[1]["binary_crossentropy"]))
+
+
+def _value(loaded: Mapping[str, Any]) -> float:
+    """A metric as TFMA's loader has it: ours have an interval, stock's have none. NaN if it has no value."""
+    return float(loaded["boundedValue"]["value"] if "boundedValue" in loaded else loaded.get("doubleValue", math.nan))
 
 
 def measure_here(engine: str, folder: str, last: str) -> measure.Figures | int:

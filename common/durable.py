@@ -12,6 +12,7 @@ file is flushed to the disk first (fsync), then renamed, and then its folder is 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import glob
 import os
@@ -23,6 +24,7 @@ from pathlib import Path
 PARTIAL_SUFFIX = ".partial"
 """Suffix of files that are being written. The next write removes those whose writer is gone."""
 _MODE = 0o666
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def write_text(path: Path, text: str) -> None:
@@ -36,6 +38,22 @@ def write_bytes(path: Path, content: bytes) -> None:
         partial.write_bytes(content)
 
 
+def write_output(path: Path, text: str) -> None:
+    """Write a text file that the user named: as `write_text` does, but through links, into devices and pipes such as
+    /dev/stdout, and only into a folder that exists. Raises OSError with that name.
+    """
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    try:
+        write_text(path.resolve(), text)
+    except OSError as error:
+        error.filename = str(path)
+        raise
+
+
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary file that replaces `path` when the block ends, or is removed if the block raises.
@@ -45,10 +63,12 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_orphans(path)
-    descriptor, partial = _partial(path)
+    with _naming(path):
+        descriptor, partial = _partial(path)
     try:
         os.fchmod(descriptor, _MODE & ~_umask())
-        yield partial
+        with _naming(path, partial):
+            yield partial
         os.fsync(descriptor)
         partial.rename(path)
     except BaseException:
@@ -69,7 +89,8 @@ def working_folder(path: Path) -> Iterator[Path]:
     for orphan in path.parent.glob(f"{glob.escape(prefix)}*"):
         with contextlib.suppress(OSError), _locked_folder(orphan):
             shutil.rmtree(orphan)
-    folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=prefix))
+    with _naming(path):
+        folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=prefix))
     with contextlib.ExitStack() as lock:
         with contextlib.suppress(OSError):  # of a file system without locks, whose orphans stay
             lock.enter_context(_locked_folder(folder))
@@ -77,6 +98,21 @@ def working_folder(path: Path) -> Iterator[Path]:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _naming(path: Path, partial: Path | None = None) -> Iterator[None]:
+    """Let an error name the file that could not be written, instead of a temporary one that says nothing to users.
+
+    partial: the temporary file; None for any that an error names. A full disk is reported without a name at all.
+    """
+    try:
+        yield
+    except OSError as error:
+        named = partial is None or error.filename in {partial, str(partial)}
+        if named or (error.filename is None and error.errno in _FULL):
+            error.filename = str(path)
+        raise
 
 
 @contextlib.contextmanager

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import apache_beam as beam
+import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.portability.fn_api_runner.fn_runner import RunnerResult
@@ -27,8 +29,8 @@ RUNNERS = {
 }
 """Beam's name for each `beam.runner`."""
 SMALL = 4 << 20
-"""Bytes of gzipped examples up to which StatisticsGen and Transform do without Beam: their statistics take a third of
-a second, and starting Beam would add half as much."""
+"""Bytes of gzipped examples up to which StatisticsGen, Transform and Evaluator do without Beam: their statistics take a
+third of a second, and starting Beam would add half as much."""
 NEVER_MS = 1 << 31
 """Longer than any bundle. Beam's threads send what they have written every second, even in the middle of an element,
 and the in-process runner decodes each piece by itself, so a bundle of more than a second could fail."""
@@ -91,6 +93,11 @@ def beam_options(settings: BeamConfig, scratch: Path) -> PipelineOptions:
 def always_beam(executor: BaseBeamExecutor) -> bool:
     """Whether an executor must run even its smallest work in Beam."""
     return getattr(executor._make_beam_pipeline_fn, "always", False)
+
+
+def is_small(executor: BaseBeamExecutor, files: Sequence[str]) -> bool:
+    """Whether an executor works through these files without Beam: they are small, and the config leaves the choice."""
+    return not always_beam(executor) and sum(tf.io.gfile.stat(file).length for file in files) <= SMALL
 
 
 class _CountingPipeline(beam.Pipeline):

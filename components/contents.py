@@ -15,6 +15,8 @@ from headrace.common.errors import RunError
 
 CONTENTS = "headrace_contents"
 """Custom property of artifacts: the checksum of their files (`headrace.common.checksums`)."""
+UNFINISHED = "headrace_unfinished"
+"""Custom property of artifacts: why what they say is only for this run. A later one does not reuse them."""
 
 
 def contents_of(artifact: Any) -> str:

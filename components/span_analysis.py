@@ -37,6 +37,7 @@ from tfx_bsl.tfxio import tf_example_record
 from headrace.common.durable import replacing
 from headrace.components.example_gen.shards.shard_names import by_span
 from headrace.components.example_gen.spans.shared_spans import SharedSpans, StoredPart
+from headrace.trainer.input.reading import records_of
 
 logger = logging.getLogger(__name__)
 
@@ -227,7 +228,7 @@ def _with_file(encoded: bytes, file: EntryFile) -> tuple[EntryFile, bytes]:
 
 def read_entry(file: Path, start: int) -> Iterator[bytes]:
     """The records of an entry, from number `start` on."""
-    return iter(tf.data.TFRecordDataset(str(file)).skip(start).as_numpy_iterator())
+    return iter(records_of(str(file), "").skip(start).as_numpy_iterator())
 
 
 def _entry_of(file: Path) -> bytes | None:

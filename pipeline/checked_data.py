@@ -21,6 +21,7 @@ from headrace.common.digests import digest_text
 from headrace.common.durable import write_text
 from headrace.common.errors import DataError, RunError
 from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.gates.serving_log import find_log
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.code.digest import PROJECT, sources_digest, stack_versions
 from headrace.pipeline.folders import Folders
@@ -40,14 +41,18 @@ def data_key(config: PipelineConfig) -> str | None:
         return None
     if config.data.fingerprint != "times":
         return None
+    skew = config.gates.skew
+    if skew is not None and not skew.source.found_by_paths:
+        return None
     try:
         spans = find_spans(config.data).to_json()
+        log = "" if skew is None else find_log(skew.data(config.data), "").to_json()
         files = file_digests([config.data.schema_file, *feature_files(config)])
         code = sources_digest(CHECK, *modules(config))
     except (DataError, RunError, OSError):
         return None
     versions = json.dumps(stack_versions(), sort_keys=True)
-    return digest_text(config.model_dump_json(by_alias=True), spans, files, versions, code, str(Path.cwd()))
+    return digest_text(config.model_dump_json(by_alias=True), spans, log, files, versions, code, str(Path.cwd()))
 
 
 def is_checked(config: PipelineConfig, key: str) -> bool:

@@ -19,6 +19,7 @@ from headrace.configs.schema.sources import SourceConfig
 from headrace.pipeline.first_dates import date_violations
 from headrace.pipeline.first_labels import label_violations, weight_violations
 from headrace.pipeline.first_splits import split_notes, split_violations
+from headrace.pipeline.first_values import value_mismatches
 from headrace.pipeline.first_vectors import vector_violations
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ def _check_split(
     if found is None:
         return [], []
     notes = [*_slices(config, found.rows), *_digits(config, found.rows, numbers)]
-    rejected = [*_rejected(config, spans, found, numbers)]
+    odd, unseen = value_mismatches(config.declared_features, found.rows, found.kinds, whole=_whole(found, spans))
+    notes += unseen
+    rejected = [*_rejected(config, spans, found, numbers), *odd]
     if not rejected and _whole(found, spans):
         notes += split_notes(config, found.rows)
     return rejected, notes

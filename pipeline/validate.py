@@ -28,6 +28,7 @@ from headrace.configs.schema.optimizer import optimizer_config
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import CsvSource, SourceConfig
 from headrace.pipeline.code.modules import why_not_callable, why_not_importable
+from headrace.pipeline.first_requests import request_violations
 from headrace.pipeline.first_rows import LISTED, check_rows, list_violations, source_setting
 from headrace.trainer.devices.machine import unmet_requirements
 
@@ -63,7 +64,8 @@ def data_violations(config: PipelineConfig) -> tuple[list[Violation], list[Viola
     rows, notes = check_rows(config, spans, columns)
     if rows and not columns:  # nothing could be read, so that no name would be found
         return rows, []
-    return [*lists, *_names(config, columns), *rows], notes
+    requests, odd = request_violations(config)
+    return [*lists, *_names(config, columns), *rows, *requests], [*notes, *odd]
 
 
 def check_machine(loaded: LoadedConfig) -> list[Problem]:

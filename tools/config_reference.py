@@ -25,8 +25,8 @@ from headrace.configs.json_schema import (
     kinds_of,
     resolve,
 )
-from headrace.configs.schema.evaluate import LOWER_IS_BETTER, METRICS, ON_REQUEST, OURS
 from headrace.configs.schema.features import FEATURE_COLUMNS, FEATURES, FUNCTION
+from headrace.configs.schema.metrics import AT_TARGET, LOWER_IS_BETTER, METRICS, NEITHER_IS_BETTER, ON_REQUEST, OURS
 from headrace.configs.schema.models import MODELS
 from headrace.configs.schema.sources import SOURCES
 
@@ -196,9 +196,11 @@ def _metrics() -> Iterator[str]:
     for kind, names in METRICS.items():
         for name, class_name in names.items():
             better = "lower" if name in LOWER_IS_BETTER else "near 1" if name == "calibration" else "higher"
+            better = "neither" if name in NEITHER_IS_BETTER else better
+            level = "@0.9" if name in AT_TARGET else ""
             stock = "-" if class_name in OURS else class_name
             usual = "no" if name in ON_REQUEST.get(kind, ()) else "yes"
-            yield f"| {kind} | `{name}` | {stock} | {better} | {usual} |"
+            yield f"| {kind} | `{name}{level}` | {stock} | {better} | {usual} |"
     yield ""
 
 

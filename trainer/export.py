@@ -32,10 +32,8 @@ Of the model, only the variables and tables of the signatures are written, not i
 
 from __future__ import annotations
 
-import keyword
-import re
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,9 +46,25 @@ from tensorflow.saved_model.experimental import TrackableResource
 from headrace.configs.schema.data import bits_column
 from headrace.configs.schema.features import single_columns
 from headrace.configs.schema.label import LabelConfig
-from headrace.trainer.columns import MISSING_INTEGER, PADDING
 from headrace.trainer.columns.layers import dense
 from headrace.trainer.private_api import AutoTrackable
+from headrace.trainer.request_tensors import (
+    after,
+    as_stored,
+    as_transform_expects,
+    input_spec,
+    named_specs,
+    nothing,
+    optional_spec,
+    present_values,
+    ragged_values,
+    same_rows,
+    signature_names,
+    sparse_specs,
+    whole_rows,
+    with_shape,
+    without_padding,
+)
 from headrace.trainer.sections import TrainerSections
 from headrace.trainer.served_model import PREDICTIONS, task_output
 from headrace.trainer.tasks import tasks_of
@@ -159,8 +173,8 @@ class Signatures:
         self.single = columns.single
         self.raw_inputs = signature_names(columns.features)
         self.model_inputs = signature_names(model.input)
-        self.transform = tf.function(self._transform, input_signature=[_sparse_spec(self.raw_spec)], autograph=False)
-        features = {name: _input_spec(x) for name, x in model.input.items()}
+        self.transform = tf.function(self._transform, input_signature=[sparse_specs(self.raw_spec)], autograph=False)
+        features = {name: input_spec(x) for name, x in model.input.items()}
         self.additional: dict[str, tuple[Callable[[Tensors], Tensors], Any]] = {}
         """Additional signatures: name → function and the specification of its argument."""
         self.answer: Callable[[Tensors], Tensors] | None = None
@@ -182,8 +196,8 @@ class Signatures:
         features = {name: tf.TensorSpec(x.shape, x.dtype) for name, x in self.model.input.items()}
         return {
             "serving_default": (self.predict_examples, examples),
-            "serving_raw": (self.predict_raw, _named_spec(self.raw_inputs, raw)),
-            "serving_transformed": (self.predict_transformed, _named_spec(self.model_inputs, features)),
+            "serving_raw": (self.predict_raw, named_specs(self.raw_inputs, raw)),
+            "serving_transformed": (self.predict_transformed, named_specs(self.model_inputs, features)),
             "transform_features": (self.transform_examples, examples),
             **self.additional,
         }
@@ -191,7 +205,7 @@ class Signatures:
     def predict_examples(self, examples: tf.Tensor) -> Tensors:
         """Signature `serving_default`."""
         spec = {name: one for name, one in self.raw_spec.items() if name not in self.labels}
-        return self._predict(tf.io.parse_example(examples, _varlen(spec)), tf.size(examples, tf.int64))
+        return self._predict(tf.io.parse_example(examples, optional_spec(spec)), tf.size(examples, tf.int64))
 
     def predict_raw(self, tensors: Tensors) -> Tensors:
         """Signature `serving_raw`."""
@@ -201,52 +215,49 @@ class Signatures:
         """The model's features and the transformed label. tensors: as `serving_raw` takes; texts: labels, [batch]."""
         named, _ = self._by_name(tensors)
         (label_key,) = self.labels
-        raw, _ = _same_rows({**named, **_values({label_key: texts})})
+        raw, _ = same_rows({**named, **present_values({label_key: texts})})
         features = self.transform(raw)
         return {name: features[name] for name in self.model_inputs}, features[label_key]
 
     def examples_with_label(self, examples: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
         """The model's features and the transformed label of serialized examples [batch]."""
         (label_key,) = self.labels
-        features = self.transform(tf.io.parse_example(examples, _varlen(self.raw_spec)))
+        features = self.transform(tf.io.parse_example(examples, optional_spec(self.raw_spec)))
         return {name: features[name] for name in self.model_inputs}, features[label_key]
 
     def _by_name(self, tensors: Tensors) -> tuple[Mapping[str, tf.SparseTensor], tf.Tensor]:
         """The raw columns of a request by name, and its number of rows: int64 []."""
         specs = self.all()["serving_raw"][1]
-        checked = {name: _shaped(tensors[given], specs[given]) for name, given in self.raw_inputs.items()}
+        checked = {name: with_shape(tensors[given], specs[given]) for name, given in self.raw_inputs.items()}
         single = {name: x for name, x in checked.items() if name not in self.multivalued}
         raw = {
-            name: (_whole_rows if name in self.vectors else _ragged_values)(x)
+            name: (whole_rows if name in self.vectors else ragged_values)(x)
             for name, x in checked.items()
             if name in self.multivalued
         }
-        return _same_rows({**raw, **_as_stored(_values(single), self.float64)})
+        return same_rows({**raw, **as_stored(present_values(single), self.float64)})
 
     def predict_transformed(self, tensors: Tensors) -> Tensors:
         """Signature `serving_transformed`."""
         specs = self.all()["serving_transformed"][1]
-        given = {name: _shaped(tensors[given], specs[given]) for name, given in self.model_inputs.items()}
+        given = {name: with_shape(tensors[given], specs[given]) for name, given in self.model_inputs.items()}
         ragged = {name for name, x in self.model.input.items() if x.ragged}
-        features = {name: _ragged(x) if name in ragged else x for name, x in given.items()}
+        features = {name: without_padding(x) if name in ragged else x for name, x in given.items()}
         return self._answer(features)
 
     def transform_examples(self, examples: tf.Tensor) -> Tensors:
         """Signature `transform_features`."""
-        features = self.transform(tf.io.parse_example(examples, _varlen(self.raw_spec)))
+        features = self.transform(tf.io.parse_example(examples, optional_spec(self.raw_spec)))
         return {name: dense(x) for name, x in features.items() if name != self.weight}
 
     def transform_text(self, key: str, texts: tf.Tensor) -> Tensors:
         """Return the features of texts [batch] in the data column `key`, with all other columns missing."""
-        return self.transform(
-            {
-                name: _values({key: texts})[key] if name == key else _empty(spec.dtype, tf.size(texts, tf.int64))
-                for name, spec in self.raw_spec.items()
-            }
-        )
+        rows = tf.size(texts, tf.int64)
+        others = {name: nothing(spec.dtype, rows) for name, spec in self.raw_spec.items() if name != key}
+        return self.transform({**others, **present_values({key: texts})})
 
     def _predict(self, raw: Mapping[str, tf.SparseTensor], batch: tf.Tensor) -> Tensors:
-        labels = {name: _empty(self.raw_spec[name].dtype, batch) for name in self.labels}
+        labels = {name: nothing(self.raw_spec[name].dtype, batch) for name in self.labels}
         features = self.transform({**raw, **labels})
         return self._answer({name: features[name] for name in self.model_inputs})
 
@@ -266,9 +277,9 @@ class Signatures:
     def _transform(self, raw: Mapping[str, tf.SparseTensor]) -> Tensors:
         specs = self.raw_feature_spec
         batch = next(iter(raw.values())).dense_shape[0]
-        unused = {name: _empty(spec.dtype, batch) for name, spec in specs.items() if name not in raw}
+        unused = {name: nothing(spec.dtype, batch) for name, spec in specs.items() if name not in raw}
         every = {**self._check_single_values(raw), **unused}
-        return self.loaded.transform_fn({name: _as_expected(every[name], specs[name]) for name in specs})
+        return self.loaded.transform_fn({name: as_transform_expects(every[name], specs[name]) for name in specs})
 
     def _check_single_values(self, raw: Mapping[str, tf.SparseTensor]) -> Mapping[str, tf.SparseTensor]:
         """Assert that no example has several values in a column of which one is used.
@@ -282,7 +293,7 @@ class Signatures:
         messages = tf.constant([f"column {name!r}, of which `{self.single[name]}` takes one" for name in names])
         wrong = longest > 1
         data = [MULTIPLE_VALUES, tf.boolean_mask(messages, wrong), tf.boolean_mask(longest, wrong)]
-        return _after(tf.debugging.Assert(~tf.reduce_any(wrong), data, summarize=10), raw)
+        return after(tf.debugging.Assert(~tf.reduce_any(wrong), data, summarize=10), raw)
 
 
 def _named(label: LabelConfig) -> list[str]:
@@ -298,146 +309,3 @@ def _with_classes(predictions: tf.Tensor, classes: list[str]) -> Tensors:
     probabilities = tf.concat([1 - predictions, predictions], axis=1) if binary else predictions
     names = tf.tile(tf.constant([classes]), [tf.shape(predictions)[0], 1])
     return {PREDICTIONS: predictions, "classes": names, "probabilities": probabilities}
-
-
-def signature_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a name for each column that TensorFlow accepts as the input of a signature.
-
-    It is the same if it consists of letters, digits and `_` and starts with a letter. Any other character becomes `_`;
-    another start gets the prefix `x_`; and a result that is another column's name, `self` or a Python keyword gets the
-    suffix `_`: `pickup area (km)` becomes `pickup_area__km_`.
-    """
-    columns = list(names)
-    plain = {name: _plain_name(name) for name in columns}
-    taken = {name for name in columns if plain[name] == name}
-    inputs: dict[str, str] = {}
-    for name in columns:
-        unique = plain[name]
-        while unique != name and (unique in taken or _is_reserved(unique)):
-            unique += "_"
-        taken.add(unique)
-        inputs[name] = unique
-    return inputs
-
-
-def _plain_name(name: str) -> str:
-    plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    plain = plain if plain[:1].isalpha() else f"x_{plain}"
-    return f"{plain}_" if _is_reserved(plain) else plain
-
-
-def _is_reserved(name: str) -> bool:
-    return keyword.iskeyword(name) or name == "self"
-
-
-def _named_spec(inputs: Mapping[str, str], specs: Mapping[str, tf.TensorSpec]) -> dict[str, tf.TensorSpec]:
-    return {given: tf.TensorSpec(specs[name].shape, specs[name].dtype, name=given) for name, given in inputs.items()}
-
-
-def _shaped(tensor: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
-    """Set the signature's shape, which the C++ runtime does not check by itself."""
-    return tf.ensure_shape(tensor, spec.shape)
-
-
-def _input_spec(x: keras.KerasTensor) -> tf.TypeSpec:
-    """The specification of a model's input."""
-    return tf.RaggedTensorSpec(x.shape, x.dtype, 1, tf.int64) if x.ragged else tf.TensorSpec(x.shape, x.dtype)
-
-
-def _varlen(spec: Mapping[str, tf.io.VarLenFeature | tf.io.FixedLenFeature]) -> dict[str, tf.io.VarLenFeature]:
-    """The same columns, all of them optional in an example."""
-    return {name: tf.io.VarLenFeature(feature.dtype) for name, feature in spec.items()}
-
-
-def _sparse_spec(spec: Mapping[str, tf.io.VarLenFeature | tf.io.FixedLenFeature]) -> dict[str, tf.SparseTensorSpec]:
-    return {name: tf.SparseTensorSpec([None, None], feature.dtype) for name, feature in spec.items()}
-
-
-def _missing_value(dtype: tf.DType) -> str | int | float:
-    """What stands for a missing value in a dense tensor."""
-    return {tf.string: "", tf.int64: MISSING_INTEGER}.get(dtype, float("nan"))
-
-
-def _values(tensors: Mapping[str, tf.Tensor]) -> dict[str, tf.SparseTensor]:
-    """[batch] each to sparse [batch, 1] each, without the missing values; those of one dtype are computed together."""
-    sparse = {}
-    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors.values()):
-        names = [name for name, tensor in tensors.items() if tensor.dtype == dtype]
-        stacked = tf.stack([tensors[name] for name in names])
-        present = _present(stacked)
-        places = tf.where(present)
-        counts = tf.math.count_nonzero(present, axis=1)
-        values = tf.split(tf.gather_nd(stacked, places), counts)
-        rows = tf.split(tf.stack([places[:, 1], tf.zeros_like(places[:, 1])], axis=1), counts)
-        shape = tf.stack([tf.shape(stacked, tf.int64)[1], 1])
-        parts = zip(names, rows, values, strict=True)
-        sparse.update({name: tf.SparseTensor(indices, value, shape) for name, indices, value in parts})
-    return sparse
-
-
-def _as_stored(raw: Mapping[str, tf.SparseTensor], float64: Iterable[str]) -> dict[str, tf.SparseTensor]:
-    """The columns as examples have them: of float64 values, float32 and the bits."""
-    stored = dict(raw)
-    for name in float64:
-        values = raw[name].values
-        stored[name] = raw[name].with_values(tf.cast(values, tf.float32))
-        stored[bits_column(name)] = raw[name].with_values(tf.bitcast(values, tf.int64))
-    return stored
-
-
-def _same_rows(raw: Mapping[str, tf.SparseTensor]) -> tuple[Mapping[str, tf.SparseTensor], tf.Tensor]:
-    """Assert that all columns of a request have the same number of rows, and return it too: int64 []."""
-    rows = tf.stack([tensor.dense_shape for tensor in raw.values()])[:, 0]
-    check = tf.debugging.Assert(tf.reduce_all(tf.equal(rows, rows[0])), ["the columns' numbers of rows differ:", rows])
-    return _after(check, raw), rows[0]
-
-
-def _after(check: tf.Operation, raw: Mapping[str, tf.SparseTensor]) -> Mapping[str, tf.SparseTensor]:
-    """The same columns, which exist only if an assertion holds."""
-    with tf.control_dependencies([check]):
-        values = tf.identity_n([tensor.values for tensor in raw.values()])
-    return {name: tensor.with_values(one) for (name, tensor), one in zip(raw.items(), values, strict=True)}
-
-
-def _present(tensor: tf.Tensor) -> tf.Tensor:
-    """Bool of the same shape: whether a value is not the one that stands for a missing value."""
-    if tensor.dtype.is_floating:
-        return tf.logical_not(tf.math.is_nan(tensor))
-    return tf.not_equal(tensor, _missing_value(tensor.dtype))
-
-
-def _whole_rows(tensor: tf.Tensor) -> tf.SparseTensor:
-    """[batch, size] to sparse of the same shape, without the rows that have only missing values."""
-    size = tf.shape(tensor, tf.int64)[1]
-    lengths = tf.where(tf.reduce_any(_present(tensor), axis=1), size, tf.zeros_like(size))
-    return tf.RaggedTensor.from_tensor(tensor, lengths).to_sparse()
-
-
-def _ragged_values(tensor: tf.Tensor) -> tf.SparseTensor:
-    """[batch, values] to sparse of the same shape, without the missing values at the end of each row."""
-    positions = tf.range(1, tf.shape(tensor, tf.int64)[1] + 1)
-    lengths = tf.reduce_max(tf.where(_present(tensor), positions, 0), axis=1)
-    # reduce_max over no columns returns the smallest int64
-    return tf.RaggedTensor.from_tensor(tensor, tf.maximum(lengths, 0)).to_sparse()
-
-
-def _ragged(tensor: tf.Tensor) -> tf.RaggedTensor:
-    """int64 [batch, values] without the padding at the end of each row."""
-    return tf.RaggedTensor.from_tensor(tensor, padding=PADDING)
-
-
-def _empty(dtype: tf.DType, batch: tf.Tensor) -> tf.SparseTensor:
-    """Sparse [batch, 0]."""
-    return tf.SparseTensor(tf.zeros([0, 2], tf.int64), tf.zeros([0], dtype), tf.stack([batch, 0]))
-
-
-def _as_expected(
-    tensor: tf.SparseTensor, feature: tf.io.VarLenFeature | tf.io.FixedLenFeature
-) -> tf.SparseTensor | tf.Tensor:
-    """What the Transform graph takes: dense if the schema fixes the column's shape."""
-    if isinstance(feature, tf.io.VarLenFeature):
-        return tensor
-    width = feature.shape[0] if feature.shape else 1
-    shape = tf.stack([tensor.dense_shape[0], tf.constant(width, tf.int64)])
-    values = tf.sparse.to_dense(tf.sparse.reset_shape(tensor, shape), default_value=_missing_value(feature.dtype))
-    return tf.reshape(values, [-1, *feature.shape])

@@ -148,7 +148,7 @@ def fit(model: keras.Model, training: Training, directory: Path) -> History:
     profile = profiling(train, inputs, execution, directory, training.begin)
     checkpoint = training.checkpoint_callback([*callbacks, *profile])
     batches_after, elsewhere = None if inputs.own_batches else training.batches_after, training.choice.distributed
-    finite_loss = FiniteLoss(execution, checkpoint, batches_after, inputs.eval.peek, elsewhere=elsewhere)
+    finite_loss = FiniteLoss(execution, checkpoint, batches_after, lambda: inputs.eval.peek, elsewhere=elsewhere)
     last = [jit] if isinstance(jit, JitChoice) else []  # last, so that no other callback times its steps
     try:
         _run(model, training, checkpoint, [*profile, finite_loss, *callbacks, checkpoint, *last])
@@ -213,8 +213,8 @@ def _jit(training: Training) -> JitChoice | str:
         return f"off: it applies to a single device, not to {choice.strategy}"
     if train.jit != "auto":
         return f"{train.jit}: `train.jit` says so"
-    batches, steps = training.inputs.train.peek, training.all_steps
-    return JitChoice(batches, training.steps_per_execution, steps, train.max_epochs, begin=training.begin)
+    split, steps = training.inputs.train, training.all_steps
+    return JitChoice(lambda: split.peek, training.steps_per_execution, steps, train.max_epochs, begin=training.begin)
 
 
 class ExecutionSize(NamedTuple):

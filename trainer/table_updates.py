@@ -36,7 +36,7 @@ with the whole table at 0.96 million weights, 33 and 39 ms at 1.6 million, and 3
 
 
 @dataclass(frozen=True)
-class Rows:
+class TableRows:
     """The rows of a table that a batch looked up."""
 
     table: int
@@ -53,12 +53,12 @@ class Rows:
         slots[self.table].value.scatter_update(tf.IndexedSlices(values, self.indices))
 
 
-RowRule = Callable[[Any, Rows, tf.Tensor, tf.Tensor], tf.Tensor]
+RowRule = Callable[[Any, TableRows, tf.Tensor, tf.Tensor], tf.Tensor]
 """The change that an optimizer subtracts from rows, [rows, width], given the optimizer, the rows, their gradients and
 the learning rate. Updates the rows of the optimizer's moments."""
 
 
-def _adam(optimizer: Any, rows: Rows, gradient: tf.Tensor, rate: tf.Tensor) -> tf.Tensor:
+def _adam(optimizer: Any, rows: TableRows, gradient: tf.Tensor, rate: tf.Tensor) -> tf.Tensor:
     """Adam (Kingma and Ba 2015, arXiv:1412.6980), with Keras' bias correction by the number of all steps."""
     momentums, velocities = optimizer_slots(optimizer, "momentums"), optimizer_slots(optimizer, "velocities")
     step = tf.cast(optimizer.iterations + 1, gradient.dtype)
@@ -71,7 +71,7 @@ def _adam(optimizer: Any, rows: Rows, gradient: tf.Tensor, rate: tf.Tensor) -> t
     return corrected * momentum / (tf.sqrt(velocity) + optimizer.epsilon)
 
 
-def _adagrad(optimizer: Any, rows: Rows, gradient: tf.Tensor, rate: tf.Tensor) -> tf.Tensor:
+def _adagrad(optimizer: Any, rows: TableRows, gradient: tf.Tensor, rate: tf.Tensor) -> tf.Tensor:
     """Adagrad (Duchi et al. 2011), as in Keras."""
     accumulators = optimizer_slots(optimizer, "accumulators")
     accumulator = rows.read(accumulators) + tf.square(gradient)
@@ -79,7 +79,7 @@ def _adagrad(optimizer: Any, rows: Rows, gradient: tf.Tensor, rate: tf.Tensor) -
     return rate * gradient / tf.sqrt(accumulator + optimizer.epsilon)
 
 
-def _sgd(optimizer: Any, rows: Rows, gradient: tf.Tensor, rate: tf.Tensor) -> tf.Tensor:
+def _sgd(optimizer: Any, rows: TableRows, gradient: tf.Tensor, rate: tf.Tensor) -> tf.Tensor:
     """Gradient descent, with momentum and Nesterov's form as in Keras."""
     if not optimizer.momentum:
         return rate * gradient
@@ -155,12 +155,12 @@ class TableUpdates:
         self._looked_up[table] = indices
         return tf.math.unsorted_segment_sum(gradient.values, positions, tf.size(indices))
 
-    def rows(self, variable: Any) -> Rows | None:
+    def rows(self, variable: Any) -> TableRows | None:
         """The rows that the current step looked up; None if the whole variable is updated."""
         table = variable_index(self._optimizer, variable)
-        return Rows(table, self._looked_up[table]) if table in self._by_rows else None
+        return TableRows(table, self._looked_up[table]) if table in self._by_rows else None
 
-    def update(self, rows: Rows, gradient: tf.Tensor, variable: tf.Variable, learning_rate: Any) -> None:
+    def update(self, rows: TableRows, gradient: tf.Tensor, variable: tf.Variable, learning_rate: Any) -> None:
         """Update rows of a table, given their summed (and clipped) gradients [rows, width]."""
         change = RULES[type(self._optimizer)](self._optimizer, rows, gradient, tf.cast(learning_rate, gradient.dtype))
         variable.scatter_sub(tf.IndexedSlices(change, rows.indices))

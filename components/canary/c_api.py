@@ -1,6 +1,6 @@
 """TensorFlow's C API by ctypes: a SavedModel in a session of the C++ runtime, as model servers load it.
 
-session = Session("…/tensorflow/libtensorflow_cc.so.2", "serving/taxi/1795402861")
+session = TfSession("…/tensorflow/libtensorflow_cc.so.2", "serving/taxi/1795402861")
 (predictions,) = session.run({"serving_default_examples:0": texts}, ["StatefulPartitionedCall:0"])
 
 Arrays are NumPy's; texts are arrays of `bytes` with dtype object. Needs NumPy alone, so that the process that loads the
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,20 +34,20 @@ class RefusedError(Exception):
     """TensorFlow returned an error. `str(error)` is its message."""
 
 
-class Output(ctypes.Structure):
+class TfOutput(ctypes.Structure):
     """TF_Output: an operation and the number of its output."""
 
     _fields_ = (("oper", ctypes.c_void_p), ("index", ctypes.c_int))
 
 
-class Api:
+class TfApi:
     """The functions that are needed, with their types, and one TF_Status for all calls."""
 
     def __init__(self, library: str) -> None:
-        self._library = ctypes.CDLL(library)
+        self._library = ctypes.CDLL(library, handle=_opened(library))
         pointer, text, size, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int
         shape = ctypes.POINTER(ctypes.c_int64)
-        several, outputs = ctypes.POINTER(pointer), ctypes.POINTER(Output)
+        several, outputs = ctypes.POINTER(pointer), ctypes.POINTER(TfOutput)
         self._declare("TF_NewStatus", pointer)
         self._declare("TF_GetCode", number, pointer)
         self._declare("TF_Message", text, pointer)
@@ -91,11 +92,23 @@ class Api:
             raise RefusedError(self.TF_Message(self.status).decode("utf-8", "replace"))
 
 
-class Session:
+def _opened(library: str) -> int:
+    """The handle of a library whose functions are bound when they are first called.
+
+    ctypes binds all of them at once, which takes a third of the time that TensorFlow's library needs to load. Raises
+    OSError if the library cannot be loaded.
+    """
+    loader = ctypes.CDLL(None).dlopen
+    loader.restype, loader.argtypes = ctypes.c_void_p, (ctypes.c_char_p, ctypes.c_int)
+    handle: int | None = loader(library.encode(), os.RTLD_LAZY | os.RTLD_LOCAL)
+    return handle or int(ctypes.CDLL(library)._handle)  # which says why
+
+
+class TfSession:
     """A SavedModel, loaded. Raises RefusedError if TensorFlow cannot load it."""
 
     def __init__(self, library: str, folder: str) -> None:
-        self._api = api = Api(library)
+        self._api = api = TfApi(library)
         self._graph = api.TF_NewGraph()
         tags = (ctypes.c_char_p * 1)(b"serve")
         self._session = api.TF_LoadSessionFromSavedModel(
@@ -105,8 +118,8 @@ class Session:
 
     def run(self, feeds: Mapping[str, NDArray[Any]], fetches: Sequence[str]) -> list[NDArray[Any]]:
         """The tensors named `fetches`, given the tensors named in `feeds`. Raises RefusedError."""
-        inputs = (Output * len(feeds))(*map(self._output, feeds))
-        outputs = (Output * len(fetches))(*map(self._output, fetches))
+        inputs = (TfOutput * len(feeds))(*map(self._output, feeds))
+        outputs = (TfOutput * len(fetches))(*map(self._output, fetches))
         found = (ctypes.c_void_p * len(fetches))()
         given = [_tensor(self._api, array) for array in feeds.values()]
         try:
@@ -122,15 +135,15 @@ class Session:
             for tensor in filter(None, found):
                 self._api.TF_DeleteTensor(tensor)
 
-    def _output(self, name: str) -> Output:
+    def _output(self, name: str) -> TfOutput:
         operation, _, index = name.partition(":")
         found = self._api.TF_GraphOperationByName(self._graph, operation.encode())
         if not found:
             raise RefusedError(f"the graph has no operation {operation}")
-        return Output(found, int(index or 0))
+        return TfOutput(found, int(index or 0))
 
 
-def _tensor(api: Api, array: NDArray[Any]) -> int:
+def _tensor(api: TfApi, array: NDArray[Any]) -> int:
     """A new TF_Tensor."""
     shape = (ctypes.c_int64 * array.ndim)(*array.shape)
     if array.dtype == object:
@@ -147,7 +160,7 @@ def _tensor(api: Api, array: NDArray[Any]) -> int:
     return made
 
 
-def _free(api: Api, tensor: int, array: NDArray[Any]) -> None:
+def _free(api: TfApi, tensor: int, array: NDArray[Any]) -> None:
     """Free a tensor that was made of `array`."""
     if array.dtype == object:
         start = api.TF_TensorData(tensor)
@@ -156,7 +169,7 @@ def _free(api: Api, tensor: int, array: NDArray[Any]) -> None:
     api.TF_DeleteTensor(tensor)
 
 
-def _array(api: Api, tensor: int) -> NDArray[Any]:
+def _array(api: TfApi, tensor: int) -> NDArray[Any]:
     """A TF_Tensor as an array. Raises RefusedError for a type that NumPy does not have, such as bfloat16."""
     shape = [api.TF_Dim(tensor, number) for number in range(api.TF_NumDims(tensor))]
     code, start = api.TF_TensorType(tensor), api.TF_TensorData(tensor)

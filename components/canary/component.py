@@ -21,6 +21,7 @@ from tfx.utils import path_utils
 from headrace.components.canary.examination import Limits, Replaying, Staging, examine
 from headrace.components.canary.replay import read_pairs
 from headrace.components.canary.verdict import CanaryVerdict
+from headrace.components.contents import UNFINISHED
 from headrace.components.transform.shards import records_of_split
 from headrace.configs.schema.deploy import ReplayConfig
 from headrace.configs.schema.serving import CanaryServer
@@ -82,6 +83,8 @@ def Canary(  # noqa: N802, PLR0913, PLR0917
     verdict.write(Path(blessing.uri))
     (Path(blessing.uri) / (BLESSED if verdict.passed else NOT_BLESSED)).write_text("", encoding="utf-8")
     blessing.set_int_custom_property("blessed", int(verdict.passed))
+    if verdict.server is not None and verdict.server.skipped:
+        blessing.set_string_custom_property(UNFINISHED, "the staging server did not take part, and is asked again")
     logger.info(describe(verdict))
 
 

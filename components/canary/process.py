@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headrace.components.canary.c_api import RefusedError, Session
+from headrace.components.canary.c_api import RefusedError, TfSession
 from headrace.components.canary.messages import read, write
 
 
@@ -28,7 +28,7 @@ def main(library: str, model: str) -> None:
     os.dup2(2, 1)
     start = time.perf_counter()
     try:
-        session = Session(library, model)
+        session = TfSession(library, model)
     except RefusedError as error:
         write(answers, {"error": str(error)})
         return

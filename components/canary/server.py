@@ -27,7 +27,7 @@ from headrace.components.model_server.client import (
     Client,
     LoadError,
     Reply,
-    Request,
+    ServerRequest,
     UnreachableError,
     opened,
     wait_until_answering,
@@ -188,7 +188,7 @@ class _Examination:
 
     def _send(self, client: Client, asked: Asked, inputs: Inputs, what: str) -> Reply:
         """Send a request; once more if the connection was lost, and the server is back. Raises _LostError."""
-        request = Request(self._version, asked.name, inputs, asked.types)
+        request = ServerRequest(self._version, asked.name, inputs, asked.types)
         reply = client.predict(request, self._patience)
         if reply.outcome != "crashed":
             return reply

@@ -21,7 +21,7 @@ from headrace.configs.schema.data import bits_column
 from headrace.trainer.columns import MISSING_INTEGER, RawColumn
 from headrace.trainer.columns.raw import with_float64
 from headrace.trainer.description import ModelDescription
-from headrace.trainer.export import signature_names
+from headrace.trainer.request_tensors import signature_names
 
 Inputs = Mapping[str, NDArray[Any]]
 """The inputs of a signature by name. Texts are arrays of `bytes` with dtype object."""

@@ -3,9 +3,10 @@
 with staged(model, "s3://bucket/staging") as version:
     ...
 
-`.headrace-staged-<version>` is written before the version and removed after it, so whatever has this mark and is found
-by the next Canary was left by a run that was killed. In a folder of this machine, the Canaries of several runs wait for
-each other; in an object store, which has no locks, the later one removes the candidate of the earlier one.
+The Canaries of several runs wait for each other, because a server drops a version as soon as it sees a higher one: in
+a folder of this machine at its lock, in an object store at ours (store_lock.py). `.headrace-staged-<version>` is
+written before the version and removed after it, so whatever has this mark and is found by the next Canary was left by a
+run that was killed.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from headrace.common.durable import sync_folder, sync_tree, write_text
 from headrace.common.errors import RunError
 from headrace.components.deploy.push import locked, versions
 from headrace.components.example_gen.paths import is_remote
+from headrace.components.example_gen.remote.store_lock import held
 
 logger = logging.getLogger(__name__)
 
-MARK, COPYING = ".headrace-staged-", ".headrace-copying-"
+MARK, COPYING, LOCK = ".headrace-staged-", ".headrace-copying-", ".headrace-staging-lock"
 GRAPH = "saved_model.pb"
 """Without this file a folder is no model, so in an object store it comes last and goes first."""
 
@@ -35,7 +37,7 @@ class StagingFolder(Protocol):
     """A folder with versions. All of it may raise OSError."""
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
-        """Keep other runs out, where that is possible."""
+        """Wait until no other run stages a version; keep others out. No effect on file systems without locks."""
 
     def names(self) -> list[str]:
         """What is directly in it."""
@@ -139,7 +141,8 @@ class _ObjectStore:
         self._path = location.arrow
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
+        what = "another run stages a version there; waiting until it has removed it"
+        return held(self._system, f"{self._path}/{LOCK}", f"deploy.canary.server.folder: {what}")
 
     def names(self) -> list[str]:
         return [info.base_name for info in self._listed(self._path, recursive=False)]

@@ -13,6 +13,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from headrace.components.canary.signatures import Inputs
+from headrace.trainer.input.reading import records_of
 from headrace.trainer.warmup import FILE_NAME
 
 
@@ -30,7 +31,7 @@ def read_warmup(model: Path) -> Iterator[WarmupRequest]:
     file = model / FILE_NAME
     if not file.is_file():
         return
-    for record in tf.data.TFRecordDataset(str(file)):
+    for record in records_of(str(file), ""):
         log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
         if log.WhichOneof("log_type") == "predict_log":
             request = log.predict_log.request

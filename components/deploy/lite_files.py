@@ -14,6 +14,7 @@ from pathlib import Path
 from headrace.common.checksums import checksum
 from headrace.common.durable import sync_folder, sync_tree
 from headrace.common.errors import RunError
+from headrace.components.deploy import shared_models
 from headrace.components.deploy.push import locked
 from headrace.components.deploy.registry import Entry
 from headrace.components.lite.verdict import MODEL_FILE, REPORT_FILE, LiteVerdict
@@ -36,6 +37,8 @@ def push_lite(home: Path, entry: Entry, version: Path) -> None:
     A file that is gone or damaged is not put there, and the log says so: the version itself is in service already.
     The push is recorded before, whatever happens here, and the next run that pushes nothing completes what is missing.
     It waits for other pushes to the same folder. home: the folder that `entry.lite` is relative to.
+
+    On a machine that starts with an empty disk, the file is brought here before (`shared_models`).
 
     Raises RunError if the destination cannot be written to.
     """
@@ -76,7 +79,10 @@ def _is_own(path: Path, prefix: str = "") -> bool:
 
 
 def _intact(source: Path) -> Path | None:
-    verdict, file = LiteVerdict.read(source), source / MODEL_FILE
+    file = source / MODEL_FILE
+    if not file.exists():
+        shared_models.fetch(source)
+    verdict = LiteVerdict.read(source)
     if verdict is not None and file.is_file() and checksum(file) == verdict.contents:
         return source
     what = "damaged" if file.is_file() else "gone"

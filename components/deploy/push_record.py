@@ -92,10 +92,10 @@ class PushRecord(BaseModel):
         return version if version.name == str(served) and checksum(version) != last.contents else None
 
     def merged_with(self, other: PushRecord) -> PushRecord:
-        """The pushes of both records; of the last pushes to one destination, that of the greater version."""
+        """All pushes of both; of the last ones to one destination, that of the greater version, or else this one's."""
         last = {**other.last, **self.last}
         for there in other.last.keys() & self.last.keys():
-            last[there] = max(other.last[there], self.last[there], key=lambda push: int(push.version))
+            last[there] = max(self.last[there], other.last[there], key=lambda push: int(push.version))
         models = {
             there: {**other.models.get(there, {}), **self.models.get(there, {})}
             for there in {**other.models, **self.models}

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import zlib
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-import numpy as np
 import tensorflow as tf
-from apache_beam.pvalue import TaggedOutput
 from tensorflow_model_analysis.proto import config_pb2
 from tensorflow_model_analysis.utils import config_util
 from tfx import types
@@ -21,25 +17,19 @@ from tfx.components.evaluator import constants
 from tfx.dsl.components.base import base_beam_component, base_beam_executor, executor_spec
 from tfx.types import artifact_utils, channel, component_spec, standard_artifacts, standard_component_specs
 from tfx.utils import io_utils, path_utils, proto_utils
-from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
-from headrace.common.errors import RunError
+from headrace.components.beam_pipelines import is_small
 from headrace.components.deploy.registry import DAMAGED, EXISTS
 from headrace.components.evaluation import tfma, tfma_files, verdict
-from headrace.components.evaluation.explain import AUTO, Explaining, Judge, Judged, explain, loaded_model
-from headrace.components.evaluation.intervals import folds_of, mixed_positions
+from headrace.components.evaluation.accumulate import KEPT, AccumulateFiles, accumulate_here, merge
+from headrace.components.evaluation.explain import AUTO, Explaining, Judge, explain
 from headrace.components.evaluation.kept import Kept
-from headrace.components.evaluation.measured import KeyedAccumulator, Measured, ModelSlice, measure
-from headrace.components.evaluation.metrics import metrics_of
-from headrace.components.evaluation.metrics.accumulator import Array, MetricAccumulator, RunningTotal
+from headrace.components.evaluation.measured import KeyedAccumulator, Measured, measure
 from headrace.components.evaluation.result import Evaluation, read_evaluation, write_evaluation
-from headrace.components.evaluation.slices import assign_slices
 from headrace.components.evaluation.tasks import joined, required_of
 from headrace.components.evaluation.verdict import Requirements
-from headrace.components.evaluation.weights import example_weights
-from headrace.components.file_groups import FileGroup, MergeInOrder, file_groups
+from headrace.components.file_groups import MergeInOrder, file_groups
 from headrace.components.split_spans import TRAINED_ON, RoleOfSpans
-from headrace.components.transform.shards import read_records
 from headrace.configs.schema.evaluate import EvaluateConfig, SliceThreshold
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.served_model import ModelCall
@@ -47,8 +37,6 @@ from headrace.trainer.served_model import ModelCall
 logger = logging.getLogger(__name__)
 
 Artifacts = dict[str, list[types.Artifact]]
-KEPT = "kept"
-"""The output with the examples that are kept."""
 
 
 class Executor(base_beam_executor.BaseBeamExecutor):
@@ -93,21 +81,26 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         required: Requirements,
         explaining: Explaining,
     ) -> None:
-        """Run the Beam pipeline, whose last stage writes the files."""
+        """Accumulate and write the files: in a Beam pipeline, or in this process if the split is small."""
         names = [name for name in tfma.model_names(config) if name is not None]
         paths = {
             name: path_utils.serving_model_path(model.uri) for name, model in zip(names, models.values(), strict=True)
         }
         patterns = [io_utils.all_files_pattern(uri) for uri in artifact_utils.get_split_uris(examples, split)]
         files = [file for pattern in patterns for file in sorted(tf.io.gfile.glob(pattern))]
+        groups = list(file_groups(split, files))
+        tasks = [
+            Judging(task, of_task, split, paths, required_of(required, task), explaining)
+            for task, of_task in tfma.by_task(config).items()
+        ]
+        if is_small(self, files):
+            judged = [_conclude(*accumulate_here(each.accumulate(), groups), each) for each in tasks]
+            _write(judged, config, paths, directory, required)
+            return
         with self._make_beam_pipeline() as pipeline:
-            groups = pipeline | "Shards" >> beam.Create(list(file_groups(split, files))) | "Spread" >> beam.Reshuffle()
-            judged = [
-                _judged(groups, Judging(task, of_task, split, paths, required_of(required, task), explaining))
-                for task, of_task in tfma.by_task(config).items()
-            ]
+            spread = pipeline | "Shards" >> beam.Create(groups) | "Spread" >> beam.Reshuffle()
             _ = (
-                judged
+                [_judged(spread, each) for each in tasks]
                 | "AllTasks" >> beam.Flatten()
                 | "Together" >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
                 | "Write" >> beam.Map(_write, config, paths, directory, required)
@@ -172,106 +165,6 @@ def evaluator(  # noqa: PLR0913
     return Evaluator(spec)
 
 
-class AccumulateFiles(beam.DoFn):
-    """Groups of files to accumulators by model and slice, each with the group's number.
-
-    A second output, KEPT, has examples of the candidate's, by what they are kept for. models: the SavedModel's
-    directory by the model's name, that of the candidate first; kind: of the label; split: its name, for messages.
-    """
-
-    def __init__(
-        self,
-        models: Mapping[str, str],
-        kind: str,
-        config: config_pb2.EvalConfig,
-        split: str,
-        explaining: Explaining,
-    ) -> None:
-        self._paths, self._kind = models, kind
-        self._metrics = metrics_of(kind, tfma.decision_threshold(config))
-        self._split, self._weight = split, tfma.weight_column(config)
-        self._calls = {spec.name: tfma.model_call(spec) for spec in config.model_specs}
-        self._slicings = [list(spec.feature_keys) for spec in config.slicing_specs]
-        self._models: dict[str, tf.Module] = {}
-        self._candidate, self._explaining = next(iter(models)), explaining
-
-    def setup(self) -> None:
-        """Load the models."""
-        self._decoder = ExamplesToRecordBatchDecoder()
-        self._models = {name: loaded_model(path) for name, path in self._paths.items()}
-
-    def process(self, group: FileGroup) -> Iterator[tuple[ModelSlice, tuple[int, MetricAccumulator]] | TaggedOutput]:
-        """Accumulate the files for every model and slice. Raises RunError if the models are not comparable."""
-        totals: defaultdict[ModelSlice, RunningTotal] = defaultdict(RunningTotal)
-        kept: dict[str, Kept] = {}
-        for file in group.files:
-            start, name = 0, zlib.crc32(Path(file).name.encode())
-            for examples in read_records(file):
-                number = int(examples.shape[0])
-                for key, accumulator in self._process_batch(examples, (start, number, name), kept):
-                    totals[key].add(accumulator)
-                start += number
-        yield from ((key, (group.number, total.merged())) for key, total in totals.items())
-        yield from (TaggedOutput(KEPT, (key, (group.number, one))) for key, one in kept.items())
-
-    def _process_batch(
-        self, examples: tf.Tensor, place: tuple[int, int, int], kept: dict[str, Kept]
-    ) -> Iterator[KeyedAccumulator]:
-        """The accumulators of serialized examples [n]. place: the arguments of `folds_of`; kept: what is kept of the
-        candidate's examples so far, to which those of this batch are added.
-        """
-        serialized, folds, drawn = examples.numpy(), folds_of(*place), mixed_positions(*place)
-        batch = self._decoder.DecodeBatch(serialized.tolist())
-        assignments = [assign_slices(batch, columns) for columns in self._slicings]
-        weights, widths = example_weights(batch, self._weight, self._split), set()
-        for name in self._models:
-            labels, predictions = self._predict(name, examples)
-            widths.add(predictions.shape[1])
-            if len(widths) > 1 and self._kind != "next_word":  # whose classes depend on the data of each model
-                raise RunError(_not_comparable(self._paths[name]))
-            usable = self._metrics.usable(labels)
-            yield (name, None), MetricAccumulator.of_count(float(np.sum(~usable)))
-            used = usable & (weights > 0)
-            judged = Judged(labels[used], predictions[used], weights[used])
-            if name == self._candidate:
-                for key, one in self._explaining.keep(judged, self._metrics, drawn[used], serialized[used]).items():
-                    kept[key] = kept[key].merge([one]) if key in kept else one
-            for keys, groups in ((each.keys, each.groups[used]) for each in assignments):
-                found = self._metrics.accumulate(
-                    judged.labels, judged.predictions, groups, len(keys), judged.weights, folds[used]
-                )
-                yield from (((name, key), one) for key, one in zip(keys, found, strict=True) if one.examples.any())
-
-    def _predict(self, name: str, examples: tf.Tensor) -> tuple[Array, Array]:
-        """Labels [n], or [n, classes], and predictions [n, outputs], float64, of serialized examples [n]."""
-        call, model = self._calls[name], self._models[name]
-        if call.why_not(model):
-            raise RunError(_not_comparable(self._paths[name]))
-        found, predictions = call(model, examples)
-        number = int(examples.shape[0])
-        labels = found.numpy().astype(np.float64).reshape((number, -1)[: self._metrics.label_rank])
-        outputs = predictions.numpy().astype(np.float64).reshape(number, -1)
-        if self._kind == "multilabel" and labels.shape != outputs.shape:
-            raise RunError(
-                f"the model {self._paths[name]} returns {labels.shape[1]:,} labels for each example, and"
-                f" {outputs.shape[1]:,} predictions; a multilabel label needs one of both for each class"
-            )
-        return labels, outputs
-
-
-def _not_comparable(path: str) -> str:
-    return (
-        f"the model {path} was made for another label, or has other classes or signatures, so it cannot be the"
-        " baseline.\n"
-        "  Delete blessed.json in the pipeline's folder, or give the pipeline another name."
-    )
-
-
-def _merge(parts: Sequence[Any]) -> Any:
-    """Accumulators, or kept examples, as one."""
-    return parts[0].merge(parts[1:]) if parts[1:] else parts[0]
-
-
 class Judging(NamedTuple):
     """How one label is judged. task: its name if there are several, else ""; config: as if it were the only one;
     models: the SavedModel's directory by the model's name.
@@ -284,6 +177,10 @@ class Judging(NamedTuple):
     required: Requirements
     explaining: Explaining
 
+    def accumulate(self) -> AccumulateFiles:
+        """What reads and predicts the examples."""
+        return AccumulateFiles(self.models, tfma.label_kind(self.config), self.config, self.split, self.explaining)
+
     def stage(self, name: str) -> str:
         """The name of a stage of the pipeline."""
         return f"{name} {self.task}" if self.task else name
@@ -295,16 +192,14 @@ TaskEvaluation = tuple[str, Measured, Evaluation]
 
 def _judged(groups: beam.PCollection, judging: Judging) -> beam.PCollection:
     """Groups of files to one TaskEvaluation."""
-    kind = tfma.label_kind(judging.config)
-    accumulate = AccumulateFiles(judging.models, kind, judging.config, judging.split, judging.explaining)
     stage = judging.stage
-    accumulated = groups | stage("PredictAndAccumulate") >> beam.ParDo(accumulate).with_outputs(
+    accumulated = groups | stage("PredictAndAccumulate") >> beam.ParDo(judging.accumulate()).with_outputs(
         KEPT, main="accumulators"
     )
-    kept = beam.pvalue.AsDict(accumulated[KEPT] | stage("Keep") >> MergeInOrder(_merge))
+    kept = beam.pvalue.AsDict(accumulated[KEPT] | stage("Keep") >> MergeInOrder(merge))
     return (
         accumulated["accumulators"]
-        | stage("AddUp") >> MergeInOrder(_merge)
+        | stage("AddUp") >> MergeInOrder(merge)
         | stage("Gather") >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
         | stage("Conclude") >> beam.Map(_conclude, kept, judging)
     )

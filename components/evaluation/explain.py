@@ -28,7 +28,7 @@ from headrace.components.evaluation.metrics.regression import RegressionMetrics
 from headrace.components.evaluation.result import Evaluation, Explanation, FeatureImportance, PartialDependence
 from headrace.components.example_gen.tfexample.encode import encode
 from headrace.components.example_gen.tfexample.float64_columns import with_bits, without_bits
-from headrace.configs.schema.evaluate import LOSSES
+from headrace.configs.schema.metrics import LOSSES
 from headrace.trainer.description import ModelDescription
 from headrace.trainer.served_model import ModelCall
 from headrace.trainer.target import END

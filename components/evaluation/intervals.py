@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from headrace.components.evaluation.metrics.accumulator import FOLDS, LabelMetrics, MetricAccumulator
 from headrace.components.evaluation.result import Interval, Intervals
-from headrace.configs.schema.evaluate import FRACTIONS, LOWER_IS_BETTER, SIGNED
+from headrace.configs.schema.metrics import FRACTIONS, LOWER_IS_BETTER, SIGNED, base_of
 
 Values = Mapping[str, float]
 LEAST_EXAMPLES = 2 * FOLDS
@@ -40,7 +40,8 @@ def metrics_without(label_metrics: LabelMetrics, accumulator: MetricAccumulator)
 def intervals(values: Values, without: Sequence[Values]) -> Intervals:
     """The intervals of metrics. without: the metrics without each fold.
 
-    A metric that is the same without any of them, as an accuracy of 1, has none: that tells nothing of its error.
+    A metric that is the same without any of them has none: that tells nothing of its error. See limits.py for those
+    that are 1 or 0.
     """
     found = {name: _interval(value, [each[name] for each in without]) for name, value in values.items()}
     return {
@@ -91,7 +92,8 @@ def standard_error(without: Sequence[float]) -> float:
 def _limited(name: str, interval: Interval) -> Interval:
     """Within what the metric can be."""
     low, high = interval
-    return max(low, 0.0) if name in _POSITIVE else low, min(high, 1.0) if name in FRACTIONS | SIGNED else high
+    base = base_of(name)
+    return max(low, 0.0) if base in _POSITIVE else low, min(high, 1.0) if base in FRACTIONS | SIGNED else high
 
 
 def folds_of(start: int, number: int, key: int) -> NDArray[np.int64]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tensorflow_model_analysis.proto import config_pb2
 
 from headrace.components.evaluation import tfma
 from headrace.components.evaluation.intervals import change_intervals, intervals, metrics_without
+from headrace.components.evaluation.limits import at_limits
 from headrace.components.evaluation.metrics import metrics_of
 from headrace.components.evaluation.metrics.accumulator import MetricAccumulator
 from headrace.components.evaluation.result import Intervals
@@ -25,15 +26,17 @@ KeyedAccumulator = tuple[ModelSlice, MetricAccumulator]
 
 class Measured(NamedTuple):
     """The metrics of each model and slice. without: the same without each fold, for intervals; empty if those of
-    the slice are too few.
+    the slice are too few; limits: the intervals of metrics that are 1 or 0, which say nothing of the others.
     """
 
     values: MetricValues
     without: dict[tuple[str, SliceKey], list[dict[str, float]]]
+    limits: Mapping[tuple[str, SliceKey], Intervals] = MappingProxyType({})
 
     def intervals(self, model: str, key: SliceKey) -> Intervals:
         """Of the metrics of a slice."""
-        return intervals(only_metrics(self.values.get((model, key), {})), self.without.get((model, key), []))
+        found = intervals(only_metrics(self.values.get((model, key), {})), self.without.get((model, key), []))
+        return {**self.limits.get((model, key), {}), **found}
 
     def change_intervals(self, model: str, baseline: str | None, key: SliceKey) -> Intervals:
         """Of the differences from the baseline in a slice."""
@@ -47,17 +50,19 @@ def measure(accumulators: Sequence[KeyedAccumulator], config: config_pb2.EvalCon
     """The metrics in the config, and the example count, of each model and slice: the candidate before the baseline, and
     slices in the config's order and then by value.
     """
-    label_metrics = metrics_of(tfma.label_kind(config), tfma.decision_threshold(config))
+    names = tfma.measured_names(config)
+    label_metrics = metrics_of(tfma.label_kind(config), tfma.decision_threshold(config), names)
     of_slices = {(model, key): accumulator for (model, key), accumulator in accumulators if key is not None}
-    names = [json.loads(metric.config)["name"] for metric in config.metrics_specs[0].metrics if metric.config]
-    found = Measured({}, {})
+    found, limits = Measured({}, {}), dict[tuple[str, SliceKey], Intervals]()
     for each in _in_order(of_slices, config):
         totals = of_slices[each].total()
         metrics = label_metrics.metrics(totals)
         finite = {name: metrics[name] if math.isfinite(metrics[name]) else math.nan for name in names}
         found.values[each] = {COUNT: totals.examples, **finite}
         found.without[each] = metrics_without(label_metrics, of_slices[each])
-    return found
+        if found.without[each]:
+            limits[each] = at_limits(finite, label_metrics.parts(totals))
+    return found._replace(limits=limits)
 
 
 def _in_order(keys: Iterable[tuple[str, SliceKey]], config: config_pb2.EvalConfig) -> list[tuple[str, SliceKey]]:

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from headrace.common.errors import RunError
-from headrace.configs.schema.evaluate import LOWER_IS_BETTER, own_name
+from headrace.configs.schema.metrics import lower_is_better
 
 FILE_NAME = "evaluation.json"
 
@@ -77,7 +77,7 @@ class ThresholdCheck:
     @property
     def is_upper(self) -> bool:
         """Whether the value must be at most the limit."""
-        lower = own_name(self.metric) in LOWER_IS_BETTER if self.lower_is_better is None else self.lower_is_better
+        lower = lower_is_better(self.metric) if self.lower_is_better is None else self.lower_is_better
         return self.bound == "max" or (self.bound != "min" and lower)
 
     def __str__(self) -> str:

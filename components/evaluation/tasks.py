@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from headrace.components.evaluation.result import Evaluation, Metrics, SliceMetrics, ThresholdCheck
 from headrace.components.evaluation.verdict import Requirements
-from headrace.configs.schema.evaluate import task_metric
+from headrace.configs.schema.metrics import task_metric
 
 Value = TypeVar("Value")
 

@@ -8,15 +8,9 @@ from typing import Any
 
 from tensorflow_model_analysis.proto import config_pb2
 
-from headrace.configs.schema.evaluate import (
-    LOWER_IS_BETTER,
-    METRICS,
-    OF_DECISIONS,
-    ON_REQUEST,
-    EvaluateConfig,
-    Threshold,
-)
+from headrace.configs.schema.evaluate import EvaluateConfig, Threshold
 from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.metrics import AT_TARGET, METRICS, OF_DECISIONS, ON_REQUEST, lower_is_better, split_level
 from headrace.trainer.served_model import PREDICTIONS, SCORE, ModelCall, task_output
 
 _LABEL_KINDS = {name: kind for kind, metrics in METRICS.items() for name in metrics.values()}
@@ -111,13 +105,17 @@ def _metric_configs(label: LabelConfig, evaluate: EvaluateConfig) -> list[config
 
 def _metric_config(kind: str, name: str, evaluate: EvaluateConfig) -> config_pb2.MetricConfig:
     settings: dict[str, Any] = {"name": name}
-    if name == "binary_accuracy":
-        settings |= {"threshold": evaluate.decision_threshold}
-    elif name in OF_DECISIONS.get(kind, ()):
-        settings |= {"thresholds": [evaluate.decision_threshold]}
-    metric = config_pb2.MetricConfig(class_name=METRICS[kind][name], config=json.dumps(settings))
-    if name in evaluate.thresholds and (threshold := _threshold(name, evaluate.thresholds[name])).ByteSize():
-        metric.per_slice_thresholds.add(slicing_specs=[config_pb2.SlicingSpec()], threshold=threshold)
+    base, level = split_level(name)
+    threshold = evaluate.decision_threshold if level is None else level
+    if base == "binary_accuracy":
+        settings |= {"threshold": threshold}
+    elif base in OF_DECISIONS.get(kind, ()):
+        settings |= {"thresholds": [threshold]}
+    elif base in AT_TARGET:
+        settings |= {AT_TARGET[base]: level}
+    metric = config_pb2.MetricConfig(class_name=METRICS[kind][base], config=json.dumps(settings))
+    if name in evaluate.thresholds and (required := _threshold(name, evaluate.thresholds[name])).ByteSize():
+        metric.per_slice_thresholds.add(slicing_specs=[config_pb2.SlicingSpec()], threshold=required)
     return metric
 
 
@@ -127,7 +125,7 @@ def _threshold(name: str, threshold: Threshold) -> config_pb2.MetricThreshold:
         result.value_threshold.lower_bound.value = threshold.min
     if threshold.max is not None:
         result.value_threshold.upper_bound.value = threshold.max
-    lower, change = name in LOWER_IS_BETTER, result.change_threshold
+    lower, change = lower_is_better(name), result.change_threshold
     if threshold.not_worse_than_baseline_by is not None:
         change.absolute.value = threshold.not_worse_than_baseline_by * (1 if lower else -1)
     elif threshold.change is not None:
@@ -151,13 +149,22 @@ def label_kind(config: config_pb2.EvalConfig) -> str:
 
 
 def decision_threshold(config: config_pb2.EvalConfig) -> float:
-    """The probability above which a prediction counts as positive; a half if no metric depends on it."""
+    """The probability above which a prediction counts as positive; a half if no metric depends on it. Metrics with a
+    threshold of their own, as `precision@0.3`, have no part in it.
+    """
     for metric in config.metrics_specs[0].metrics:
         settings = json.loads(metric.config or "{}")
+        if split_level(settings.get("name", ""))[1] is not None:
+            continue
         for found in (settings.get("threshold"), *settings.get("thresholds", ())):
             if found is not None:
                 return float(found)
     return 0.5
+
+
+def measured_names(config: config_pb2.EvalConfig) -> tuple[str, ...]:
+    """The metrics by their names in the config of the pipeline, without the example count."""
+    return tuple(json.loads(metric.config)["name"] for metric in config.metrics_specs[0].metrics if metric.config)
 
 
 def model_names(config: config_pb2.EvalConfig) -> tuple[str, str | None]:

@@ -17,9 +17,10 @@ from headrace.components.evaluation.metrics.accumulator import LabelMetrics, Mar
 from headrace.components.evaluation.result import Evaluation, Intervals, Metrics, SliceMetrics, ThresholdCheck
 from headrace.components.evaluation.slice_checks import check_slices, pair_name
 from headrace.components.evaluation.slices import name_missing
-from headrace.configs.schema.evaluate import LOSSES, OF_DECISIONS, SliceThreshold
+from headrace.configs.schema.evaluate import SliceThreshold
+from headrace.configs.schema.metrics import AT_TARGET, LOSSES, OF_DECISIONS, base_of
 
-MAY_BE_UNDEFINED = frozenset({"calibration"}) | OF_DECISIONS["binary"] - {"binary_accuracy"}
+MAY_BE_UNDEFINED = frozenset({"calibration", *AT_TARGET}) | OF_DECISIONS["binary"] - {"binary_accuracy"}
 """Metrics that divide by a count that may rightly be zero. Without a threshold of their own they do not block."""
 FEW_OF_CLASS = 10
 """Examples of the rarer class below which its metrics say little."""
@@ -53,7 +54,7 @@ def conclude(
     against = values.get((baseline, ())) if baseline is not None else None
     totals = {key: accumulator.total() for (model, key), accumulator in accumulators if model == candidate}
     kind, threshold = tfma.label_kind(config), tfma.decision_threshold(config)
-    label_metrics, of_split = metrics_of(kind, threshold), totals.get(())
+    label_metrics, of_split = metrics_of(kind, threshold, tfma.measured_names(config)), totals.get(())
     confidence = Confidence(
         requirements.confident,
         measured.intervals(candidate, ()),
@@ -161,7 +162,7 @@ def rejection_reasons(checked: list[ThresholdCheck], metrics: Mapping[str, float
     undefined = [
         f"{name} has no value: predictions are not numbers, or all labels are the same"
         for name, value in metrics.items()
-        if math.isnan(value) and name not in MAY_BE_UNDEFINED | with_thresholds
+        if math.isnan(value) and base_of(name) not in MAY_BE_UNDEFINED and name not in with_thresholds
     ]
     return failed + undefined
 

@@ -55,7 +55,7 @@ def read_head(data: DataConfig, source: Source, numbers: Collection[str], *, alo
         return None
     head = source.head()
     declared = _declared(data, head.source.columns())
-    scan = head.source.scan(head.part, declared)
+    scan = head.source.scan(head.part if head.scanned is None else head.scanned, declared)
     if head.whole:
         check_rows(scan)
     kinds = {name: declared.get(name) or kind for name, kind in scan.kinds.items()}

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from headrace.components.example_gen.tfexample.rounding import COARSE, lost_digits
 from headrace.components.inference.dates import EPOCHS, find_dates
 from headrace.components.inference.facts import ColumnFacts
+from headrace.components.inference.images import image_settings
 from headrace.configs.schema.features import FALSE_WORDS, TRUE_WORDS
 from headrace.configs.schema.features.calendar import EPOCH_UNITS
 
@@ -37,7 +38,7 @@ TEXT_WORDS = 5.0
 SEPARATORS = ("|", ";", ",", "/")
 
 NUMBERS, CATEGORIES, BOOLEANS, DATES = "numbers", "categories", "booleans", "dates"
-TEXTS, LISTS, VECTORS, LEFT_OUT = "texts", "lists", "vectors", "left out"
+TEXTS, LISTS, VECTORS, IMAGES, LEFT_OUT = "texts", "lists", "vectors", "images", "left out"
 
 _MIDNIGHT = re.compile(r"([ T]00:00(:00)?)?([.]0+)?$")
 _NUMBER = r"[-+]?(\d+[.]?\d*|[.]\d+)([eE][-+]?\d+)?"
@@ -79,6 +80,7 @@ def choose(facts: ColumnFacts) -> Choice:
     if reason := _useless(facts):
         return Choice(facts.name, LEFT_OUT, reason)
     rules: tuple[Callable[[ColumnFacts], Choice | None], ...] = (
+        _image,
         _vector,
         _list,
         _boolean,
@@ -98,12 +100,17 @@ def _useless(facts: ColumnFacts) -> str | None:
         return f"only {facts.present:,} of {facts.rows:,} rows have a value"
     if facts.distinct == 1 and not facts.missing:
         return f"the same value in all rows: {show(facts.least)}"
-    if facts.scalar == "bytes":
+    if facts.scalar == "bytes" and image_settings(facts) is None:
         return "binary values; an image is `column: image`, with its height and width"
     if facts.is_list and facts.scalar == "float" and facts.shortest < facts.longest:
         what = f"lists of {facts.shortest:,} to {facts.longest:,} numbers"
         return f"{what}; a vector needs one length, so compute numbers from them with `column: custom`"
     return "contains infinite values, which stop a run" if facts.has_infinity else None
+
+
+def _image(facts: ColumnFacts) -> Choice | None:
+    found = image_settings(facts)
+    return None if found is None else Choice(facts.name, IMAGES, found[1] + _missing(facts), {"": found[0]})
 
 
 def _vector(facts: ColumnFacts) -> Choice | None:

@@ -5,7 +5,7 @@ A config that leaves that to the data, and says nothing about the model, gets th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,15 +18,16 @@ from headrace.components.inference.models import choose_model
 from headrace.components.inference.sample import Sample, read_sample
 from headrace.components.inference.table import choose_columns, features_of, free_name
 from headrace.configs.config import PipelineConfig
+from headrace.configs.schema.models import RunFnModel
 from headrace.configs.schema.selection import Selection
 
 Features = dict[str, dict[str, Any]]
+Resolved = tuple[dict[str, Features], dict[str, Any] | None, dict[str, Any], dict[str, str]]
 
 
-def resolve(
-    config: PipelineConfig, selections: Sequence[Selection], auto_labels: Collection[str]
-) -> tuple[dict[str, Features], dict[str, Any] | None, dict[str, Any]]:
-    """The features of each entry by its name, the settings of the label if they are asked for, and those of a model.
+def resolve(config: PipelineConfig, selections: Sequence[Selection], auto_labels: Collection[str]) -> Resolved:
+    """The features of each entry by its name, the settings of the label if they are asked for, those of a model, and
+    the types of columns for which that of their values will not do.
 
     config: with one feature in place of each entry; auto_labels: the tasks whose kind is asked for, whose settings are
     then under `tasks`, or "" for the only label. Raises DataError for data that cannot be read, and for a label that
@@ -37,34 +38,73 @@ def resolve(
         if label not in sample.kinds:
             known = did_you_mean_or_list(label, sample.names, "the columns are")
             raise DataError(f"is not a column of the data{known}", column=label)
-    found = {task: _label(sample, config.label.parts[task].key, task) for task in auto_labels}
+    found, types = {}, dict[str, str]()
+    for task in auto_labels:
+        column = config.label.parts[task].key
+        found[task], type_ = _label(sample, column, task)
+        types |= {} if type_ is None else {column: type_}
     settings = found.get("") or ({"tasks": found} if found else None)
-    model = choose_model(sample, (settings or {}).get("kind", config.label.kind))
-    return _features(config, selections, sample), settings, model.settings
+    owners = _owners(_free_columns(config, selections, sample), selections, sample)
+    inferred = {name for name, owner in owners.items() if owner.settings is None}
+    choices = {choice.column: choice for choice in choose_columns(sample, inferred, *config.label.columns)}
+    types |= dict.fromkeys(_float64_columns(config, _named(config, selections), choices.values()), "float64")
+    features = _features(config, selections, owners, choices)
+    declared = [feature.model_dump() for feature in config.declared_features.values()]
+    chosen_features = [each for entry in features.values() for each in entry.values()]
+    kind = (settings or {}).get("kind", config.label.kind)
+    model = choose_model(sample, kind, [*chosen_features, *declared])
+    return features, settings, model.settings, types
 
 
-def _label(sample: Sample, column: str, task: str) -> dict[str, Any]:
-    """The settings of a label. task: "" if it is the only one, and rows without it can be left out."""
+def _label(sample: Sample, column: str, task: str) -> tuple[dict[str, Any], str | None]:
+    """The settings of a label, and the type of its column if it has to be declared. task: "" if it is the only one, and
+    rows without it can be left out.
+    """
     facts = facts_of(column, sample.kinds[column], sample.column(column))
     chosen = choose_label(facts)
     missing = "none" if chosen.several else "mask" if task else "drop"
-    return {**chosen.settings, **({"missing": missing} if facts.missing else {})}
+    return {**chosen.settings, **({"missing": missing} if facts.missing else {})}, chosen.type
 
 
-def _features(config: PipelineConfig, selections: Sequence[Selection], sample: Sample) -> dict[str, Features]:
-    """Each column belongs to the most precise entry that takes it, and to none if a feature has its name."""
-    named = config.declared_features.keys() - {selection.name for selection in selections}
+def _free_columns(config: PipelineConfig, selections: Sequence[Selection], sample: Sample) -> list[str]:
+    """The columns that no feature is named after, and that have no other use."""
     label, data = config.label, config.data
-    others = {*named, *label.columns, label.weight, *data.split_keys, data.split_column}
-    columns = [name for name in sample.names if name not in others]
-    owners = _owners(columns, selections, sample)
-    inferred = {name for name, owner in owners.items() if owner.settings is None}
-    choices = {choice.column: choice for choice in choose_columns(sample, inferred, *label.columns)}
+    others = {*_named(config, selections), *label.columns, label.weight, *data.split_keys, data.split_column}
+    return [name for name in sample.names if name not in others]
+
+
+def _named(config: PipelineConfig, selections: Sequence[Selection]) -> set[str]:
+    """The names of the features that are written."""
+    return {*config.declared_features} - {selection.name for selection in selections}
+
+
+def _float64_columns(config: PipelineConfig, named: Collection[str], choices: Iterable[Choice]) -> list[str]:
+    """The columns that need digits which float32 would lose, as `headrace init` declares them.
+
+    None where something besides the inferred features reads the examples as they have been: a curated schema, or
+    functions in TFX's form; nor a column whose type is declared, or that one of the named
+    features, which are written, reads too.
+    """
+    data = config.data
+    if data.source.kind == "tfrecord" or data.schema_file is not None or isinstance(config.model, RunFnModel):
+        return []
+    features = config.declared_features
+    read = {column for name in named for column in features[name].data_columns(name, features)}
+    return [one.column for one in choices if one.lost_digits and one.column not in {*read, *data.types}]
+
+
+def _features(
+    config: PipelineConfig,
+    selections: Sequence[Selection],
+    owners: Mapping[str, Selection],
+    choices: Mapping[str, Choice],
+) -> dict[str, Features]:
+    """Each column belongs to the most precise entry that takes it, and to none if a feature has its name."""
     found: dict[str, Features] = {selection.name: {} for selection in selections}
-    taken = {*named, *label.columns}
+    taken = {*_named(config, selections), *config.label.columns}
     for column, owner in owners.items():
         if owner.settings is None:
-            features = dict(features_of(_with_all_digits(choices[column], data.float64_columns), taken))
+            features = dict(features_of(_with_all_digits(choices[column], config.data.float64_columns), taken))
         else:
             name = free_name(column, taken)
             features = {name: {**owner.settings, **({} if name == column else {"key": column})}}

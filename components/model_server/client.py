@@ -52,7 +52,7 @@ class VersionState:
 
 
 @dataclass(frozen=True)
-class Request:
+class ServerRequest:
     """A request of type Predict. inputs: texts are arrays of `bytes` with dtype object; outputs: their types."""
 
     version: int
@@ -80,7 +80,7 @@ class Client(Protocol):
     def states(self) -> dict[int, VersionState]:
         """The versions of the model that the server knows; empty if it knows none. Raises UnreachableError."""
 
-    def predict(self, request: Request, seconds: float) -> Reply:
+    def predict(self, request: ServerRequest, seconds: float) -> Reply:
         """Send a request. seconds: its time limit."""
 
     def close(self) -> None:

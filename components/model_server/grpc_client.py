@@ -16,7 +16,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from headrace.components.model_server.client import STATUS_SECONDS, Reply, Request, UnreachableError, VersionState
+from headrace.components.model_server.client import STATUS_SECONDS, Reply, ServerRequest, UnreachableError, VersionState
 
 _OPTIONS = (
     ("grpc.max_send_message_length", -1),
@@ -53,7 +53,7 @@ class GrpcClient:
             raise UnreachableError(f"{self.address} does not answer: {_why(error)}") from None
         return {one.version: _state(one) for one in answer.model_version_status}
 
-    def predict(self, request: Request, seconds: float) -> Reply:
+    def predict(self, request: ServerRequest, seconds: float) -> Reply:
         """See Client."""
         made = predict_pb2.PredictRequest()
         made.model_spec.name, made.model_spec.signature_name = self._model, request.signature

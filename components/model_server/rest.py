@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.components.model_server.client import STATUS_SECONDS, Reply, Request, UnreachableError, VersionState
+from headrace.components.model_server.client import STATUS_SECONDS, Reply, ServerRequest, UnreachableError, VersionState
 
 BYTES = "_bytes"
 """End of the names of outputs that are bytes, which come in Base64."""
@@ -51,7 +51,7 @@ class RestClient:
             raise UnreachableError(f"{self.address} answers with status {status}, not as TensorFlow Serving{said}")
         return {int(one["version"]): _state(one) for one in found["model_version_status"]}
 
-    def predict(self, request: Request, seconds: float) -> Reply:
+    def predict(self, request: ServerRequest, seconds: float) -> Reply:
         """See Client."""
         columns = {name: _as_json(array) for name, array in request.inputs.items()}
         body = json.dumps({"signature_name": request.signature, "inputs": columns}).encode()

@@ -83,7 +83,7 @@ Intervals = list[tuple[int, int]]
 """A set of moments: sorted (begin, end) pairs that do not touch."""
 
 
-class Event(NamedTuple):
+class TraceEvent(NamedTuple):
     """One trace event; picoseconds."""
 
     name: str
@@ -138,7 +138,7 @@ def read_trace(file: Path, building: bool = False) -> Trace | None:
     )
 
 
-def _events(plane: Any) -> list[Event]:
+def _events(plane: Any) -> list[TraceEvent]:
     """The events of a device."""
     return [event for name, events in _lines(plane) if not name.startswith(DERIVED) for event in events]
 
@@ -156,7 +156,7 @@ def _time_shares(time: Intervals, markers: Intervals, busy: Intervals, waits: In
     return TimeShares(*shares)
 
 
-def _host_work(lines: list[tuple[str, list[Event]]]) -> Intervals:
+def _host_work(lines: list[tuple[str, list[TraceEvent]]]) -> Intervals:
     return union(
         (event.begin, event.end)
         for name, events in lines
@@ -166,7 +166,7 @@ def _host_work(lines: list[tuple[str, list[Event]]]) -> Intervals:
     )
 
 
-def _calls(lines: list[tuple[str, list[Event]]]) -> Intervals:
+def _calls(lines: list[tuple[str, list[TraceEvent]]]) -> Intervals:
     return union((event.begin, event.end) for _, events in lines for event in events if event.name == CALL)
 
 
@@ -182,19 +182,19 @@ def _is_operation(name: str) -> bool:
     )
 
 
-def _lines(plane: Any) -> Iterator[tuple[str, list[Event]]]:
+def _lines(plane: Any) -> Iterator[tuple[str, list[TraceEvent]]]:
     """Each thread or stream, by name, with its events in the order of their start, outer before inner ones."""
     names = {number: event.name.partition("#")[0] for number, event in plane.event_metadata.items()}
     for line in plane.lines:
         start = line.timestamp_ns * 1000
         events = [
-            Event(names[event.metadata_id], start + event.offset_ps, start + event.offset_ps + event.duration_ps)
+            TraceEvent(names[event.metadata_id], start + event.offset_ps, start + event.offset_ps + event.duration_ps)
             for event in line.events
         ]
         yield line.name, sorted(events, key=lambda event: (event.begin, -event.end))
 
 
-def _stages(lines: list[tuple[str, list[Event]]], time: Intervals) -> dict[str, float]:
+def _stages(lines: list[tuple[str, list[TraceEvent]]], time: Intervals) -> dict[str, float]:
     ((first, last),) = time
     seconds: defaultdict[str, float] = defaultdict(float)
     for name, events in lines:
@@ -205,7 +205,7 @@ def _stages(lines: list[tuple[str, list[Event]]], time: Intervals) -> dict[str, 
     return dict(sorted(seconds.items(), key=lambda item: -item[1]))
 
 
-def own_times(events: list[Event]) -> Iterator[tuple[Event, int]]:
+def own_times(events: list[TraceEvent]) -> Iterator[tuple[TraceEvent, int]]:
     """Each event of a thread with its duration, less that of the events inside it, in the order of their start."""
     own = [event.end - event.begin for event in events]
     open_: list[int] = []

@@ -10,7 +10,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
 from tfx import types
 from tfx.components.statistics_gen import component
 from tfx.components.statistics_gen import executor as stock
@@ -21,7 +20,7 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, json_utils
 
-from headrace.components.beam_pipelines import SMALL, always_beam
+from headrace.components.beam_pipelines import is_small
 from headrace.components.example_gen.spans import shared_spans
 from headrace.components.statistics.combine import (
     CombineShards,
@@ -66,7 +65,7 @@ class Executor(stock.Executor):
             self._combine(shards, StatisticsCombiner(), to_files(targets))
 
     def _combine(self, shards: Shards, combiner: StatisticsCombiner, write: Write) -> None:
-        if _size(shards) <= SMALL and not always_beam(self):
+        if is_small(self, [file for files in shards.values() for file in files]):
             combine_directly(shards, combiner, write)
             return
         with self._make_beam_pipeline() as pipeline:
@@ -114,7 +113,3 @@ def _describe(statistics: types.Artifact, splits: list[str], span: int) -> None:
 
 def _files(examples: types.Artifact, split: str) -> list[str]:
     return sorted(fileio.glob(io_utils.all_files_pattern(artifact_utils.get_split_uri([examples], split))))
-
-
-def _size(shards: Shards) -> int:
-    return sum(tf.io.gfile.stat(file).length for files in shards.values() for file in files)

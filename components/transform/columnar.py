@@ -1,8 +1,8 @@
 """Feature columns computed from Arrow columns: what the transform graph computes, to the last bit, without loading it.
 
-Each feature here depends on one value of one data column. A vocabulary's ids are looked up for the distinct values of a
-batch; every other kind is computed by its own class, on the distinct values or on the numbers of the same batch that
-the graph would get. So nothing but the lookup is written twice.
+Each feature here depends on one value of one data column, or of each column of a cross. A vocabulary's ids are looked
+up for the distinct values of a batch; every other kind is computed by its own class, on the distinct values or on the
+tensors of the same batch that the graph would get. So nothing but the lookup is written twice.
 
     columnar = Columnar(sections, schema)
     if columnar.covers: ...                              # else everything goes through the graph
@@ -39,6 +39,7 @@ from headrace.trainer.columns.analyzers.all_columns import ColumnAnalyzers, Stat
 from headrace.trainer.columns.analyzers.numbers import Floats
 from headrace.trainer.columns.boolean import BooleanColumn
 from headrace.trainer.columns.bucketized import BucketizedColumn
+from headrace.trainer.columns.crossed import CrossedColumn
 from headrace.trainer.columns.hashed import HashedColumn
 from headrace.trainer.columns.identity import IdentityColumn
 from headrace.trainer.columns.numeric import NumericColumn
@@ -56,6 +57,8 @@ TYPES: dict[type[Column[Any]], set[tf.DType]] = {
     BooleanColumn: NUMBERS | TEXTS,
 }
 """The kinds of columns that are computed here, and the types of data columns that they take."""
+KEYS = {BucketizedColumn, IdentityColumn, HashedColumn, BooleanColumn}
+"""Those that may be a key of a cross here: their categories are computed without looking anything up."""
 LABELS = {"binary": TEXTS, "multiclass": TEXTS, "regression": NUMBERS}
 """The same for the kinds of labels. For other types the graph has the error."""
 
@@ -110,6 +113,8 @@ class Columnar:
         for name, column in self._columns.items():
             if name in self._vocabularies:
                 found[name] = self._vocabularies[name](values[_key(column)])
+            elif isinstance(column, CrossedColumn):
+                found[name] = self._crossed(column, values)
             elif name not in self._numeric:
                 found[name] = _of_distinct(_key(column), values[_key(column)], self._alone(name, column))
         return found
@@ -131,8 +136,22 @@ class Columnar:
         return {**values, **{name: values[name].with_bits(values[bits_column(name)]) for name in float64}}
 
     def _covers(self, column: Column[Any]) -> bool:
+        if type(column) is CrossedColumn:
+            members = self._members(column)
+            own = all(type(one) in KEYS and self._covers(one) for one in members.values())
+            return own and all(self._has(key, TEXTS) for key in column.feature.keys if key not in members)
         multivalued = getattr(column, "multivalued", False)
         return not multivalued and self._has(_key(column), TYPES.get(type(column), set()))
+
+    def _members(self, column: CrossedColumn) -> dict[str, Column[Any]]:
+        """The keys of a cross that are features; the others are data columns."""
+        return {key: self._columns[key] for key in column.feature.keys if key in self._columns and key != column.name}
+
+    def _crossed(self, column: CrossedColumn, values: Mapping[str, SingleValues]) -> Values:
+        members = self._members(column)
+        keys = {_key(members[key]) if key in members else key for key in column.feature.keys}
+        batch = Batch({key: values[key].tensor for key in keys}, members, results=self._results)
+        return column.transform(batch).numpy()
 
     def _has(self, key: str, types: set[tf.DType]) -> bool:
         return key in self._spec and self._spec[key].dtype in types

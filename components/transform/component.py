@@ -23,11 +23,11 @@ from tfx.dsl.components.base import base_beam_executor, executor_spec
 from tfx.types import artifact_utils
 from tfx.utils import io_utils
 
-from headrace.components.beam_pipelines import SMALL, always_beam
+from headrace.components.beam_pipelines import is_small
 from headrace.components.transform.columns_analysis import analyze_columns, uses_tft
 from headrace.components.transform.example_errors import training_error_from
 from headrace.components.transform.shards import Learned, TransformShard, TransformShards
-from headrace.components.transform.task import AnalysisTask, total_size
+from headrace.components.transform.task import AnalysisTask
 from headrace.components.transform.tft_analysis import analyze_by_tft
 from headrace.trainer.preprocessing import preprocessing_fn
 from headrace.trainer.sections import TrainerSections
@@ -58,7 +58,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         if sections is None or uses_tft(sections, task):
             analyze_by_tft(task, self._make_beam_pipeline)
         else:
-            make_pipeline = self._make_beam_pipeline if self._in_beam(task.files) else None
+            make_pipeline = None if is_small(self, task.files) else self._make_beam_pipeline
             learned = sections.to_json(), analyze_columns(task, sections, make_pipeline)
         metadata_io.write_metadata(
             tft.DatasetMetadata(task.schema), f"{task.graph}/{tft.TFTransformOutput.RAW_METADATA_DIR}"
@@ -66,9 +66,6 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         if tf.io.gfile.exists(task.temporary):
             tf.io.gfile.rmtree(task.temporary)
         return learned
-
-    def _in_beam(self, files: list[str]) -> bool:
-        return always_beam(self) or total_size(files) > SMALL
 
     def _transform(
         self,
@@ -80,7 +77,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
     ) -> None:
         counted, failed = Path(target.uri) / ".rows", Path(target.uri) / ".failed"
         transform = TransformShards(graph, schema.SerializeToString(), failed, learned)
-        if not self._in_beam([shard.source for shard in shards]):
+        if is_small(self, [shard.source for shard in shards]):
             with training_error_from(failed):
                 transform.setup()
                 rows = _add([count for shard in shards for count in transform.process(shard)])

@@ -16,6 +16,7 @@ from headrace.components.example_gen.tfexample.encode import encode
 from headrace.components.statistics.decode import decode
 from headrace.components.statistics.read import framed_blocks
 from headrace.components.statistics.stored_columns import as_decoded, rows_in_batches
+from headrace.trainer.input.reading import records_of
 
 BATCH = 2048
 """The most examples that pass through the graph at once, unless batches are joined."""
@@ -90,14 +91,9 @@ def record_blocks(file: str, rows: int) -> Iterator[Block]:
 
 def rows_at_once(file: str, batches: int = 1) -> tuple[int, int]:
     """How many rows of a TFRecord file make a batch, and how many make the batches to join if the records are short."""
-    longest = max((len(record.numpy()) for record in dataset(file).take(PEEKED)), default=1) or 1
+    longest = max((len(record.numpy()) for record in records_of(file).take(PEEKED)), default=1) or 1
     size = max(1, min(BATCH, BATCH_BYTES // longest))
     return size, size * max(1, min(batches, BATCH_BYTES // (longest * size)))
-
-
-def dataset(file: str) -> tf.data.TFRecordDataset:
-    """The records of a TFRecord file, plain or gzipped."""
-    return tf.data.TFRecordDataset(file, "GZIP" if file.endswith(".gz") else "")
 
 
 def _part(block: RecordBlock, first: int, last: int) -> RecordBlock:

@@ -24,8 +24,9 @@ from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.tfexample.framing import framed_examples
 from headrace.components.transform.columnar import Columnar
 from headrace.components.transform.example_errors import errors_written_to
-from headrace.components.transform.record_blocks import BATCH, dataset, record_blocks, rows_at_once
+from headrace.components.transform.record_blocks import BATCH, record_blocks, rows_at_once
 from headrace.trainer.columns.analyzers.all_columns import Statistics
+from headrace.trainer.input.reading import records_of
 from headrace.trainer.sections import TrainerSections
 
 BATCHES, NARROW = 4, 1000
@@ -139,7 +140,7 @@ def read_records(file: str, batches: int = 1) -> Iterator[tf.Tensor]:
     batches: how many of them to join if the records are short.
     """
     _, rows = rows_at_once(file, batches)
-    yield from dataset(file).batch(rows)
+    yield from records_of(file).batch(rows)
 
 
 def records_of_split(examples: Examples, split: str) -> Iterator[bytes]:

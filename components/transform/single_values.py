@@ -58,6 +58,14 @@ class SingleValues:
         codes[self._present] = of_present
         return distinct, codes
 
+    @property
+    def tensor(self) -> tf.Tensor:
+        """The values of all rows as a dense tensor has them: numbers as `dense`, or string [rows], "" where missing."""
+        if not pa.types.is_large_binary(self.values.type):
+            return tf.constant(self.dense)
+        distinct, codes = self.codes
+        return tf.constant(np.array([*as_texts(distinct), b""], object)[codes], tf.string)
+
     def floats(self) -> NDArray[np.float64]:
         """float64 [rows], NaN where missing. TensorFlow casts, since it takes the smallest floats for 0."""
         numbers = tf.cast(self.dense, tf.float64).numpy()

@@ -64,8 +64,3 @@ class AnalysisTask:
         spec = schema_utils.schema_as_feature_spec(self.schema).feature_spec
         splits = self.properties.get("splits_config")
         return json.dumps([self.properties["code"], sources, str(sorted(spec.items())), splits], sort_keys=True)
-
-
-def total_size(files: list[str]) -> int:
-    """The bytes of some files."""
-    return sum(tf.io.gfile.stat(file).length for file in files)

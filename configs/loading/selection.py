@@ -42,7 +42,8 @@ _PLACEHOLDER = Tree({"column": Tree("numeric", _NOWHERE, _NOWHERE)}, _NOWHERE, _
 
 class Selected(BaseModel):
     """What the entries stand for. features: by entry, the settings by name of feature; label: the settings of
-    `label: {kind: auto}`; model: those of the model that suits the data; for_config: identifies what was written.
+    `label: {kind: auto}`; model: those of the model that suits the data; types: `data.types` of columns that need
+    another type than that of their values; for_config: identifies what was written.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -51,6 +52,7 @@ class Selected(BaseModel):
     features: dict[str, dict[str, dict[str, Any]]]
     label: dict[str, Any] | None = None
     model: dict[str, Any] | None = None
+    types: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def named(tree: Tree, source: object) -> Tree:
 
 Resolver = Callable[
     [PipelineConfig, list[Selection], list[str]],
-    tuple[dict[str, dict[str, Any]], dict[str, Any] | None, dict[str, Any]],
+    tuple[dict[str, dict[str, Any]], dict[str, Any] | None, dict[str, Any], dict[str, str]],
 ]
 
 
@@ -124,8 +126,8 @@ def _found(config: PipelineConfig, written: _Written, selections: list[Selection
         return PinnedSelection(file, stored, pinned=True, takes_model=takes_model)
     module, name = RESOLVER
     resolver: Resolver = getattr(import_module(module), name)
-    features, label, model = resolver(config, selections, written.auto_labels)
-    selected = Selected(for_config=for_config, features=features, label=label, model=model)
+    features, label, model, types = resolver(config, selections, written.auto_labels)
+    selected = Selected(for_config=for_config, features=features, label=label, model=model, types=types)
     return PinnedSelection(file, selected, pinned=False, takes_model=takes_model)
 
 
@@ -218,11 +220,22 @@ class _Written:
             name: {feature: _tree(settings, self.features[name]) for feature, settings in features.items()}
             for name, features in selected.features.items()
         }
-        filled = self.replaced(entries, selected.label or {})
+        filled = self.with_types(self.replaced(entries, selected.label or {}), selected.types)
         if selected.model is None or not with_model:
             return filled
         model = _tree(selected.model, self._section_tree("features"))
         return replace(filled, value={**self._section_of(filled), "model": model})
+
+    def with_types(self, tree: Tree, types: Mapping[str, str]) -> Tree:
+        """The config with these types under `data:`, beside those that are written there."""
+        sections = dict(self._section_of(tree))
+        if not types or "data" not in sections:
+            return tree
+        data = sections["data"]
+        written = self._section("data").get("types")
+        declared = _tree({**types, **({} if written is None else plain(written) or {})}, data)
+        sections["data"] = replace(data, value={**self._section_of(data), "types": declared})
+        return replace(tree, value=sections)
 
     def replaced(self, entries: Mapping[str, Mapping[str, Tree]], label: Mapping[str, Any]) -> Tree:
         """The config with other features in place of entries, and other settings in place of the label's `auto`."""

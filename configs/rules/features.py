@@ -1,4 +1,4 @@
-"""The rules between features, label and declared types."""
+"""The rules between features and the label; those about types are in `declared_types.py`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.train import TrainConfig
 
 Features = dict[str, Feature]
-UNSCALED = frozenset({"log", "none"})
-"""The settings of `normalize` that subtract nothing, so that close numbers become the same float32."""
 TENSOR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -42,7 +40,7 @@ def names_are_tensor_names(features: Features) -> Iterator[Violation]:
 def names_differ_from_label(features: Features, label: LabelConfig) -> Iterator[Violation]:
     for key in label.columns:
         feature = features.get(key)
-        if feature is not None and key not in _reads(key, feature, features).values():
+        if feature is not None and key not in reads(key, feature, features).values():
             yield ("features", key), f'"{key}" is the name of the label; choose another one'
 
 
@@ -54,7 +52,7 @@ def names_differ_from_weight(features: Features, label: LabelConfig) -> Iterator
 
 def features_do_not_read_label(features: Features, label: LabelConfig) -> Iterator[Violation]:
     for name, feature in features.items():
-        for where, column in _reads(name, feature, features).items():
+        for where, column in reads(name, feature, features).items():
             if column in label.columns:
                 listed = isinstance(where[-1], int)
                 way = f"remove it from {where[-2]}" if listed else "remove the feature"
@@ -62,12 +60,12 @@ def features_do_not_read_label(features: Features, label: LabelConfig) -> Iterat
 
 
 def crosses_are_of_categories(features: Features) -> Iterator[Violation]:
-    for where, name, key in _crossed_keys(features):
+    for where, name, key in crossed_keys(features):
         other = features.get(key)
         if key == name:
             yield where, f'"{key}" crosses itself; give the cross a name that is not one of its keys'
         elif isinstance(other, NumericFeature):
-            yield where, f'"{key}" is numeric, but a cross takes categories; {_bucketize(key)}'
+            yield where, f'"{key}" is numeric, but a cross takes categories; {bucketize(key)}'
         elif isinstance(other, CrossedFeature):
             keys = ", ".join(other.keys)
             yield where, f'"{key}" is a cross, and crosses cannot be nested; list its keys instead: {keys}'
@@ -77,7 +75,7 @@ def crosses_are_of_categories(features: Features) -> Iterator[Violation]:
         elif isinstance(other, CustomFeature) and other.num_categories is None:
             yield where, f'"{key}" is a number, but a cross takes categories; set its num_categories'
         elif other is not None and other.is_number:
-            yield where, f'"{key}" is {other.column}, a number, but a cross takes categories; {_bucketize(key)}'
+            yield where, f'"{key}" is {other.column}, a number, but a cross takes categories; {bucketize(key)}'
 
 
 def crosses_have_different_keys(features: Features) -> Iterator[Violation]:
@@ -86,48 +84,6 @@ def crosses_have_different_keys(features: Features) -> Iterator[Violation]:
         for number, key in enumerate(keys):
             if key in keys[:number]:
                 yield ("features", name, "keys", number), f'"{key}" is listed twice; remove one'
-
-
-def crossed_columns_are_not_float(features: Features, data: DataConfig) -> Iterator[Violation]:
-    for where, name, key in _crossed_keys(features):
-        if (key not in features or key == name) and data.types.get(key) in ("float", "float64"):
-            yield where, f'"{key}" is a float column (data.types), but a cross takes categories; {_bucketize(key)}'
-
-
-def declared_types_fit_features(features: Features, data: DataConfig) -> Iterator[Violation]:
-    for name, feature in features.items():
-        fitting = feature.fitting_types
-        column = next(iter(feature.column_settings(name).values()), name)
-        declared: str | None = data.types.get(column)
-        one = None if declared is None else "float" if declared == "float64" else declared.removesuffix(" list")
-        if fitting and one is not None and one not in fitting:  # the first of multiple values is used
-            what = f'column "{column}" is {declared} (data.types), but {feature.column} takes {" or ".join(fitting)}'
-            yield ("features", name, "column"), f"{what}; {feature.remedy}, or change its type"
-
-
-def float64_is_read_as_a_number(features: Features, data: DataConfig, label: LabelConfig) -> Iterator[Violation]:
-    read = {
-        column
-        for name, feature in features.items()
-        if feature.list_size is None
-        for column in _reads(name, feature, features).values()
-    }
-    for column in (name for name in data.float64_columns if name not in (*label.columns, label.weight)):
-        if column not in read:
-            what = "no feature reads the column as one number, so its further digits would be of no use"
-            yield ("data", "types", column), f"{what}; declare float, or add a feature such as {{column: numeric}}"
-        elif data.source.kind == "tfrecord":
-            what = "a TFRecord of tf.Example holds float32, which has lost the further digits"
-            yield ("data", "types", column), f"{what}; declare float, or read the data that the examples were made of"
-
-
-def float64_is_scaled(features: Features, data: DataConfig) -> Iterator[Violation]:
-    for name, feature in features.items():
-        column = next(iter(feature.column_settings(name).values()), name)
-        if isinstance(feature, NumericFeature) and feature.normalize in UNSCALED and column in data.float64_columns:
-            what = f'the result is float32, and nothing is subtracted, so the digits for which "{column}" is float64'
-            way = "use z_score or min_max, or declare float"
-            yield ("features", name, "normalize"), f"{what} (data.types) are lost with {feature.normalize}; {way}"
 
 
 def delimited_text_is_separated(features: Features, data: DataConfig) -> Iterator[Violation]:
@@ -163,7 +119,7 @@ def next_word_follows_a_text(features: Features, label: LabelConfig) -> Iterator
 
 
 def crossed_features_have_one_value(features: Features) -> Iterator[Violation]:
-    for where, name, key in _crossed_keys(features):
+    for where, name, key in crossed_keys(features):
         if key != name and (
             isinstance(features.get(key), TextFeature) or getattr(features.get(key), "multivalued", False)
         ):
@@ -183,34 +139,6 @@ def compiled_features_have_one_shape(features: Features, model: ModelConfig, tra
             yield ("train", "jit"), what + padded
 
 
-def declared_type_fits_label(label: LabelConfig, data: DataConfig) -> Iterator[Violation]:
-    for part in label.parts.values():
-        yield from _declared_type_fits(part, data)
-
-
-def _declared_type_fits(label: LabelConfig, data: DataConfig) -> Iterator[Violation]:
-    declared: str | None = data.types.get(label.key)
-    if declared is None:
-        return
-    if declared == "float64":
-        yield ("data", "types", label.key), "labels are float32 in training; found float64; declare float or int"
-        return
-    if label.kind == "regression" and declared == "string":
-        yield ("data", "types", label.key), "a regression label is a number; found string; declare int or float"
-    if label.kind == "multilabel":
-        declared = declared.removesuffix(" list")
-    texts = label.separator is not None or any(isinstance(value, str) for value in label.class_values)
-    if label.kind in {"next_word", "text"} and declared != "string":
-        is_ = "a word" if label.kind == "next_word" else "a text"
-        what = f"the label is {is_}, but its column is declared {declared}; declare string"
-        yield ("data", "types", label.key), what
-    elif label.kind not in {"regression", "next_word", "text"} and texts != (declared == "string"):
-        now, fit = ("strings", "string") if texts else ("integers", "int")
-        now = "in one text" if label.separator is not None else now
-        what = f"the label's classes are {now}, but its column is declared {declared}"
-        yield ("data", "types", label.key), f"{what}; declare {fit}, or list its values in label.classes"
-
-
 def delimited_label_is_separated(label: LabelConfig, data: DataConfig) -> Iterator[Violation]:
     """A field of a CSV file is one class unless it is split."""
     for name, part in label.parts.items():
@@ -219,27 +147,21 @@ def delimited_label_is_separated(label: LabelConfig, data: DataConfig) -> Iterat
             yield (*label.setting(name), "kind"), f"{what}, or `kind: multiclass`"
 
 
-def declared_type_fits_weight(label: LabelConfig, data: DataConfig) -> Iterator[Violation]:
-    declared = data.types.get(label.weight or "")
-    if declared not in (None, "int", "float"):
-        yield ("data", "types", label.weight or ""), f"a weight is a number; found {declared}; declare float or int"
-
-
-def _reads(name: str, feature: Feature, features: Features) -> dict[KeyPath, str]:
+def reads(name: str, feature: Feature, features: Features) -> dict[KeyPath, str]:
     """The data columns that a feature reads directly, not through another feature, by the setting that names each."""
     named = feature.column_settings(name).items()
     through = features.keys() - {name} if isinstance(feature, CrossedFeature) else ()
     return {("features", name, *path): column for path, column in named if column not in through}
 
 
-def _crossed_keys(features: Features) -> Iterator[tuple[KeyPath, str, str]]:
+def crossed_keys(features: Features) -> Iterator[tuple[KeyPath, str, str]]:
     for name, feature in features.items():
         if isinstance(feature, CrossedFeature):
             for number, key in enumerate(feature.keys):
                 yield ("features", name, "keys", number), name, key
 
 
-def _bucketize(key: str) -> str:
+def bucketize(key: str) -> str:
     return f"cross a bucketized one, such as {key}_bucket: {{column: bucketized, key: {key}, buckets: 10}}"
 
 
@@ -250,12 +172,6 @@ RULES: tuple[Rule, ...] = (
     features_do_not_read_label,
     crosses_are_of_categories,
     crosses_have_different_keys,
-    crossed_columns_are_not_float,
-    declared_types_fit_features,
-    float64_is_read_as_a_number,
-    float64_is_scaled,
-    declared_type_fits_label,
-    declared_type_fits_weight,
     delimited_label_is_separated,
     next_word_follows_a_text,
     crossed_features_have_one_value,

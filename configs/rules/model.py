@@ -9,19 +9,22 @@ from headrace.configs.rules.keras_names import ACTIVATIONS
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.auto_model import AutoModel
 from headrace.configs.schema.data import DataConfig
-from headrace.configs.schema.evaluate import (
-    FRACTIONS,
-    METRICS,
-    SIGNED,
-    EvaluateConfig,
-    SliceThreshold,
-    Threshold,
-    metrics_of_kinds,
-    own_name,
-    task_metric,
-)
+from headrace.configs.schema.evaluate import EvaluateConfig, SliceThreshold, Threshold
 from headrace.configs.schema.features import Feature, ImageFeature, TextFeature
 from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.metrics import (
+    AT_TARGET,
+    FRACTIONS,
+    METRICS,
+    OF_DECISIONS,
+    SIGNED,
+    base_of,
+    is_fraction,
+    metrics_of_kinds,
+    own_name,
+    split_level,
+    task_metric,
+)
 from headrace.configs.schema.models import ImageModel, ModelConfig, TextModel
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.train import TrainConfig
@@ -101,27 +104,48 @@ def evaluated_split_exists(data: DataConfig, evaluate: EvaluateConfig) -> Iterat
 def metrics_fit_the_label(label: LabelConfig, evaluate: EvaluateConfig) -> Iterator[Violation]:
     for number, name in enumerate(evaluate.metrics):
         where: KeyPath = ("evaluate", "metrics", number)
-        if name not in metrics_of_kinds(label.kinds):
+        if not _is_metric(name, label):
             yield where, _unsuitable_metric(name, label)
         elif name in evaluate.metrics[:number]:
             yield where, f'"{name}" is listed twice; remove one'
 
 
 def thresholds_have_metrics(label: LabelConfig, evaluate: EvaluateConfig) -> Iterator[Violation]:
-    parts = {task: evaluate.of_task(task).metrics for task in label.kinds}
-    measured = {task_metric(task, name) for task, kind in label.kinds.items() for name in parts[task] or METRICS[kind]}
     for name in evaluate.thresholds:
         where: KeyPath = ("evaluate", "thresholds", name)
-        if name not in metrics_of_kinds(label.kinds):
+        listed = evaluate.of_task(name.rpartition("/")[0]).metrics
+        if not _is_metric(name, label):
             yield where, _unsuitable_metric(name, label)
-        elif name not in measured:
+        elif listed and own_name(name) not in listed:
             yield where, f'"{name}" is not in evaluate.metrics; add it there, or remove the threshold'
 
 
+def _is_metric(name: str, label: LabelConfig) -> bool:
+    """Whether it can be measured for the label: with a level if it needs one, or may have one."""
+    task, own = name.rpartition("/")[0], own_name(name)
+    kind, (base, level) = label.kinds.get(task), split_level(own)
+    if kind is None or task_metric(task, own) != name:
+        return False
+    if level is None:
+        return own in METRICS[kind] and own not in AT_TARGET
+    return base in METRICS[kind] and (base in AT_TARGET or base in OF_DECISIONS.get(kind, ()))
+
+
 def _unsuitable_metric(name: str, label: LabelConfig) -> str:
-    if label.tasks is not None:
-        return _no_metric_of_a_task(name, label)
-    kind = label.kind
+    return _unsuitable_for(name, label.kind) if label.tasks is None else _no_metric_of_a_task(name, label)
+
+
+def _unsuitable_for(name: str, kind: str) -> str:
+    base, mark, level = name.partition("@")
+    if base in METRICS[kind] and base in AT_TARGET:
+        found = f'"{level}" is not one' if mark else "there is none"
+        return f"{base} needs a {AT_TARGET[base]} above 0 and below 1, as `{base}@0.9`; {found}"
+    if base in METRICS[kind] and mark and base not in OF_DECISIONS.get(kind, ()):
+        return f"{base} depends on no threshold; write `{base}`"
+    if base in METRICS[kind] and mark:
+        what = f'the threshold of "{name}" is not a number above 0 and below 1 in its shortest form'
+        return f"{what}; write it as `{base}@0.3`"
+    name = base
     others = [other for other, names in METRICS.items() if name in names]
     what = f'"{name}" is for {join_or(others)} labels, but this label is {kind}' if others else f'no metric "{name}"'
     return f"{what}; for {kind}: {join_or(METRICS[kind])}{did_you_mean(name, METRICS[kind])}"
@@ -129,11 +153,14 @@ def _unsuitable_metric(name: str, label: LabelConfig) -> str:
 
 def _no_metric_of_a_task(name: str, label: LabelConfig) -> str:
     names = metrics_of_kinds(label.kinds)
-    having = [one for one, own in names.items() if own == name]
+    level = name.removeprefix(base_of(name))
+    having = [f"{one}{level}" for one, own in names.items() if f"{own}{level}" == name]
     if having:
         return f'"{name}" is a metric of {"one task" if len(having) == 1 else "several tasks"}; write {join_or(having)}'
     task, _, metric = name.rpartition("/")
-    if task in label.kinds and own_name(name) in {one for each in METRICS.values() for one in each}:
+    if task in label.kinds and base_of(name) in METRICS[label.kinds[task]]:
+        return f"{task}: {_unsuitable_for(metric, label.kinds[task])}"
+    if task in label.kinds and base_of(name) in {one for each in METRICS.values() for one in each}:
         own = METRICS[label.kinds[task]]
         return f'"{metric}" is not for {label.kinds[task]} labels, as {task} is one; for it: {join_or(own)}'
     return f'no metric "{name}"{did_you_mean(name, names)}; a task\'s name comes first, as in {next(iter(names))}'
@@ -146,14 +173,14 @@ def thresholds_can_be_met(evaluate: EvaluateConfig) -> Iterator[Violation]:
         for slicing, each in threshold.slices.items():
             of_slices: KeyPath = (*where, "slices", slicing)
             yield from _range(name, each, of_slices)
-            if own_name(name) in FRACTIONS and each.max_gap is not None and each.max_gap >= 1:
+            if is_fraction(name) and each.max_gap is not None and each.max_gap >= 1:
                 what = f"found {each.max_gap:g}, but no two values of {name} are further apart than 1"
                 yield (*of_slices, "max_gap"), f"{what}{_of_percent(each.max_gap)}"
 
 
 def _range(name: str, threshold: Threshold | SliceThreshold, where: KeyPath) -> Iterator[Violation]:
     """Bounds that the metric cannot reach."""
-    own = own_name(name)
+    own = base_of(name)
     low, range_ = (-1, "at most 1") if own in SIGNED else (0, "between 0 and 1")
     if own in FRACTIONS | SIGNED and threshold.min is not None and threshold.min > 1:
         what = f"found {threshold.min:g}, but {name} is {range_}"

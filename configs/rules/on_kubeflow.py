@@ -79,12 +79,6 @@ def models_are_promoted_where_they_can_be_reached(deploy: DeployConfig) -> Itera
         yield ("deploy", "approval"), f"{what}; {way}"
 
 
-def models_are_converted_here(deploy: DeployConfig) -> Iterator[Violation]:
-    if deploy.push is not None and deploy.lite is not None:
-        what = "the conversion for LiteRT is not supported on Kubeflow; set `deploy.lite: null` in its profile"
-        yield ("deploy", "lite"), f"{what}, or add a further component that converts the model (docs/components.md)"
-
-
 def receivers_are_told_by_a_notifier(
     notify: Mapping[str, AnyReceiver], kubeflow: KubeflowConfig
 ) -> Iterator[Violation]:
@@ -200,7 +194,6 @@ def remote_endpoint(beam: BeamConfig) -> str | None:
 
 RULES_OF_PODS: tuple[Rule, ...] = (
     workers_are_counted,
-    models_are_converted_here,
     beam_workers_share_the_artifacts,
     service_workers_share_the_artifacts,
 )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from headrace.configs.rules import (
     beam,
     data,
+    declared_types,
     deploy,
     encoder_decoder,
     features,
@@ -31,6 +32,7 @@ from headrace.configs.rules.rule import Rule, Violation, apply_rules
 RULES: tuple[Rule, ...] = (
     *data.RULES,
     *features.RULES,
+    *declared_types.RULES,
     *gates.RULES,
     *model.RULES,
     *tfx_functions.RULES,

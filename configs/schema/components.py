@@ -101,9 +101,6 @@ class Components:
         instead="let it wait for a further component that fails if the model must not be used",
     )
     pusher: BaseNode | None = _component("Pusher", f"{DEPLOYMENT}.pusher")
-    record_training: BaseNode | None = _component(
-        "RecordTraining", f"{DEPLOYMENT}.record_training", instead="set `schedule.retrain`"
-    )
     model_in_service: BaseNode | None = _component(
         "ModelInService", f"{PREDICTIONS}.model_in_service", instead="set `predict.only`", predicts=True
     )
@@ -113,6 +110,9 @@ class Components:
     bulk_predictor: BaseNode | None = _component("BulkPredictor", f"{PREDICTIONS}.bulk_predictor", predicts=True)
     publish_predictions: BaseNode | None = _component(
         "PublishPredictions", f"{PREDICTIONS}.publish_predictions", instead="set `predict.output`", predicts=True
+    )
+    record_training: BaseNode | None = _component(
+        "RecordTraining", f"{DEPLOYMENT}.record_training", instead="set `schedule.retrain`"
     )
     extra: tuple[BaseNode, ...] = ()
     """The further components."""

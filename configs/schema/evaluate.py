@@ -2,185 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, model_validator
 
+from headrace.configs.schema.metrics import ANY_METRIC, MetricName, task_metric
 from headrace.configs.schema.section import Name, Section
-
-METRICS = {
-    "binary": {
-        "auc": "AUC",
-        "auc_precision_recall": "AUCPrecisionRecall",
-        "binary_accuracy": "BinaryAccuracy",
-        "balanced_accuracy": "BalancedAccuracy",
-        "binary_crossentropy": "BinaryCrossEntropy",
-        "calibration": "Calibration",
-        "precision": "Precision",
-        "recall": "Recall",
-        "specificity": "Specificity",
-        "f1": "F1Score",
-        "matthews_correlation": "MatthewsCorrelationCoefficient",
-    },
-    "multiclass": {
-        "accuracy": "SparseCategoricalAccuracy",
-        "crossentropy": "SparseCategoricalCrossentropy",
-        "macro_precision": "MacroPrecision",
-        "macro_recall": "MacroRecall",
-        "macro_f1": "MacroF1",
-        "weighted_f1": "WeightedF1",
-        "top_3_accuracy": "Top3Accuracy",
-        "top_5_accuracy": "Top5Accuracy",
-    },
-    "multilabel": {
-        "macro_auc": "MultilabelMacroAUC",
-        "micro_auc": "MultilabelMicroAUC",
-        "macro_f1": "MultilabelMacroF1",
-        "micro_f1": "MultilabelMicroF1",
-        "subset_accuracy": "MultilabelSubsetAccuracy",
-        "hamming_loss": "MultilabelHammingLoss",
-        "binary_crossentropy": "MultilabelCrossentropy",
-        "macro_precision": "MultilabelMacroPrecision",
-        "macro_recall": "MultilabelMacroRecall",
-        "micro_precision": "MultilabelMicroPrecision",
-        "micro_recall": "MultilabelMicroRecall",
-    },
-    "regression": {
-        "mean_squared_error": "MeanSquaredError",
-        "root_mean_squared_error": "RootMeanSquaredError",
-        "mean_absolute_error": "MeanAbsoluteError",
-        "r_squared": "RSquared",
-        "squared_correlation": "SquaredPearsonCorrelation",
-    },
-    "next_word": {
-        "accuracy": "NextWordAccuracy",
-        "top_5_accuracy": "NextWordTop5Accuracy",
-        "crossentropy": "NextWordCrossentropy",
-        "perplexity": "NextWordPerplexity",
-    },
-    "text": {
-        "accuracy": "TextAccuracy",
-        "top_5_accuracy": "TextTop5Accuracy",
-        "crossentropy": "TextCrossentropy",
-        "perplexity": "TextPerplexity",
-        "exact_match": "TextExactMatch",
-    },
-}
-"""By kind of label: the names of the metrics in the config, and their classes in TensorFlow Model Analysis."""
-
-OURS = frozenset(
-    {
-        "MacroPrecision",
-        "MacroRecall",
-        "MacroF1",
-        "WeightedF1",
-        "Top3Accuracy",
-        "Top5Accuracy",
-        "RootMeanSquaredError",
-        "RSquared",
-        *METRICS["multilabel"].values(),
-        *METRICS["next_word"].values(),
-        *METRICS["text"].values(),
-    }
-)
-"""The classes among them that TensorFlow Model Analysis does not have under one name."""
-
-ON_REQUEST = {
-    "binary": frozenset({"balanced_accuracy", "specificity", "matthews_correlation"}),
-    "multiclass": frozenset({"weighted_f1", "top_3_accuracy", "top_5_accuracy"}),
-    "multilabel": frozenset({"macro_precision", "macro_recall", "micro_precision", "micro_recall"}),
-}
-"""By kind of label: the metrics that are computed only if the config names them."""
-
-OF_DECISIONS = {
-    "binary": frozenset(
-        {"binary_accuracy", "balanced_accuracy", "precision", "recall", "specificity", "f1", "matthews_correlation"}
-    ),
-    "multilabel": frozenset(METRICS["multilabel"]) - {"macro_auc", "micro_auc", "binary_crossentropy"},
-}
-"""By kind of label: the metrics of yes-or-no decisions, which depend on `decision_threshold`."""
-
-LOWER_IS_BETTER = frozenset(
-    {
-        "binary_crossentropy",
-        "crossentropy",
-        "perplexity",
-        "mean_squared_error",
-        "root_mean_squared_error",
-        "mean_absolute_error",
-        "hamming_loss",
-    }
-)
-"""Metrics for which lower is better."""
-
-FRACTIONS = frozenset(
-    {
-        "auc",
-        "auc_precision_recall",
-        "binary_accuracy",
-        "balanced_accuracy",
-        "precision",
-        "recall",
-        "specificity",
-        "f1",
-        "accuracy",
-        "macro_precision",
-        "macro_recall",
-        "macro_f1",
-        "weighted_f1",
-        "top_3_accuracy",
-        "top_5_accuracy",
-        "squared_correlation",
-        "macro_auc",
-        "micro_auc",
-        "micro_f1",
-        "micro_precision",
-        "micro_recall",
-        "subset_accuracy",
-        "hamming_loss",
-        "exact_match",
-    }
-)
-"""Metrics between 0 and 1."""
-
-SIGNED = frozenset({"r_squared", "matthews_correlation"})
-"""Metrics that may be negative, and are at most 1."""
-
-LOSSES = {
-    "binary": "binary_crossentropy",
-    "multiclass": "crossentropy",
-    "multilabel": "binary_crossentropy",
-    "regression": "mean_squared_error",
-    "next_word": "crossentropy",
-    "text": "crossentropy",
-}
-"""By kind of label: the metric by which a model is compared with the best constant prediction. It is lowest for the
-true probabilities, or the true mean (Gneiting and Raftery, "Strictly proper scoring rules, prediction, and estimation",
-2007)."""
-
-_METRIC_NAMES: list[JsonValue] = [*sorted({name for names in METRICS.values() for name in names})]
-TASK_METRIC = r"^[A-Za-z]\w*/\w+$"
-"""A metric of one of several labels."""
-_NAMED: list[JsonValue] = [{"enum": _METRIC_NAMES}, {"type": "string", "pattern": TASK_METRIC}]
-MetricName = Annotated[str, Field(json_schema_extra={"anyOf": _NAMED})]
-"""A name in METRICS, behind that of its task if there are several. Which ones apply depends on the label, so the rules
-check them."""
-
-
-def task_metric(task: str, metric: str) -> str:
-    """What the metric of a task is called: `price/mean_absolute_error`; of "", the label itself, by its own name."""
-    return f"{task}/{metric}" if task else metric
-
-
-def own_name(metric: str) -> str:
-    """The metric's own name, without that of its task."""
-    return metric.rpartition("/")[2]
-
-
-def metrics_of_kinds(kinds: Mapping[str, str]) -> dict[str, str]:
-    """The metrics of labels, each with the name of its task. kinds: of label, by the name of the task."""
-    return {task_metric(task, name): name for task, kind in kinds.items() for name in METRICS[kind]}
 
 
 class SliceThreshold(Section):
@@ -242,8 +69,9 @@ class Threshold(Section):
     confident: bool = False
     """Whether a bound must hold for the whole 95 % confidence interval of the metric, or of the difference from the
     baseline, and not just for the value: a model that only seems good enough on few examples is then not blessed. A
-    metric without an interval, as over fewer than 40 examples, does not meet the bound. The bounds of `slices` must
-    hold for the interval of each slice, and for that of the difference between any two."""
+    metric without an interval, as over fewer than 40 examples, does not meet the bound; one that is 1 or 0 on all of
+    them has an exact interval. The bounds of `slices` must hold for the interval of each slice, and for that of the
+    difference between any two."""
     slices: dict[str, SliceThreshold] = {}
     """What it must reach in each slice, by the column of `evaluate.slices`; by the columns with `, ` between them for
     crossed ones, such as `payment_type, trip_start_hour`."""
@@ -270,8 +98,10 @@ class EvaluateConfig(Section):
     split: Name | None = None
     """The split to evaluate. null: `test` if it exists, else `eval`."""
     metrics: tuple[MetricName, ...] = ()
-    """Names of metrics. Empty: the usual ones for the label's kind. With several labels, each name follows that of its
-    task, as in `price/mean_absolute_error`, and a task of which none is named has its usual ones."""
+    """Names of [metrics](#metrics). Those of decisions may have a threshold of their own, as `precision@0.3`, and be
+    listed for several. `precision_at_recall@0.9` and its like need the level of the other metric. Empty: the usual ones
+    for the label's kind. With several labels, each name follows that of its task, as in `price/mean_absolute_error`,
+    and a task of which none is named has its usual ones."""
     decision_threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """For a binary label: the predicted probability above which an example counts as positive in the metrics of
     decisions, such as `precision`; for a multilabel label, above which it counts as one of a class. The report shows
@@ -280,10 +110,7 @@ class EvaluateConfig(Section):
     """Data columns for whose values metrics are computed separately; a list inside the list crosses columns. Rows
     without a value form the slice `(missing)`. If an example has multiple values, the first counts; a text that
     contains a `separator` is one value, and so one slice."""
-    thresholds: Annotated[
-        dict[str, Threshold],
-        Field(json_schema_extra={"propertyNames": {"anyOf": _NAMED}}),
-    ] = {}
+    thresholds: Annotated[dict[str, Threshold], Field(json_schema_extra={"propertyNames": ANY_METRIC})] = {}
     """Required values by metric. Empty: every model is blessed whose metrics have values and that is
     `better_than_constant`."""
     better_than_constant: bool = True

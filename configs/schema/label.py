@@ -46,7 +46,7 @@ class LabelWords(Section):
             raise ValueError(
                 "`top_k` and `min_frequency` are for a learned vocabulary; remove them, or remove `values`"
             )
-        check_words(self.values, lowercase=self.lowercase)
+        check_words(self.values, lowercase=self.lowercase, split=self.split)
         return self
 
     def feature(self, key: str) -> TextFeature:

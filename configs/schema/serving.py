@@ -41,7 +41,7 @@ class CanaryServer(ServingAddress):
     on_unreachable: Literal["stop", "warn"] = "stop"
     """What to do if the server does not answer, or does not see the candidate in its folder. stop: the run fails, and
     nothing is blessed or pushed. warn: the other checks of the Canary decide, and the terminal and the report say
-    that the server did not take part."""
+    that the server did not take part; the next run asks it again, for which Kubeflow runs the Canary in every run."""
     latency_p99_ms: Annotated[float, Field(gt=0)] | None = None
     """Milliseconds that 99% of the requests with one example may take, with the network, in every signature and each of
     three measurements. null: no limit."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue
 
-from headrace.configs.schema.evaluate import task_metric
+from headrace.configs.schema.metrics import task_metric
 from headrace.configs.schema.section import PositiveInt, Section
 
 

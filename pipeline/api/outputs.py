@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.durable import write_output
 from headrace.common.environment import prepare, quiet
 from headrace.common.errors import RunError
 from headrace.configs.loading.loader import ConfigSource
@@ -90,7 +91,7 @@ def compile(  # noqa: A001 - named like the command
     text = compile_pipeline(loaded.config, folder=folder)  # its warnings are shown
     loaded.pin_selection()
     if file is not None:
-        file.write_text(text, encoding="utf-8")
+        write_output(file, text)
     return text
 
 
@@ -148,7 +149,9 @@ def share_runs(
     try:
         page = write_share(folders, target, name=title, description=description, logs=logs, left_out=untrained)
     except OSError as error:
-        raise RunError(f"{error.filename or target} cannot be written: {error.strerror or error}") from error
+        place = str(error.filename2 or error.filename or target)  # the second one is what a copy could not write
+        place = str(target) if Path(place).is_relative_to(target) else place
+        raise RunError(f"{place} cannot be written: {error.strerror or error}") from error
     return SharedPage(page.absolute(), folders, title)
 
 

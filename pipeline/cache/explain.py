@@ -11,6 +11,7 @@ from pathlib import Path
 
 from headrace.common.errors import RunError
 from headrace.common.names import did_you_mean
+from headrace.components.contents import UNFINISHED
 from headrace.pipeline.cache.differences import LISTING, Difference, differences, manifest_changes
 from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, ComponentExplanation, Explanation
 from headrace.pipeline.cache_key import KeyInput, KeyParts
@@ -35,11 +36,14 @@ class RecordedRun:
 
 @dataclass(frozen=True)
 class EarlierExecution:
-    """A component whose outputs an earlier run had, and how its key differs from the one in question."""
+    """A component whose outputs an earlier run had, and how its key differs from the one in question. unfinished: why
+    they were only for that run; "" if they were not.
+    """
 
     run: RecordedRun
     parts: KeyParts
     differences: list[Difference]
+    unfinished: str = ""
 
 
 def explain(folders: Folders, run_id: str | None = None) -> Explanation:
@@ -60,7 +64,7 @@ def runs(folders: Folders) -> list[RecordedRun]:
 def most_similar(earlier: list[RecordedRun], node: str, parts: KeyParts) -> EarlierExecution | None:
     """The latest of the executions with the fewest differences; None if no run made that component."""
     candidates = [
-        EarlierExecution(run, stored, differences(stored, parts))
+        EarlierExecution(run, stored, differences(stored, parts), _unfinished(run.node(node)))
         for run in earlier
         for stored in [_parts(run, node)]
         if stored is not None
@@ -68,13 +72,18 @@ def most_similar(earlier: list[RecordedRun], node: str, parts: KeyParts) -> Earl
     return min(candidates, key=lambda one: len(one.differences), default=None)
 
 
+def _unfinished(node: NodeRecord | None) -> str:
+    outputs = node.outputs.values() if node else ()
+    return next((str(one.properties[UNFINISHED]) for one in outputs if UNFINISHED in one.properties), "")
+
+
 def explain_miss(parts: KeyParts, similar: EarlierExecution | None, folders: Folders) -> list[str]:
     """What decided a cache miss, compared with a similar earlier execution."""
     if similar is None:
         return ["no earlier run with recorded keys made it"]
     if not similar.differences:
-        what = "its outputs are gone or have changed" if parts.reuse else "the run was started with --fresh"
-        return [f"the key is the same; {what}"]
+        what = similar.unfinished or "its outputs are gone or have changed"
+        return [f"the key is the same; {what if parts.reuse else 'the run was started with --fresh'}"]
     before = similar.parts.inputs
     return [
         _describe(difference, before.get(difference.name), parts.inputs.get(difference.name), folders)

@@ -117,7 +117,11 @@ def pusher(config: PipelineConfig, built: Components, folders: Folders) -> BaseN
 
 
 def record_training(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode | None:
-    """The component that records, after all others, what was trained on, if later runs depend on it."""
+    """The component that records, after all others, what was trained on, if later runs depend on it.
+
+    After the predictions too: a run that finds nothing new ends before it predicts, so it would never complete those of
+    a run that failed there.
+    """
     if config.retrain == "always":
         return None
     record = RecordTraining(
@@ -136,6 +140,7 @@ def record_training(config: PipelineConfig, built: Components, folders: Folders)
         built.record_blessing,
         built.pusher,
         built.profile_verdict,
+        built.publish_predictions,
     ):
         if node is not None:
             record.add_upstream_node(node)

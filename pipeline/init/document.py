@@ -21,7 +21,7 @@ from headrace.components.inference.models import choose_model
 from headrace.components.inference.sample import Sample
 from headrace.components.inference.table import InferredTable, features_of, free_name
 from headrace.configs.loading.editing import to_flow
-from headrace.configs.schema.evaluate import task_metric
+from headrace.configs.schema.metrics import task_metric
 
 HEADINGS = {
     columns.NUMBERS: "Numbers, scaled to mean 0 and standard deviation 1 unless `normalize` says otherwise.",
@@ -31,6 +31,7 @@ HEADINGS = {
     columns.DATES: "Dates, by their parts. `part: age` would count the days to a reference.",
     columns.TEXTS: "Texts, as the words that occur in them.",
     columns.LISTS: "Lists of values, all of which count.",
+    columns.IMAGES: "Images, decoded and scaled to this size within the model.",
 }
 """The groups of features in the order of the file, and what they are."""
 WIDTH = 100
@@ -240,8 +241,9 @@ def _features(draft: Draft) -> Iterator[str]:
 
 
 def _training(draft: Draft) -> Iterator[str]:
+    features = [settings for choice in draft.table.choices for settings in choice.features.values()]
     kinds = [label.settings["kind"] for label in draft.table.labels.values()]
-    model = choose_model(draft.sample, kinds[0] if len(kinds) == 1 else "multitask")
+    model = choose_model(draft.sample, kinds[0] if len(kinds) == 1 else "multitask", features)
     yield from _entry("model", model.settings, model.comment, "")
     yield from _comment("auto: by the number of rows. Training stops when the loss of the eval split no longer falls.")
     yield from _entry("train", {"epochs": "auto", "batch_size": "auto"}, indent="")

@@ -16,10 +16,12 @@ from headrace.components.example_gen.finding import source_patterns
 from headrace.components.inference.sample import Sample, read_sample
 from headrace.components.inference.table import infer, labels_of
 from headrace.configs.schema.data import DataConfig, placeholders
+from headrace.pipeline.init.csv_format import number_marks
 from headrace.pipeline.init.document import WINDOW, Draft, document
-from headrace.pipeline.init.source import number_marks
 from headrace.pipeline.init.splits import unnamed_splits, without_unlabelled
 
+LABEL = "label"
+"""The column with the class folders of images and texts."""
 MOST_NAMED = 20
 """Columns that a message lists."""
 
@@ -49,6 +51,8 @@ def write(
         command: the command that writes the config, given the columns.
     """
     source, sample, unreadable = _read(source)
+    if not given and (source["kind"] == "images" or source.get("labels") == "folders"):
+        given = (LABEL,)
     labels = _labels(sample, given)
     unnamed, unlabelled = unnamed_splits(source), dict[str, Any]()
     for label in labels:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -134,6 +135,12 @@ def flat_graph(specification: Mapping[str, Any] | None) -> dict[str, Any]:
         task["labels"] = kubernetes.get("podMetadata", {}).get("labels", {})
         task["claims"] = sorted({_claim(mount) for mount in kubernetes.get("pvcMount", ())})
     return flat
+
+
+def task_name(node_id: str) -> str:
+    """`ExampleGen` and `example_gen` as `example-gen`: Argo allows no other characters."""
+    words = re.sub(r"(?<!^)(?=[A-Z])", "-", node_id).lower()
+    return re.sub(r"[^a-z0-9]+", "-", words).strip("-")
 
 
 def component_of(task: Mapping[str, Any], name: str) -> str:

@@ -32,26 +32,10 @@ from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.results_store import home_uri
 from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.kubeflow.stored_models import StoredHome
+from headrace.pipeline.models.change import ModelChange
 from headrace.pipeline.models.destination import Destination, required_push_directory
-from headrace.pipeline.models.promotion import Choice
+from headrace.pipeline.models.promotion import PromotableModels
 from headrace.pipeline.models.rollback import newly_withdrawn, rolled_back
-
-
-@dataclass(frozen=True)
-class ModelChange:
-    """What a rollback or a promotion did.
-
-    Attributes:
-        version: URI of the new version.
-        model: URI of its model.
-        run: Id of the run that trained it.
-        withdrawn: URIs of the models that it took out of service.
-    """
-
-    version: str
-    model: str
-    run: str
-    withdrawn: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -108,7 +92,7 @@ def promote(
         known = [stored.judged(model) if model.run == wanted else model for model in found]
         models = [replace(model, path=home.path / model.path) for model in known]
         trained: dict[str, Path | None] = {model.run: model.path for model in models if model.run}
-        return Choice(there, models, trained, "--kubeflow").promoted(wanted, now, allow_older=allow_older)
+        return PromotableModels(there, models, trained, "--kubeflow").promoted(wanted, now, allow_older=allow_older)
 
     with _home(Place.of(config), store) as home:
         return home.changed(promoted)
@@ -143,7 +127,11 @@ class _Home:
         with self._present("registry", "push_record"), changing(registry):
             there = self._destination()
             listed = change(there, self.stored)
-            shared_models.fetch(Path(listed.models[-1].uri))
+            newest = listed.models[-1]
+            if not newest.contents:  # else it has been fetched, to compare its checksum
+                shared_models.fetch(Path(newest.uri))
+            if newest.lite is not None:
+                shared_models.fetch(Path(newest.lite))
             listed.write(registry)
         with self._present("push_record", "destination"):
             version = self._destination().push(listed.models[-1], self.place.keep)

@@ -20,21 +20,17 @@ from headrace.common.errors import RunError
 from headrace.components.deploy.registry import MANUAL
 from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.configs.config import PipelineConfig
+from headrace.pipeline.kubeflow.document import task_name
 from headrace.pipeline.kubeflow.pod.origin import CONFIG_FILE, FILE, SPANS_FILE, ModelOrigin, Upstream
 from headrace.pipeline.kubeflow.pod.paths import RECORD
 from headrace.pipeline.kubeflow.results_store import home_uri
 from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.kubeflow.stored_models import StoredHome, StoredModel, by_age, with_commit
 from headrace.pipeline.models.lineage import Lineage, forward, name_of
-from headrace.pipeline.models.origin import ArtifactOrigin, Origin, SpanOrigin
+from headrace.pipeline.models.origin import MADE_FROM, ArtifactOrigin, Origin, SpanOrigin
 
-_MADE_FROM = {
-    "examples": "example-gen",
-    "statistics": "statistics-gen",
-    "schema": "schema-gen",
-    "transform_graph": "transform",
-}
-"""Outputs to the tasks that write them."""
+_UPSTREAM = {key: task_name(component) for key, component in MADE_FROM.items() if key != "model"}
+"""Outputs that a model was made from to the tasks that write them."""
 
 
 def stored_lineage(config: PipelineConfig, store: Store, name: str | None) -> Lineage:
@@ -110,10 +106,10 @@ class _Origins:
     def _path(self, record: ModelOrigin, key: str) -> str | None:
         """The path of the artifact of that name which a model was made from."""
         ends = (path.split("/") for path in record.upstream)
-        return next(("/".join(parts) for parts in ends if parts[1:2] + parts[-1:] == [_MADE_FROM[key], key]), None)
+        return next(("/".join(parts) for parts in ends if parts[1:2] + parts[-1:] == [_UPSTREAM[key], key]), None)
 
     def _artifacts(self, model: StoredModel, record: ModelOrigin) -> dict[str, ArtifactOrigin]:
-        paths = {key: self._path(record, key) for key in _MADE_FROM}
+        paths = {key: self._path(record, key) for key in _UPSTREAM}
         if paths["statistics"] is None and paths["examples"]:  # with a schema that the config names, none is inferred
             paths["statistics"] = self._other_output(paths["examples"].partition("/")[0], "statistics")
         contents = {path: one.contents for path, one in record.upstream.items()} | {str(model.path): record.contents}
@@ -126,7 +122,7 @@ class _Origins:
 
     def _other_output(self, run: str, key: str) -> str | None:
         ends = (path.split("/") for path in sorted(self.home.artifacts))
-        return next(("/".join(one) for one in ends if one[:2] + one[-1:] == [run, _MADE_FROM[key], key]), None)
+        return next(("/".join(one) for one in ends if one[:2] + one[-1:] == [run, _UPSTREAM[key], key]), None)
 
     def _spans(self, examples: str | None) -> tuple[SpanOrigin, ...]:
         """The spans that ExampleGen read, from the record of Spans in the same run, or on a volume from its own."""

@@ -25,6 +25,7 @@ from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.deploy.registry import MANUAL, Registry, inside
 from headrace.components.evaluation.result import FILE_NAME as EVALUATION
 from headrace.components.evaluation.result import read_evaluation
+from headrace.components.lite.verdict import REPORT_FILE, LiteVerdict
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.kubeflow.pod.blessings import fetch_blessings
@@ -39,8 +40,8 @@ from headrace.pipeline.models.destination import Destination
 from headrace.pipeline.models.listing import Model, with_entry
 
 OUTPUT = re.compile(
-    rf"(?P<run>[^/]+)/(?P<task>trainer|evaluator|canary)/[^/]+/"
-    rf"(?:model/Format-Serving/{GRAPH}|evaluation/{EVALUATION}|blessing/{VERDICT})"
+    rf"(?P<run>[^/]+)/(?P<task>trainer|evaluator|canary|lite)/[^/]+/"
+    rf"(?:model/Format-Serving/{GRAPH}|evaluation/{EVALUATION}|blessing/(?:{VERDICT}|{REPORT_FILE}))"
 )
 """The objects that show a run's model and the verdicts on it."""
 SERVING = f"/Format-Serving/{GRAPH}"
@@ -137,7 +138,7 @@ class StoredHome:
         return None if uri is None else Path(inside(self._tmp, uri))
 
     def output(self, task: str, run: str | None) -> str | None:
-        """The path of what the Evaluator or the Canary of a run wrote, below the pipeline's folder."""
+        """The path of what the Evaluator, the Canary or Lite of a run wrote, below the pipeline's folder."""
         name = self._outputs[task].get(run or "")
         return None if name is None else name.rpartition("/")[0]
 
@@ -197,12 +198,17 @@ class StoredHome:
         evaluation = self._fetched("evaluator", model.run)
         if evaluation is None:
             return model
-        result, canary = read_evaluation(evaluation), self._fetched("canary", model.run)
-        verdict = None if canary is None else CanaryVerdict.read(canary)
-        failed = verdict.reasons if verdict and not model.blessed else ()
-        return replace(
-            model, blessed=model.blessed or (result.blessed and not failed), canary=failed, metrics=result.metrics
+        result, canary, lite = (
+            read_evaluation(evaluation),
+            self._fetched("canary", model.run),
+            self._fetched("lite", model.run),
         )
+        verdict = None if canary is None else CanaryVerdict.read(canary)
+        converted = None if lite is None else LiteVerdict.read(lite)
+        failed = verdict.reasons if verdict and not model.blessed else ()
+        passed = not failed and (converted is None or converted.passed)
+        blessed = model.blessed or (result.blessed and passed)
+        return replace(model, blessed=blessed, canary=failed, lite=converted, metrics=result.metrics)
 
     def _model(self, path: str, run: str | None) -> StoredModel:
         return StoredModel(Path(path), run=run, uri=f"{self._uri}/{path}")

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from headrace.common.checksums import PREFIX, checksum
 from headrace.common.digests import digest_text
-from headrace.components.contents import CONTENTS
+from headrace.components.contents import CONTENTS, UNFINISHED
 from headrace.components.deploy.registry import IN_SERVICE, IN_SERVICE_CONTENTS
 from headrace.pipeline.local.mlmd import metadata_store_pb2 as mlmd
-from headrace.pipeline.local.store import Store
+from headrace.pipeline.local.store import LocalMetadata
 from headrace.pipeline.local.wire import StoredArtifact
 
 Artifacts = Mapping[str, list[StoredArtifact]]
@@ -47,7 +47,7 @@ class Metadata:
     """The store of one pipeline. Only one process may write to it. Every method raises RunError if the store fails."""
 
     def __init__(self, path: Path, pipeline: str, run_id: str) -> None:
-        self._store = Store(path)
+        self._store = LocalMetadata(path)
         self._types = {
             name: self._store.put_context_type(mlmd.ContextType(name=name))
             for name in ("pipeline", "pipeline_run", "node", CACHE_KEY)
@@ -154,10 +154,13 @@ class Metadata:
         return max((reason for reason in found if reason is not None), default=None)
 
     def _damage_of(self, stored: StoredArtifact) -> str | None:
-        """The same for one output: its files must be unchanged, and a pushed model must be the newest version."""
+        """The same for one output: its files must be unchanged and not for their own run alone, and a pushed model must
+        be the newest version.
+        """
         path, pushed_to = Path(stored.uri), str(stored.properties.get(PUSHED_TO) or "")
         contents = str(stored.properties.get(CONTENTS, ""))
-        if not path.exists() or not contents.startswith(PREFIX):  # gone, or written by an earlier version of Headrace
+        known = path.exists() and contents.startswith(PREFIX)  # else it is gone, or of an earlier version of Headrace
+        if not known or stored.properties.get(UNFINISHED):
             return ""
         now = signature(path)
         if now != stored.properties.get(SIGNATURE):

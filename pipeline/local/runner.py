@@ -58,12 +58,13 @@ def run(  # noqa: PLR0913 - two of them are what a caller may change, one tells 
     folders = Folders.of(config)
     with _named_errors(folders), locked(folders.home):
         run_id, run_dir = _new_run(folders)
-        (run_dir / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
-        write_versions(run_dir)
+        with _without_trace(run_dir):
+            (run_dir / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
+            write_versions(run_dir)
+            metadata = Metadata(folders.metadata, config.pipeline.name, run_id)
         record = RunRecord(run_id, config.full_name, config_file, time.time())
         if commit := commit_of(Path(config_file).absolute().parent):
             record.commit, record.dirty = commit
-        metadata = Metadata(folders.metadata, config.pipeline.name, run_id)
         clear_killed_runs(folders, metadata)
         cleared()
         ended = nothing_new(config, folders) if obey_retrain else None
@@ -111,6 +112,16 @@ def nothing_new(config: PipelineConfig, folders: Folders) -> str | None:
     except HeadraceError:
         return None
     return decision.why if decision.go == NO else None
+
+
+@contextlib.contextmanager
+def _without_trace(run_dir: Path) -> Iterator[None]:
+    """Remove the folder of a run that cannot begin, such as on a full disk: no record would say what it is."""
+    try:
+        yield
+    except (OSError, RunError):
+        shutil.rmtree(run_dir, ignore_errors=True)
+        raise
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ _ROOM = "Free some space there, or set another `pipeline.root`."
 _NEXT = "The next run reuses every component that finished in this one."
 
 
-class Store:
+class LocalMetadata:
     """The methods of `MetadataStore`. Each raises RunError with the path, what failed and the way out."""
 
     def __init__(self, path: Path) -> None:

@@ -25,7 +25,7 @@ from headrace.pipeline.results.run_folder import CONFIG_FILE, RunFolder
 from headrace.pipeline.run import Run
 from headrace.pipeline.versions import recorded
 
-_MADE_FROM = {
+MADE_FROM = {
     "examples": "ExampleGen",
     "statistics": "StatisticsGen",
     "schema": "SchemaGen",
@@ -129,7 +129,7 @@ def _origin(model: Model, folder: RunFolder, judged: RunFolder | None) -> Origin
     examples = folder.output("ExampleGen", "examples")
     properties = examples.properties if examples else {}
     fingerprint = properties.get("input_fingerprint")
-    found = {key: _artifact(folder, component, key) for key, component in _MADE_FROM.items()}
+    found = {key: _artifact(folder, component, key) for key, component in MADE_FROM.items()}
     found["evaluation"] = _artifact(judged, "Evaluator", "evaluation") if judged else None
     return Origin(
         model=model,

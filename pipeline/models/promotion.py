@@ -66,7 +66,7 @@ def promote(
         raise RunError(f"there is nothing to promote: no model in {folders.home} has been blessed yet")
     with changing_models(folders, push_directory) as there:
         trained = {run.id: model_path(RunFolder(run.path, run.record)) for run in runs}
-        choice = Choice(there, list_models(config, runs), trained)
+        choice = PromotableModels(there, list_models(config, runs), trained)
         changed = choice.promoted(wanted, now, allow_older=allow_older)
         changed.write(folders.registry)
         version = there.push(changed.models[-1], config.deploy.keep)
@@ -75,7 +75,7 @@ def promote(
 
 
 @dataclass(frozen=True)
-class Choice:
+class PromotableModels:
     """The models that can be promoted.
 
     Attributes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from headrace.common.durable import write_text
 from headrace.common.errors import DataError, RunError
@@ -15,8 +16,8 @@ from headrace.components.example_gen.paths import is_remote
 def update(file: str, change: Callable[[str], str]) -> bool:
     """Replace the text of a file by what `change` makes of it, in one step; "" stands for no file.
 
-    Commands on this machine that change it wait for each other. Returns whether it changed. Raises RunError if it
-    cannot be read or written, or if `change` does.
+    Whoever else changes it, another command on this machine or a pod, is waited for. Returns whether it changed. Raises
+    RunError if it cannot be read or written, or if `change` does.
     """
     try:
         return _update_remote(file, change) if is_remote(file) else _update_local(Path(file).absolute(), change)
@@ -41,13 +42,24 @@ def _update_local(path: Path, change: Callable[[str], str]) -> bool:
 
 def _update_remote(file: str, change: Callable[[str], str]) -> bool:
     from headrace.components.example_gen.remote.filesystems import filesystem, parse_location
+    from headrace.components.example_gen.remote.store_lock import held
 
     location = parse_location(file)
-    system, text = filesystem(location), ""
-    with contextlib.suppress(FileNotFoundError), system.open_input_stream(location.arrow, compression=None) as stream:
-        text = bytes(stream.read()).decode()
-    if (changed := change(text)) == text:
+    system = filesystem(location)
+    text = _text(system, location.arrow)
+    if change(text) == text:
         return False
-    with system.open_output_stream(location.arrow, compression=None) as stream:
-        stream.write(changed.encode())
+    folder, _, name = location.arrow.rpartition("/")
+    with held(system, f"{folder}/.{name}.lock"):
+        text = _text(system, location.arrow)
+        if (changed := change(text)) == text:
+            return False
+        with system.open_output_stream(location.arrow, compression=None) as stream:
+            stream.write(changed.encode())
     return True
+
+
+def _text(system: Any, path: str) -> str:
+    with contextlib.suppress(FileNotFoundError), system.open_input_stream(path, compression=None) as stream:
+        return bytes(stream.read()).decode()
+    return ""

@@ -11,7 +11,7 @@ from tensorflow_metadata.proto.v0 import anomalies_pb2
 
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.report.charts import histogram
-from headrace.pipeline.report.statistics import ColumnStatistics, SplitSummary, read_statistics
+from headrace.pipeline.report.statistics import ReportedColumn, SplitSummary, read_statistics
 from headrace.pipeline.results.record import Ingestion, ingested, on_one_line
 from headrace.pipeline.results.run_folder import RunFolder
 
@@ -37,7 +37,7 @@ class SplitRow:
 class ColumnRow:
     """One column of a split, its role in the config (empty if unknown), and its histogram."""
 
-    column: ColumnStatistics
+    column: ReportedColumn
     role: str
     picture: Markup
 
@@ -172,5 +172,5 @@ def _role(column: str, config: PipelineConfig | None) -> str:
     return "feature" if column in read else "not used"
 
 
-def _picture_title(column: ColumnStatistics) -> str:
+def _picture_title(column: ReportedColumn) -> str:
     return f"{'Most frequent values' if column.top else 'Distribution'} of {column.name}"

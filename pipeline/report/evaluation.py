@@ -20,8 +20,8 @@ from headrace.components.evaluation.result import (
     SliceMetrics,
 )
 from headrace.configs.config import PipelineConfig
-from headrace.configs.schema.evaluate import FRACTIONS, LOWER_IS_BETTER, own_name
 from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.metrics import NEITHER_IS_BETTER, base_of, is_fraction, lower_is_better, own_name
 from headrace.pipeline.report.charts import ChartLine, Picture, Scale, line_chart, padded
 from headrace.pipeline.report.explanation import (
     ExplanationSection,
@@ -65,11 +65,11 @@ class MetricRow:
     @property
     def better(self) -> bool | None:
         """Whether the metric improved on the baseline; None without a baseline or a change."""
-        if self.value is None or self.baseline is None or not self.change:
+        if self.value is None or self.baseline is None or not self.change or base_of(self.name) in NEITHER_IS_BETTER:
             return None
         if own_name(self.name) == _BEST_AT_ONE:
             return abs(self.value - 1) < abs(self.baseline - 1)
-        return (self.change < 0) is (own_name(self.name) in LOWER_IS_BETTER)
+        return (self.change < 0) is lower_is_better(self.name)
 
 
 class SliceValues(NamedTuple):
@@ -243,7 +243,7 @@ def _metric_row(name: str, evaluation: Evaluation, verdict: ModelVerdict) -> Met
         evaluation.metrics.get(name),
         baseline,
         bounds,
-        own_name(name) in FRACTIONS,
+        is_fraction(name),
         evaluation.intervals.get(name),
         evaluation.change.get(name),
     )
@@ -295,7 +295,7 @@ def _badness(value: float | None, metric: str) -> tuple[bool, float]:
         return True, 0.0
     if own_name(metric) == _BEST_AT_ONE:
         return False, -abs(value - 1)
-    return False, -value if own_name(metric) in LOWER_IS_BETTER else value
+    return False, -value if lower_is_better(metric) else value
 
 
 def _position(axis: Scale, value: float | None) -> float | None:

@@ -30,6 +30,7 @@ from headrace.pipeline.report.withheld import (
 )
 from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
 from headrace.pipeline.results.run_folder import RunFolder
+from headrace.pipeline.results.serving import ServingOutcome
 from headrace.pipeline.results.verdict import ModelVerdict, read_verdict
 from headrace.pipeline.terminal.logs import last_lines, own_code
 from headrace.pipeline.versions import read_versions
@@ -118,6 +119,7 @@ def gather(folder: RunFolder) -> dict[str, Any]:
         "profile": read_profile(folder),
         "tuning": read_searches(folder),
         "evaluation": _evaluation(folder, verdict),
+        "serving": ServingOutcome.read(folder.path),
         "lineage": lineage_section(folder, verdict),
         "config_text": highlight_keys(folder.config_text),
         "versions": read_versions(folder.path),

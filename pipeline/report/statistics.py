@@ -39,7 +39,7 @@ class NumericSummary:
 
 
 @dataclass(frozen=True)
-class ColumnStatistics:
+class ReportedColumn:
     """One column of one split. Only categorical columns have `distinct` and `top` (most frequent first).
 
     Attributes:
@@ -81,7 +81,7 @@ class SplitSummary:
 
     name: str
     rows: int
-    columns: dict[str, ColumnStatistics]
+    columns: dict[str, ReportedColumn]
 
 
 def read_statistics(directory: Path | None, float64: Collection[str] = ()) -> dict[str, SplitSummary]:
@@ -108,7 +108,7 @@ def _split(file: Path, float64: Collection[str]) -> SplitSummary:
     )
 
 
-def _column(feature: statistics_pb2.FeatureNameStatistics, rows: int) -> ColumnStatistics:
+def _column(feature: statistics_pb2.FeatureNameStatistics, rows: int) -> ReportedColumn:
     name = feature.name or ".".join(feature.path.step)
     kind = feature.WhichOneof("stats")
     common = getattr(feature, kind).common_stats if kind else statistics_pb2.CommonStatistics(num_missing=rows)
@@ -118,7 +118,7 @@ def _column(feature: statistics_pb2.FeatureNameStatistics, rows: int) -> ColumnS
     # a count no larger than the error could belong to any value, so it does not show that a value is frequent
     top = tuple(Bar(_text(value.value), value.frequency) for value in values if value.frequency > (too_low or 0))
     of_bytes = categorical is not None and not values and len(categorical.top_values) > 0
-    return ColumnStatistics(
+    return ReportedColumn(
         name=name,
         type=("bytes" if of_bytes else _TYPES.get(feature.type, "unknown")) if kind else "no values",
         present=common.num_non_missing,
@@ -132,7 +132,7 @@ def _column(feature: statistics_pb2.FeatureNameStatistics, rows: int) -> ColumnS
     )
 
 
-def _with_float64(column: ColumnStatistics, bits: statistics_pb2.NumericStatistics) -> ColumnStatistics:
+def _with_float64(column: ReportedColumn, bits: statistics_pb2.NumericStatistics) -> ReportedColumn:
     """A column with the numbers that its bits stand for, if none of them has another sign than the others.
 
     Their order is then that of the bits, or the reverse. Only where all have one exponent are they linear in the bits:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.common.durable import write_output
 from headrace.common.environment import imports_alone, prepare, quiet
 from headrace.pipeline.verbs.options import config_options, load, reports_errors, short
 
@@ -43,7 +44,7 @@ def compile_(  # noqa: PLR0913, PLR0917 - one for each argument of the command
     if output is None:
         click.echo(text, nl=False)
         return
-    output.write_text(text, encoding="utf-8")
+    write_output(output, text)
     click.echo(short(output.absolute()))
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     help="The column to predict; of several, one model predicts all. Without it, candidates are listed.",
 )
 @click.option("--table", metavar="NAME", help="The table, if DATA is the URL of a database.")
+@click.option("--query", metavar="SQL", help="A SELECT in place of --table.")
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="The config to write. Default: NAME.yaml."
 )
@@ -38,12 +39,13 @@ def init(  # noqa: PLR0913, PLR0917 - one for each option
     data: tuple[str, ...],
     labels: tuple[str, ...],
     table: str | None,
+    query: str | None,
     output: Path | None,
     force: bool,
     runs: bool,
 ) -> None:
-    """Write a config for DATA: a file, pattern, folder, URL or database; or the files of several splits, such as
-    `train.csv test.csv`.
+    """Write a config for DATA: a file, pattern, folder, URL or database; a generator function, as `my_module.rows`; or
+    the files of several splits, such as `train.csv test.csv`.
 
     Types are inferred from the values, and every decision has a comment.
     """
@@ -51,13 +53,15 @@ def init(  # noqa: PLR0913, PLR0917 - one for each option
     from headrace.pipeline.init.source import given_source, pipeline_name
     from headrace.pipeline.init.write import target_file, write
 
-    source = given_source(data[0], table, data[1:])
+    source = given_source(data[0], table, data[1:], query)
     name = pipeline_name(source)
     file = target_file(output or Path(f"{name}.yaml"), force=force)
-    words = ["headrace", "init", *data, *(["--table", table] if table else [])]
+    tables = [
+        word for option, value in {"--table": table, "--query": query}.items() if value for word in (option, value)
+    ]
 
     def command(chosen: Sequence[str]) -> str:
-        return shlex.join([*words, *(word for label in chosen for word in ("--label", label))])
+        return shlex.join(["headrace", "init", *data, *tables, *(word for one in chosen for word in ("--label", one))])
 
     draft = write(file, name, source, labels, command)
     _show(draft, file)
@@ -73,7 +77,8 @@ def _show(draft: Draft, file: Path) -> None:
     labels, used = draft.table.labels, draft.used
     for name, label in labels.items():
         click.echo(f"{short(file.absolute())}: {name} is {label.settings['kind']}; {label.comment}")
-    click.echo(f"  {used} column{'' if used == 1 else 's'} as features, {len(draft.left_out)} left out")
+    features = "1 column as a feature" if used == 1 else f"{used} columns as features"
+    click.echo(f"  {features}, {len(draft.left_out)} left out")
     click.echo(f"  next: headrace run {shlex.quote(str(file))}")
     for split, path in draft.unlabelled.items():
         what = f"note: {path} has no {join_names(draft.labels)}, so it cannot be the {split} split"

@@ -89,6 +89,8 @@ def _show_selection(loaded: LoadedConfig) -> None:
     if found.selected.label is not None:
         key = {"key": loaded.config.label.key} if loaded.config.label.key else {}
         click.echo(f"label: {to_flow({**key, **found.selected.label})}")
+    if found.selected.types:
+        click.echo(f"data.types: {to_flow(found.selected.types)}")
     if found.takes_model and found.selected.model is not None:
         click.echo(f"model: {to_flow(found.selected.model)}")
     for name, features in found.selected.features.items():

@@ -6,19 +6,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.pipeline.models.change import ModelChange
 from headrace.pipeline.verbs.options import config_options, load, reports_errors, short
 
 if TYPE_CHECKING:
     from headrace.configs.config import PipelineConfig
-    from headrace.pipeline.kubeflow.model_changes import ModelChange
     from headrace.pipeline.kubeflow.store import Store
     from headrace.pipeline.models.listing import Model
 
@@ -87,7 +87,7 @@ def promote(  # noqa: PLR0913, PLR0917
         done = _changed_on_kubeflow(config, profile, overrides, push)
     else:
         here = api.promote_model(config, to, allow_older=allow_older, profile=profile, overrides=overrides)
-        done = _Change(str(here.version), here.entry.uri, here.run, here.withdrawn)
+        done = ModelChange(str(here.version), here.entry.uri, here.run, here.withdrawn)
     _show_change(done, as_json=as_json)
 
 
@@ -116,7 +116,7 @@ def rollback(  # noqa: PLR0913, PLR0917
         here = api.roll_back(config, to, profile=profile, overrides=overrides)
         found = api.models(config, profile=profile, overrides=overrides) if as_json else []
         run = next((model.run for model in found if str(model.path) == here.entry.uri), None)
-        done = _Change(str(here.version), here.entry.uri, run, here.withdrawn)
+        done = ModelChange(str(here.version), here.entry.uri, run, here.withdrawn)
     _show_change(done, as_json=as_json)
 
 
@@ -125,7 +125,7 @@ def _changed_on_kubeflow(
     profile: str | None,
     overrides: tuple[str, ...],
     change: Callable[[PipelineConfig, Store], ModelChange],
-) -> _Change:
+) -> ModelChange:
     """Change the model in service on Kubeflow, let servers serve it, and register what changed."""
     from headrace.pipeline.kubeflow.kserve.follow import check_as_user, follow_as_user
     from headrace.pipeline.kubeflow.production import serve_pushed, serving
@@ -146,22 +146,10 @@ def _changed_on_kubeflow(
                 register_pushed(given, home_uri(loaded), store)
             if given := serving(loaded):
                 serve_pushed(given, home_uri(loaded), store, from_pod=False)
-    return _Change(done.version, done.model, done.run, done.withdrawn, served)
+    return replace(done, kserve=served)
 
 
-class _Change(NamedTuple):
-    """What a rollback or a promotion did, with paths or URIs. run: the one that trained the model, if it is known;
-    kserve: what the InferenceService does then.
-    """
-
-    version: str
-    model: str
-    run: str | None
-    withdrawn: tuple[str, ...]
-    kserve: str | None = None
-
-
-def _show_change(done: _Change, *, as_json: bool) -> None:
+def _show_change(done: ModelChange, *, as_json: bool) -> None:
     if as_json:
         fields = {"version": int(PurePosixPath(done.version).name), "folder": done.version, "path": done.model}
         more = {} if done.kserve is None else {"kserve": done.kserve}

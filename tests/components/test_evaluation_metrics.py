@@ -9,7 +9,7 @@ from evaluation_totals import Array, totals_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.components.evaluation.metrics import LABEL_METRICS
+from headrace.components.evaluation.metrics import LABEL_METRICS, metrics_of
 from headrace.components.evaluation.metrics.accumulator import FOLDS, RunningTotal
 from headrace.components.evaluation.metrics.classification import MOST_CLASSES, BinaryMetrics
 
@@ -139,6 +139,11 @@ def test_metrics_of_decisions_equal_scikit_learn_at_any_threshold(threshold: flo
             "specificity": sklearn.metrics.recall_score(pos_label=0, **given),
             "f1": sklearn.metrics.f1_score(**given),
             "matthews_correlation": sklearn.metrics.matthews_corrcoef(**given),
+            "false_positive_rate": 1 - sklearn.metrics.recall_score(pos_label=0, **given),
+            "false_negative_rate": 1 - sklearn.metrics.recall_score(**given),
+            "negative_predictive_value": sklearn.metrics.precision_score(pos_label=0, **given),
+            "predicted_positive_rate": np.average(p[rows] > threshold, weights=weights[rows]),
+            "brier_score": sklearn.metrics.brier_score_loss(labels[rows], p[rows], sample_weight=weights[rows]),
         }
         assert {name: found[name] for name in expected} == pytest.approx(expected)
         confusion = metrics.confusion(accumulator.total(without=fold))
@@ -153,6 +158,93 @@ def test_metrics_of_decisions_equal_scikit_learn_at_any_threshold(threshold: flo
         assert point.f1 == pytest.approx(sklearn.metrics.f1_score(**given), abs=2e-3)
         assert point.share == pytest.approx(np.average(p >= point.threshold, weights=weights), abs=2e-3)
     assert len(curves.decisions) > 90
+
+
+THRESHOLDS = (0.05, 0.3, 0.75, 0.999)
+OF_DECISIONS = ("precision", "recall", "f1", "specificity", "binary_accuracy", "predicted_positive_rate")
+TARGETS = ("precision_at_recall", "recall_at_precision", "recall_at_false_positive_rate", "sensitivity_at_specificity",
+           "specificity_at_sensitivity")  # fmt: skip
+
+
+def test_metrics_at_levels_equal_a_search_over_all_thresholds_without_a_fold_too() -> None:
+    random = np.random.default_rng(21)
+    labels = (random.random(900) < 0.3).astype(float)
+    p, weights = np.clip(0.3 * labels + random.random(900) * 0.7, 0, 1), random.choice([0.5, 1, 2], 900)
+    folds = random.integers(0, FOLDS, 900)
+    names = [f"{name}@{threshold}" for name in OF_DECISIONS for threshold in THRESHOLDS]
+    metrics = metrics_of(
+        "binary", 0.5, (*names, *(f"{name}@{level}" for name in TARGETS for level in (0.05, 0.4, 0.9)))
+    )
+    (accumulator,) = metrics.accumulate(labels, p[:, None], np.zeros(900, np.int64), 1, weights, folds)
+    for fold in (None, 3):
+        rows = folds != fold
+        found = metrics.metrics(accumulator.total(without=fold))
+        for threshold in THRESHOLDS:
+            own = BinaryMetrics(threshold).accumulate(
+                labels[rows], p[rows, None], np.zeros(rows.sum(), np.int64), 1, weights[rows]
+            )
+            expected = BinaryMetrics(threshold).metrics(own[0].total())
+            at = {name: found[f"{name}@{threshold}"] for name in OF_DECISIONS}
+            assert at == pytest.approx({name: expected[name] for name in OF_DECISIONS}, nan_ok=True)
+        for level in (0.05, 0.4, 0.9):
+            best = _best(labels[rows], p[rows], weights[rows], level)
+            assert {name: found[f"{name}@{level}"] for name in TARGETS} == pytest.approx(best, abs=4e-3)
+
+
+def _best(labels: Array, p: Array, weights: Array, level: float) -> dict[str, float]:
+    """What is reached by the best of all thresholds, tried one after the other."""
+    tried = []
+    for threshold in [*np.unique(p), 2.0]:
+        true, false = ((p >= threshold) * (labels == label) @ weights for label in (1, 0))
+        recall, false_rate = true / (weights @ labels), false / (weights @ (1 - labels))
+        tried.append((recall, true / (true + false) if true + false else 0.0, false_rate))
+    return {
+        "precision_at_recall": max(precision for recall, precision, _ in tried if recall >= level),
+        "recall_at_precision": max((recall for recall, precision, _ in tried if precision >= level), default=0),
+        "recall_at_false_positive_rate": max(recall for recall, _, false in tried if false <= level),
+        "sensitivity_at_specificity": max(recall for recall, _, false in tried if 1 - false >= level),
+        "specificity_at_sensitivity": max(1 - false for recall, _, false in tried if recall >= level),
+    }
+
+
+def test_a_target_that_no_threshold_reaches_gives_nothing_and_one_that_is_met_exactly_counts() -> None:
+    labels, p = np.array([0.0, 1, 1, 1, 0, 1, 1, 1, 1, 1]), np.arange(10, 0, -1) / 11
+    names = ("recall_at_precision@0.9", "precision_at_recall@0.625", "specificity_at_sensitivity@0.375")
+    metrics = metrics_of("binary", 0.5, names)
+    (found,) = metrics.accumulate(labels, p[:, None], np.zeros(10, np.int64), 1, np.ones(10))
+    values = metrics.metrics(found.total())
+    assert values["recall_at_precision@0.9"] == 0  # the best precision is 8 of 10
+    assert values["precision_at_recall@0.625"] == 8 / 10  # of all ten, which reach more than is asked for
+    assert values["specificity_at_sensitivity@0.375"] == 1 / 2  # the fourth prediction reaches exactly 3 of 8
+
+
+def test_relative_logarithmic_and_median_errors_equal_scikit_learn_with_weights() -> None:
+    random = np.random.default_rng(22)
+    labels, weights = random.gamma(2.0, 3.0, 2001), random.choice([0.5, 1, 2], 2001)
+    p = labels * random.lognormal(sigma=0.3, size=2001)
+    metrics = LABEL_METRICS["regression"]
+    (accumulator,) = metrics.accumulate(labels, p[:, None], np.zeros(2001, np.int64), 1, weights)
+    found, given = metrics.metrics(accumulator.total()), {"sample_weight": weights}
+    relative = 100 * sklearn.metrics.mean_absolute_percentage_error(labels, p, **given)
+    assert found["mean_absolute_percentage_error"] == pytest.approx(relative)
+    logarithmic = sklearn.metrics.mean_squared_log_error(labels, p, **given)
+    assert found["mean_squared_logarithmic_error"] == pytest.approx(logarithmic)
+    assert found["median_absolute_error"] == pytest.approx(
+        sklearn.metrics.median_absolute_error(labels, p, **given), rel=0.01
+    )
+    exact = metrics.metrics(totals_of("regression", labels, labels[:, None]))
+    assert exact["median_absolute_error"] == exact["mean_absolute_percentage_error"] == 0
+
+
+def test_errors_of_labels_at_zero_and_below_are_those_of_keras() -> None:
+    labels, p = np.array([0.0, -2, 3, 5]), np.array([1e-6, -3, 3.5, -4])
+    found = LABEL_METRICS["regression"].metrics(totals_of("regression", labels, p[:, None]))
+    for name, stock in (
+        ("mean_absolute_percentage_error", keras.metrics.MeanAbsolutePercentageError(dtype="float64")),
+        ("mean_squared_logarithmic_error", keras.metrics.MeanSquaredLogarithmicError(dtype="float64")),
+    ):
+        stock.update_state(labels, p)
+        assert found[name] == pytest.approx(float(stock.result()), rel=1e-6)
 
 
 def test_metrics_by_class_equal_scikit_learn_without_a_fold_too() -> None:
@@ -177,6 +269,12 @@ def test_metrics_by_class_equal_scikit_learn_without_a_fold_too() -> None:
             "macro_recall": sklearn.metrics.recall_score(average="macro", zero_division=0, **given),
             "macro_f1": sklearn.metrics.f1_score(average="macro", zero_division=0, **given),
             "weighted_f1": sklearn.metrics.f1_score(average="weighted", zero_division=0, **given),
+            "weighted_precision": sklearn.metrics.precision_score(average="weighted", zero_division=0, **given),
+            "weighted_recall": sklearn.metrics.recall_score(average="weighted", zero_division=0, **given),
+            "micro_precision": sklearn.metrics.precision_score(average="micro", **given),
+            "micro_recall": sklearn.metrics.recall_score(average="micro", **given),
+            "micro_f1": sklearn.metrics.f1_score(average="micro", **given),
+            "matthews_correlation": sklearn.metrics.matthews_corrcoef(**given),
             "top_3_accuracy": sklearn.metrics.top_k_accuracy_score(k=3, **ranked),
             "top_5_accuracy": sklearn.metrics.top_k_accuracy_score(k=5, **ranked),
         }
@@ -220,7 +318,7 @@ def test_a_constant_prediction_is_measured_as_a_model_that_makes_it() -> None:
     p = random.random((700, 1))
     found = LABEL_METRICS["binary"].constant(totals_of("binary", labels, p, parts=3))
     model = LABEL_METRICS["binary"].metrics(totals_of("binary", labels, np.full((700, 1), labels.mean())))
-    assert {"auc", "auc_precision_recall", "binary_accuracy", "binary_crossentropy"} == found.keys()
+    assert {"auc", "auc_precision_recall", "binary_accuracy", "binary_crossentropy", "brier_score"} == found.keys()
     assert found == pytest.approx({name: model[name] for name in found}, abs=1e-4)
 
     classes = random.choice(4, 900, p=[0.1, 0.2, 0.65, 0.05]).astype(float)
@@ -296,6 +394,7 @@ def test_metrics_that_divide_by_nothing_have_no_value() -> None:
         "balanced_accuracy",
         "f1",
         "matthews_correlation",
+        "false_negative_rate",
     }
     constant = LABEL_METRICS["regression"].metrics(totals_of("regression", np.arange(3.0), np.full((3, 1), 2.0)))
     assert np.isnan(constant["squared_correlation"])

@@ -30,8 +30,9 @@ from headrace.components.evaluation.verdict import (
     rejection_reasons,
 )
 from headrace.components.statistics.distances import DriftDistance
-from headrace.configs.schema.evaluate import LOSSES, EvaluateConfig, SliceThreshold, Threshold
+from headrace.configs.schema.evaluate import EvaluateConfig, SliceThreshold, Threshold
 from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.metrics import LOSSES
 
 NEXT = {"up": math.inf, "down": -math.inf}
 

@@ -67,6 +67,20 @@ def test_windows_of_the_documentation_are_those_that_plain_python_cuts(documenta
     assert scan.size == pytest.approx(sum(len("".join(words)) + len(word) for words, word in expected), rel=1)
 
 
+@pytest.mark.parametrize("window", [None, 2])
+def test_the_folder_of_a_file_is_the_label_of_its_texts(tmp_path: Path, window: int | None) -> None:
+    texts = {"good/1": "it is fine", "good/2": " ", "bad/1": "it is broken", "bad/2": "one two three four"}
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.txt").write_text(text, encoding="utf-8")
+    source = source_of(tmp_path / "*" / "*.txt", unit="file", labels="folders", window=window, text_key="place")
+    _, rows = read(source)
+    labels = {row["place"]: row["label"] for row in rows}
+    assert labels == {"bad/1.txt:0": "bad", "bad/2.txt:0": "bad", "good/1.txt:0": "good"}
+    assert len(rows) == (3 if window is None else 4)
+    assert [*rows[0]] == [*(["text"] if window is None else ["words", "next_word"]), "place", "label"]
+
+
 def test_lines_of_the_documentation_are_filtered(documentation: Path) -> None:
     lines = [
         line.strip() for name in sorted(topics, key=lambda name: f"{name}.txt") for line in topics[name].split("\n")

@@ -16,9 +16,9 @@ from headrace.components.profile.trace import (
     PARSING,
     READING,
     STARTING,
-    Event,
     Intervals,
     Trace,
+    TraceEvent,
     difference,
     intersection,
     length,
@@ -108,7 +108,13 @@ def test_stages_are_named_after_what_they_do(name: str, stage: str | None) -> No
 
 
 def test_an_events_own_time_is_without_what_it_holds() -> None:
-    events = [Event("a", 0, 100), Event("b", 10, 60), Event("c", 20, 30), Event("d", 70, 80), Event("e", 100, 110)]
+    events = [
+        TraceEvent("a", 0, 100),
+        TraceEvent("b", 10, 60),
+        TraceEvent("c", 20, 30),
+        TraceEvent("d", 70, 80),
+        TraceEvent("e", 100, 110),
+    ]
     assert [own for _, own in own_times(events)] == [40, 40, 10, 10, 10]
 
 

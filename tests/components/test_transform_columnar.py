@@ -49,6 +49,10 @@ FEATURES: dict[str, Any] = {
     "count_bucket": {"column": "hashed", "key": "count", "hash_buckets": 11, "missing": "none"},
     "true": {"column": "boolean", "key": "flag"},
     "true_count": {"column": "boolean", "key": "count", "missing": False},
+    "pair": {"column": "crossed", "keys": ["word", "true_count"], "hash_buckets": 5},
+    "three": {"column": "crossed", "keys": ["quarter", "hour", "true"], "hash_buckets": 1000},
+    "mixed": {"column": "crossed", "keys": ["bucket", "count", "word"], "hash_buckets": 77},
+    "flag": {"column": "crossed", "keys": ["flag", "bounded"], "hash_buckets": 30},
 }
 LABEL = {"key": "label", "kind": "binary", "weight": "worth"}
 INTEGERS = st.one_of(st.integers(-3, 30), st.sampled_from([-(2**63), 2**63 - 1, 2**53 + 1]), st.none())
@@ -190,7 +194,8 @@ def test_several_values_of_an_example_go_through_the_graph(both: Both) -> None:
     [
         {"column": "vocabulary", "key": "word", "multivalued": True},
         {"column": "text", "key": "word"},
-        {"column": "crossed", "keys": ["word", "flag"], "hash_buckets": 5},
+        {"column": "crossed", "keys": ["words", "flag"], "hash_buckets": 5},
+        {"column": "crossed", "keys": ["amount", "flag"], "hash_buckets": 5},
         {"column": "datetime", "key": "word", "part": "hour"},
         {"column": "numeric", "key": "word"},
         {"column": "numeric", "key": "absent"},
@@ -198,7 +203,8 @@ def test_several_values_of_an_example_go_through_the_graph(both: Both) -> None:
 )
 def test_columns_of_other_kinds_or_types_are_left_to_the_graph(feature: dict[str, Any]) -> None:
     assert Columnar(sections(), serialized_schema()).covers
-    assert not Columnar(sections(scaled=FEATURES["scaled"], other=feature), serialized_schema()).covers
+    others = {"scaled": FEATURES["scaled"], "words": FEATURES["learned"]}
+    assert not Columnar(sections(**others, other=feature), serialized_schema()).covers
 
 
 def test_blocks_hold_the_records_of_a_file_in_order(tmp_path: Path) -> None:

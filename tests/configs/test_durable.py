@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import stat
@@ -11,7 +12,7 @@ import pytest
 from dying import changes, deaths, full_disks
 
 from headrace.common.checksums import checksum, file_checksum
-from headrace.common.durable import PARTIAL_SUFFIX, replacing, sync_tree, write_bytes, write_text
+from headrace.common.durable import PARTIAL_SUFFIX, replacing, sync_tree, write_bytes, write_output, write_text
 
 
 def test_file_is_on_the_disk_before_it_is_renamed_and_its_name_after(tmp_path: Path) -> None:
@@ -22,6 +23,31 @@ def test_file_is_on_the_disk_before_it_is_renamed_and_its_name_after(tmp_path: P
     partial = names[-3]
     assert partial.endswith(PARTIAL_SUFFIX)
     assert names[-4:] == [partial, partial, partial, "."]
+
+
+def test_error_names_the_file_and_not_the_temporary_one(tmp_path: Path) -> None:
+    file = tmp_path / "blessed.json"
+    for number, named in ((errno.ENOSPC, str(file)), (errno.ECONNRESET, None)):
+        with pytest.raises(OSError, match=os.strerror(number)) as caught, replacing(file):
+            raise OSError(number, os.strerror(number))
+        assert caught.value.filename == named
+    with pytest.raises(OSError, match=r"^\[Errno \d+\] .*: '/proc/blessed\.json'$"):
+        write_text(Path("/proc/blessed.json"), "new")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_output_goes_through_links_into_devices_and_only_into_folders_that_exist(tmp_path: Path) -> None:
+    file, link = tmp_path / "pipeline.yaml", tmp_path / "link.yaml"
+    link.symlink_to(file)
+    for text in ("old", "new"):
+        write_output(link, text)
+        assert (file.read_text(), link.is_symlink()) == (text, True)
+    write_output(Path(os.devnull), "anything")
+    assert Path(os.devnull).is_char_device()
+    with pytest.raises(FileNotFoundError) as caught:
+        write_output(tmp_path / "none" / "pipeline.yaml", "new")
+    assert caught.value.filename == str(tmp_path / "none" / "pipeline.yaml")
+    assert not (tmp_path / "none").exists()
 
 
 def test_kill_at_any_moment_leaves_the_old_text_or_the_new_one_and_the_next_write_clears_up(tmp_path: Path) -> None:

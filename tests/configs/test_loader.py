@@ -157,6 +157,23 @@ WRITES = "model: {kind: encoder_decoder}\nfeatures: {said: {column: text}}"
         ),
         ("features: {said: {column: text, values: ['']}}", 'features.said: contains an empty word, ""'),
         ("features: {said: {column: text, values: ['a b']}}", "features.said: 'a b', and no word has white space"),
+        (
+            "features: {said: {column: text, split: words, values: [can't]}}",
+            "features.said: contains \"can't\", and `split: words` removes marks such as \"'\"; write 'cant'",
+        ),
+        (
+            "features: {said: {column: text, split: marks, values: ['!', a-b]}}",
+            "features.said: 'a-b', and with `split: marks` '-' is a word of its own; list its parts",
+        ),
+        ("features: {kind: {column: vocabulary, values: ['', a]}}", 'features.kind: "", and an empty text is missing'),
+        (
+            "features: {kind: {column: vocabulary, multivalued: true, separator: '|', values: [a|b]}}",
+            "features.kind: 'a|b', which `separator` divides; list its parts",
+        ),
+        (
+            "features: {kind: {column: vocabulary, multivalued: true, separator: '|', values: [' a']}}",
+            "features.kind: white space around values is removed (`separator`); write 'a'",
+        ),
         ("features: {said: {column: text, values: [USA]}}", "features.said: write 'usa', or set `lowercase: false`"),
         (
             "label: {key: tip, kind: binary, missing: none}",

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from headrace.common.errors import ConfigError
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load
-from headrace.configs.schema.evaluate import METRICS
 from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.metrics import METRICS
 from headrace.configs.schema.tune import reported_metrics
 
 TASKS = "tasks: {price: {kind: regression}, sold: {kind: binary}}"

@@ -9,6 +9,7 @@ import pytest
 from broken_rules import (
     beam,
     data,
+    declared_types,
     deploy,
     encoder_decoder,
     gates,
@@ -36,6 +37,7 @@ from headrace.configs.rules import registry
 
 BROKEN = {
     **data.BROKEN,
+    **declared_types.BROKEN,
     **deploy.BROKEN,
     **encoder_decoder.BROKEN,
     **features_rules.BROKEN,

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from headrace.common.checksums import with_checksum
 from headrace.common.errors import ConfigError
 from headrace.configs.json_schema import editor_schema
 from headrace.configs.loading.loader import LoadedConfig, load, load_with_locations
+from headrace.configs.loading.selection import Selected
 
 ROWS = 60
 THREE = """\
@@ -100,6 +102,54 @@ def test_auto_takes_no_logarithm_of_a_column_that_is_declared_float64() -> None:
     assert features(THREE.replace("shop.csv}", "shop.csv}, types: {x_price: float64}")) == {
         "x_price": {"column": "numeric"}
     }
+
+
+def times(label: str = "{n % 2}") -> None:
+    """Milliseconds since 1970 within a minute, as fractions of seconds, of which float32 keeps no digit."""
+    rows = [f"{1_700_000_000 + n + 0.25},{n * 0.7:.1f}," + label.format(n=n % 2) for n in range(ROWS)]
+    Path("shop.csv").write_text("\n".join(["lat,x_price,y", *rows, ""]), encoding="utf-8")
+
+
+def test_auto_declares_float64_where_digits_would_be_lost() -> None:
+    times("{n}")
+    found = loaded(THREE)
+    assert dict(found.config.data.types) == {"lat": "float64"}
+    assert found.config.float64_columns == ("lat",)
+    found.pin_selection()
+    write("abc")
+    assert dict(loaded(THREE).config.data.types) == {"lat": "float64"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "types"),
+    [
+        ("shop.csv}", "shop.csv}, types: {lat: float}", {"lat": "float"}),
+        ("shop.csv}", "shop.csv}, types: {x_price: float64}", {"lat": "float64", "x_price": "float64"}),
+        ('"*": auto', "lat: auto", {"lat": "float64"}),
+        ('"*": auto', '"*": {column: numeric}', {}),
+        ('"*": auto', '"*": auto, again: {column: numeric, key: lat, normalize: log}', {}),
+    ],
+)
+def test_what_is_written_about_a_column_counts(before: str, after: str, types: dict[str, str]) -> None:
+    times("{n}")
+    assert dict(loaded(THREE.replace(before, after)).config.data.types) == types
+
+
+def test_fractions_that_are_classes_are_declared_as_texts() -> None:
+    times("{n}.5")
+    config = loaded(THREE).config
+    assert config.data.types["y"] == "string"
+    assert config.label.class_values == ("0.5", "1.5")
+
+
+def test_a_pin_of_an_earlier_version_declares_nothing() -> None:
+    times("{n}")
+    loaded(THREE).pin_selection()
+    pinned = Path("runs/shop/features.json")
+    old = json.loads(pinned.read_text(encoding="utf-8"))
+    record = Selected.model_validate({name: value for name, value in old.items() if name in Selected.model_fields})
+    pinned.write_text(with_checksum(record.model_dump_json(exclude={"types"})), encoding="utf-8")
+    assert dict(loaded(THREE).config.data.types) == {}
 
 
 def test_columns_that_weigh_or_split_rows_are_no_features() -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from forks import HEADRACE, Forked
 from installed import without_pythonpath
 
+from headrace.configs.schema.predict import ONLY_PREDICTS
 from headrace.pipeline.results.record import RunRecord, Status
 
 ROOT = Path(__file__).parents[2]
@@ -120,7 +121,7 @@ class Going:
 
 def _run_dir(folder: Path, out: str) -> Path | None:
     named = re.search(r"^\d\d:\d\d:\d\d (\S+)  run (\S+)", out, re.MULTILINE)
-    found = folder / "runs" / named[1] / "runs" / named[2] if named else None
+    found = folder / "runs" / named[1].removesuffix(ONLY_PREDICTS) / "runs" / named[2] if named else None
     return found if found and found.is_dir() else None  # a run on a server leaves none here
 
 

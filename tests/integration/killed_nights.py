@@ -1,9 +1,12 @@
-"""Nights of a pipeline that has nearly every component, undisturbed or killed, and what they leave.
+"""Nights of a pipeline that has every component, undisturbed or killed, and what they leave.
 
 calm = Nights(folder, tuned=False)
 calm.next_day()
 done = calm.run()
 done = killed.run(Moment("component", "Pusher", 17))     # right before this change to the file system
+done = calm.run(None, *ONLY_PREDICTS)                    # the same config's pipeline that only predicts
+
+Both predict the day's new data: each run at its end, and the second pipeline into files of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from pathlib import Path
 
 import dying_run
 import numpy as np
-from command import Finished, headrace, outputs_on_disk, processes_in, versions, wait_until
+from command import Finished, headrace, outputs_on_disk, processes_in, wait_until
 from forks import FIRST
 
 from headrace.components.deploy.registry import Registry
@@ -41,18 +44,32 @@ train:
   warm_start: true
   profile: {batches: [3, 4], fail_if_input_bound_above: 1.0}
 evaluate: {metrics: [auc], thresholds: {auc: {min: 0.5}}, better_than_constant: false}
-deploy: {keep: 2}
+deploy: {keep: 2, lite: {examples: 50}}
+gates:
+  rows: {min: 100, max_missing_spans: 0}
+  drift: {blessed: {on_anomaly: warn}, earlier_spans: {on_anomaly: warn}}
+  skew: {source: {kind: jsonl, path: "log/{YYYY}-{MM}-{DD}.jsonl"}, window: 1, on_anomaly: warn}
+predict:
+  source: {kind: csv, path: "new/{YYYY}-{MM}-{DD}.csv"}
+  output: scored/{YYYY}-{MM}-{DD}.csv
 schedule: {cron: "0 5 * * *", retrain: drift}
 """
+PROFILE = """\
+predict: {only: true, output: "scored/only-{YYYY}-{MM}-{DD}.csv", columns: [fare]}
+"""
+ONLY_PREDICTS = ("--profile", "only")
+"""Options of the pipeline that trains nothing. Its predictions have other columns, so none are reused."""
 TUNE = "tune: {max_trials: 2, epochs: 1, parameters: {train.learning_rate: {min: 0.001, max: 0.01}}}"
 ROWS = 400
 VARYING = re.compile(
-    r"Spans/|Drift/|Canary/|ProfileVerdict/|ProfileGate/|RecordBlessing/entry|RecordTraining/entry|Trainer/model_run/(?!.*\.h5)"
+    r"Spans/|Drift/|ServingLog/|DataVerdict/|PredictSpans/|Canary/|Lite/blessing/report.json|ProfileVerdict/|ProfileGate/|RecordBlessing/entry|RecordTraining/entry"
+    r"|ModelInService/version|PublishPredictions/|Trainer/model_run/(?!.*\.h5)"
     r"|.*/(saved_model\.pb|fingerprint\.pb|origin\.json|eval_config\.json|best_hyperparameters\.txt)"
     r"|(?!Transform/).*variables/"
 )
-"""Outputs that differ from run to run: paths, times, measurements, reasons to train, and graphs in which the order of
-the nodes varies. Everything else is the same, byte for byte.
+"""Outputs that differ from run to run: paths, times, measurements, reasons to train, what the data of the model blessed
+last is like, and graphs in which the order of the nodes varies, and so their size in the report on the `.tflite` file.
+Everything else is the same, byte for byte.
 """
 STAMP = re.compile(r"\d{10}\.\S+?\.\d+\.\d+\.v2|\d{4}(_\d\d){5}")
 """What varies in names: the time and the process of TensorBoard's files."""
@@ -82,18 +99,30 @@ class Nights:
     def __init__(self, folder: Path, *, tuned: bool) -> None:
         self.folder, self.home = folder, folder / "runs" / "nightly"
         self.days = 0
-        (folder / "days").mkdir()
+        for name in ("days", "log", "new"):
+            (folder / name).mkdir()
         (folder / "nightly.yaml").write_text(CONFIG + TUNE * tuned)
+        (folder / "nightly.only.yaml").write_text(PROFILE)
         self.next_day()
 
     def next_day(self) -> None:
-        """The data of another day, which differs from the day before enough to be trained on."""
+        """The data of another day, which differs from the day before enough to be trained on; the requests that a
+        server logged on it; and as much new data without labels.
+        """
         self.days += 1
         random, scale = np.random.default_rng(self.days), 2 ** (self.days % 5)
-        fares, kinds = random.gamma(10, scale, ROWS), random.choice(["a", "b"], ROWS)
-        tips = (fares > 10 * scale) ^ (random.random(ROWS) < 0.1)
-        lines = [f"{fare:.2f},{kind},{tip:d}" for fare, kind, tip in zip(fares, kinds, tips, strict=True)]
-        (self.folder / "days" / f"{self.newest_day}.csv").write_text("\n".join(["fare,kind,tip", *lines, ""]))
+        fares, kinds = random.gamma(10, scale, ROWS).round(2).tolist(), random.choice(["a", "b"], ROWS).tolist()
+        flips = (random.random(ROWS) < 0.1).tolist()
+        rows = list(zip(fares, kinds, strict=True))
+        tips = [(fare > 10 * scale) != flip for fare, flip in zip(fares, flips, strict=True)]
+        lines = [f"{fare:.2f},{kind},{tip:d}" for (fare, kind), tip in zip(rows, tips, strict=True)]
+        requests = [json.dumps({"fare": fare, "kind": kind}) for fare, kind in rows]
+        self._write("days", "csv", ["fare,kind,tip", *lines])
+        self._write("log", "jsonl", requests)
+        self._write("new", "csv", ["fare,kind", *(f"{fare:.2f},{kind}" for fare, kind in reversed(rows))])
+
+    def _write(self, folder: str, ending: str, lines: list[str]) -> None:
+        (self.folder / folder / f"{self.newest_day}.{ending}").write_text("\n".join([*lines, ""]))
 
     @property
     def newest_day(self) -> str:
@@ -128,15 +157,36 @@ class Nights:
     @property
     def served(self) -> list[dict[str, bytes]]:
         """The versions of the model, newest last."""
-        return [
-            _files(self.folder / "serving" / "nightly" / name) for name in versions(self.folder) if name.isdecimal()
-        ]
+        return [_files(self._serving / name) for name in self.versions]
+
+    @property
+    def versions(self) -> list[str]:
+        return sorted(path.name for path in self._serving.glob("*") if path.name.isdecimal())
+
+    @property
+    def _serving(self) -> Path:
+        return self.folder / "serving" / "nightly"
 
     @property
     def blessed(self) -> list[dict[str, bytes]]:
         """The blessed models, newest last."""
         models = Registry.read(self.home / "blessed.json").models
         return [_files(Path(entry.uri) / "Format-Serving") for entry in models]
+
+    @property
+    def converted(self) -> dict[str, set[str]]:
+        """The names of the files beside each version, by the version."""
+        return {path.name: set(_files(path)) for path in (self._serving / "lite").glob("*")}
+
+    @property
+    def predicted(self) -> dict[str, bytes]:
+        """The published files of predictions."""
+        return _files(self.folder / "scored")
+
+    @property
+    def predictions(self) -> set[bytes]:
+        """The contents of all that BulkPredictor has written."""
+        return set(_files(self.home / "artifacts" / "BulkPredictor").values())
 
     def outputs(self, run: RunRecord) -> dict[str, bytes | None]:
         """The files of a run's outputs, whichever run wrote them; None for those that vary."""

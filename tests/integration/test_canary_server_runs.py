@@ -92,16 +92,14 @@ def story(new_folder: Callable[[str], Path]) -> Iterator[Story]:
         )
         run("right")
         server.stop()
-        done["warned"] = headrace(
-            folder,
-            "run",
-            "parcels.yaml",
-            *again(100),
-            "--set",
-            "deploy.canary.server.timeout_seconds=1",
-            "--set",
-            "deploy.canary.server.on_unreachable=warn",
-        )
+        warn = ("deploy.canary.server.timeout_seconds=1", "deploy.canary.server.on_unreachable=warn")
+        options = (*again(100), *(word for setting in warn for word in ("--set", setting)))
+        done["warned"] = headrace(folder, "run", "parcels.yaml", *options)
+        server.start()
+        for name in ("asked later", "reused"):
+            done[name] = headrace(folder, "run", "parcels.yaml", *options)
+            if name == "asked later":
+                done["explained"] = headrace(folder, "explain-cache", "parcels.yaml")
         yield Story(folder, server, done, left)
 
 
@@ -193,6 +191,16 @@ def test_warning_lets_the_other_checks_decide(story: Story) -> None:
     assert done.code == 0, done.out + done.err
     assert done.ending("server").startswith("skipped: http")
     assert done.ending("canary").startswith("passed: ")
+
+
+def test_server_that_did_not_take_part_is_asked_by_the_next_run_though_nothing_changed(story: Story) -> None:
+    later, reused = story.done["asked later"], story.done["reused"]
+    assert later.statuses()["Canary"] == "done"
+    assert later.ending("server").startswith("passed: ")
+    assert later.statuses()["Trainer"] == later.statuses()["Evaluator"] == "cached"
+    assert "the staging server did not take part" in story.done["explained"].out
+    assert reused.statuses()["Canary"] == "cached"
+    assert reused.ending("server") == later.ending("server")
 
 
 def test_nothing_is_left_in_the_folder(story: Story) -> None:

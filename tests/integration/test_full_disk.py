@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from command import Finished, headrace
+from mounted import Disk, mounted
 from parcels import write_parcels
 
 from headrace.common.errors import RunError
@@ -31,37 +30,10 @@ deploy: {push: serving}
 """
 
 
-class Disk:
-    """A file system of a given size."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def resize(self, size: str) -> None:
-        subprocess.run(["mount", "-o", f"remount,size={size}", str(self.folder)], check=True)
-
-    def fill(self) -> Path:
-        """Until nothing more goes in; the file that did it."""
-        file = self.folder / "filling"
-        with file.open("wb", buffering=0) as stream:
-            try:
-                while True:
-                    stream.write(bytes(4096))
-            except OSError:
-                return file
-
-
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    if os.geteuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("only root may mount a file system, and not in every container")
-    try:
-        yield Disk(folder)
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
+    with mounted(tmp_path / "disk", "1m") as disk:
+        yield disk
 
 
 def test_metadata_on_a_full_disk_says_so_and_is_whole_when_there_is_room_again(

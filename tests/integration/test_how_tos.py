@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import yaml
 from command import headrace
 from pages import Followed, follow
 from sklearn.datasets import load_digits
@@ -39,6 +40,16 @@ def test_folders_of_images_are_classes(images: Followed) -> None:
     assert sum(row["prediction"] == f"digit {digits[int(row['file'][:-4])]}" for row in rows) >= 87
     assert [*rows[0]][-10:] == [f"probability_digit {digit}" for digit in range(10)]
     assert "label" not in rows[0]
+
+
+def test_a_draft_has_the_classes_and_the_size_of_the_images(images: Followed) -> None:
+    assert "1 column as a feature, 3 left out" in images.of("init")[0].out
+    done = headrace(images.folder, "validate", "draft.yaml")
+    assert done.code == 0, done.err
+    drafted = yaml.safe_load((images.folder / "draft.yaml").read_text())
+    assert drafted["features"] == {"image": {"column": "image", "height": 8, "width": 8, "channels": 1}}
+    assert drafted["model"] == {"kind": "image", "filters": [32, 64], "pooling": "none"}
+    assert drafted["label"]["classes"] == [f"digit {digit}" for digit in range(10)]
 
 
 def test_a_model_alone_predicts_a_folder_of_images(images: Followed) -> None:

@@ -14,18 +14,20 @@ from pathlib import Path
 
 import pytest
 from command import Finished
-from killed_nights import Moment, Nights, weights
+from killed_nights import ONLY_PREDICTS, ROWS, Moment, Nights, weights
 
+from headrace.components.lite.verdict import MODEL_FILE, REPORT_FILE
 from headrace.pipeline.results.record import RunRecord, Status
 
 pytestmark = pytest.mark.slow
 
 CAMPAIGN = "HEADRACE_TEST_KILLS" in os.environ
-KILLS = int(os.environ.get("HEADRACE_TEST_KILLS", "24"))
+KILLS = int(os.environ.get("HEADRACE_TEST_KILLS", "26"))
+"""By default one for the start and one for each component, in a single night."""
 SEED = int(os.environ.get("HEADRACE_TEST_SEED", "1"))
 START = "start"
 """What a command does before its first component."""
-ALWAYS = {"WarmStart", "Drift", "RecordTraining"}
+ALWAYS = {"WarmStart", "Drift", "RecordTraining", "ServingLog", "PredictSpans", "PublishPredictions"}
 """Components that are computed in each run, besides those that `Finished.ran` leaves out."""
 UNBLESSED = ("--set", "evaluate.thresholds.auc.min=1")
 """What no model of this data reaches."""
@@ -51,6 +53,7 @@ def test_nights_with_kills_in_every_component_leave_what_undisturbed_nights_do(
             print(f"{done}. {moment}{'' if died else ': too late'}", flush=True)
         _goes_on(killed, *options)
         _is_like(killed, calm, undisturbed, *options)
+        done += _predict_only(draw, calm, killed, counts)
     _is_pushed_by_another_night(killed)
     print(f"{done} kills in {calm.days - 1} nights: {dict(counts)}")
 
@@ -76,6 +79,25 @@ def _moment(draw: random.Random, changes: list[list[str]], night: Finished, comp
     return Moment(process, component, draw.randrange(count), alone=alone)
 
 
+def _predict_only(draw: random.Random, calm: Nights, killed: Nights, counts: Counter[str]) -> int:
+    """The pipeline that only predicts, killed in each of its components; how many kills there were."""
+    undisturbed = calm.run(None, *ONLY_PREDICTS)
+    assert undisturbed.code == 0, undisturbed.out + undisturbed.err
+    moments = _moments(draw, calm, undisturbed, KILLS, first=False)
+    for moment in moments:
+        died = _dies(killed, moment, *ONLY_PREDICTS)
+        counts[f"{moment.component} of predict.only" if died else "too late"] += 1
+        print(f"predict.only: {moment}{'' if died else ': too late'}", flush=True)
+    done = killed.run(None, *ONLY_PREDICTS)
+    assert done.code == 0, done.out + done.err
+    ours, theirs = killed.outputs(done.run), calm.outputs(undisturbed.run)
+    assert ours.keys() == theirs.keys()
+    assert [name for name in ours if ours[name] != theirs[name]] == []
+    assert killed.predicted == calm.predicted
+    assert (killed.leftovers(), killed.unknown()) == ([], set())
+    return len(moments)
+
+
 def _dies(killed: Nights, moment: Moment, *options: str) -> bool:
     """Whether a run is killed at that moment, and did not end before. Whichever it is, the model in service is a
     blessed one, and the night counts as trained on only if that is the newest one.
@@ -84,6 +106,9 @@ def _dies(killed: Nights, moment: Moment, *options: str) -> bool:
     served, blessed = killed.served, killed.blessed
     assert not served or served[-1] in blessed
     assert not killed.trained_on_newest_day or served[-1:] == blessed[-1:]
+    predictions = killed.predictions
+    for content in killed.predicted.values():
+        assert (content in predictions, content.count(b"\n")) == (True, 1 + ROWS)
     if moment.alone and done.code == 1:
         assert done.run.node(moment.component).status is Status.FAILED
         assert "SIGKILL" in (done.run.node(moment.component).error or "")
@@ -106,6 +131,8 @@ def _goes_on(killed: Nights, *options: str) -> None:
     states = {RunRecord.read(path.parent).status for path in killed.home.glob("runs/*/run.json")}
     assert states <= {Status.DONE, Status.INTERRUPTED, Status.FAILED}
     assert killed.served[-1] == killed.blessed[-1]
+    assert set(killed.converted) == set(killed.versions)
+    assert {frozenset(files) for files in killed.converted.values()} == {frozenset({MODEL_FILE, REPORT_FILE})}
 
 
 def _is_like(killed: Nights, calm: Nights, undisturbed: Finished, *options: str) -> None:
@@ -117,6 +144,7 @@ def _is_like(killed: Nights, calm: Nights, undisturbed: Finished, *options: str)
     assert [name for name in ours if ours[name] != theirs[name]] == []
     assert [weights(model) for model in killed.blessed] == [weights(model) for model in calm.blessed]
     assert [weights(model) for model in killed.served] == [weights(model) for model in calm.served]
+    assert killed.predicted == calm.predicted
 
 
 def _is_pushed_by_another_night(killed: Nights) -> None:

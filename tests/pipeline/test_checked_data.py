@@ -84,6 +84,17 @@ def test_whatever_may_change_what_it_finds_repeats_the_check(folder: Path, chang
     assert loaded is None or not loaded.data_checked
 
 
+def test_a_request_that_is_logged_repeats_the_check(folder: Path) -> None:
+    (folder / "log.csv").write_text("fare,kind\n1.5,a\n")
+    skew = {"gates__skew": {"source": {"kind": "csv", "path": "log*.csv"}}}
+    assert [checked(**skew).data_checked for _ in range(2)] == [False, True]
+    (folder / "log2.csv").write_text("fare,kind\n2.5,b\n")
+    assert [checked(**skew).data_checked for _ in range(2)] == [False, True]
+    function = {"gates__skew": {"source": {"kind": "python", "function": "gateway.requests"}}}
+    (folder / "gateway.py").write_text("def requests():\n    yield {'fare': 1.5, 'kind': 'a'}\n")
+    assert [checked(**function).data_checked for _ in range(2)] == [False, False]
+
+
 def load_to_run_or_none() -> LoadedConfig | None:
     try:
         return load_to_run(CONFIG, None, ())

@@ -181,18 +181,98 @@ def test_files_that_name_no_splits_are_refused(tmp_path: Path, names: tuple[str,
         given_source(first, others=[other])
 
 
-def test_a_folder_of_images_is_answered_with_a_config(tmp_path: Path) -> None:
-    folders = [tmp_path / "my: pets" / name for name in ("cats", "dogs")]
-    for folder in folders:
-        folder.mkdir(parents=True)
-        Image.new("RGB", (9, 7)).save(folder / "1.JPG")
-    with pytest.raises(RunError) as caught:
-        given_source(str(folders[0].parent))
-    file = tmp_path / "pets.yaml"
-    file.write_text(str(caught.value).partition("\n\n")[2], encoding="utf-8")
+def pets(folder: Path, *folders: str, size: tuple[int, int] = (9, 7), mode: str = "RGB") -> Path:
+    """Ten images in each folder below the folder `my: pets`."""
+    for number, name in enumerate(folders):
+        own = folder / "my: pets" / name
+        own.mkdir(parents=True)
+        for image in range(10):
+            Image.new(mode, size, 20 * number + image).save(own / f"{image}.JPG")
+    return folder / "my: pets"
+
+
+@pytest.mark.parametrize(
+    ("size", "mode", "settings", "filters"),
+    [
+        ((9, 7), "RGB", {"height": 7, "width": 9}, [32, 64]),
+        ((40, 32), "L", {"height": 32, "width": 40, "channels": 1}, [32, 64, 128]),
+        ((640, 480), "RGB", {"height": 128, "width": 128}, [32, 64, 128, 256]),
+    ],
+)
+def test_a_folder_of_images_becomes_a_config(
+    tmp_path: Path, size: tuple[int, int], mode: str, settings: dict[str, int], filters: list[int]
+) -> None:
+    folder, file = pets(tmp_path, "cats", "dogs", size=size, mode=mode), tmp_path / "pets.yaml"
+    draft = write(file, "pets", given_source(str(folder)), None, lambda label: f"init --label {label}")
+    config = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert config["data"]["source"] == {"kind": "images", "path": str(folder)}
+    assert config["label"] == {"key": "label", "kind": "binary", "classes": ["cats", "dogs"]}
+    assert config["features"] == {"image": {"column": "image", **settings}}
+    assert (config["model"]["kind"], config["model"]["filters"]) == ("image", filters)
+    assert [*draft.left_out] == ["height", "width", "channel"]
+    assert load(file).data.source == ImagesSource(kind="images", path=str(folder))
+
+
+def test_auto_takes_images_and_a_model_for_them(tmp_path: Path) -> None:
+    folder, file = pets(tmp_path, "cats", "dogs"), tmp_path / "pets.yaml"
+    source = {"kind": "images", "path": str(folder)}
+    label, features = {"key": "label", "kind": "auto"}, {"*": "auto"}
+    file.write_text(yaml.safe_dump({"data": {"source": source}, "label": label, "features": features}))
     config = load(file)
-    assert config.data.source == ImagesSource(kind="images", path=str(folders[0].parent))
-    assert config.label.kind == "binary"
+    assert [*config.declared_features] == ["image"]
+    assert (config.declared_features["image"].model_dump()["width"], config.model.kind) == (9, "image")
+
+
+def test_folders_of_splits_hold_the_folders_of_classes(tmp_path: Path) -> None:
+    folder = pets(tmp_path, "train/cats", "train/dogs", "val/cats", "val/dogs")
+    paths = {"train": f"{folder}/train", "eval": f"{folder}/val"}
+    assert given_source(str(folder)) == {"kind": "images", "path": paths}
+
+
+@pytest.mark.parametrize(
+    ("folders", "path"),
+    [
+        (["good", "bad"], "{}/*/*.txt"),
+        (["train/good", "train/bad", "test/good"], {"train": "{}/train/*/*.txt", "test": "{}/test/*/*.txt"}),
+    ],
+)
+def test_folders_of_texts_are_classes(tmp_path: Path, folders: list[str], path: Any) -> None:
+    for name in folders:
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "1.txt").write_text("a text")
+    paths = {split: own.format(tmp_path) for split, own in path.items()} if isinstance(path, dict) else None
+    expected = {"kind": "text", "path": paths or path.format(tmp_path), "unit": "file", "labels": "folders"}
+    assert given_source(f"{tmp_path}/") == expected
+
+
+@pytest.mark.parametrize(("name", "what"), [("1.png", "docs/images.md"), ("1.txt", "next word")])
+def test_files_outside_of_class_folders_have_no_label(tmp_path: Path, name: str, what: str) -> None:
+    Image.new("RGB", (9, 7)).save(tmp_path / "1.png")
+    (tmp_path / "1.png").rename(tmp_path / name)
+    with pytest.raises(RunError, match=rf"{name}, which is in no folder .*{what}"):
+        given_source(str(tmp_path))
+
+
+def test_a_dotted_path_is_a_generator_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop_rows.py").write_text("def orders():\n    yield {}\n")
+    expected = {"kind": "python", "function": "shop_rows.orders"}
+    assert given_source("shop_rows.orders") == expected
+    assert pipeline_name(expected) == "shop-rows"
+    with pytest.raises(RunError, match=r"shop_rows\.rows.*orders"):
+        given_source("shop_rows.rows")
+    with pytest.raises(RunError, match=r"such as shop_rows\.rows"):
+        given_source("shop_rows.py")
+
+
+def test_a_query_takes_the_place_of_a_table() -> None:
+    source = given_source("sqlite:///data/shop.db", query="select 1")
+    assert source == {"kind": "sql", "url": "sqlite:///data/shop.db", "query": "select 1"}
+    assert pipeline_name(source) == "shop"
+    with pytest.raises(RunError, match="not both"):
+        given_source("sqlite:///shop.db", "t", query="select 1")
+    with pytest.raises(RunError, match="--query is for databases"):
+        given_source("x.csv", query="select 1")
 
 
 def test_databases_need_a_table_and_files_have_none() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
+from s3_servers import S3Server
 from tensorflow_serving.config import model_server_config_pb2
 
 from headrace.common.errors import RunError
+from headrace.components.example_gen.remote import store_lock
 from headrace.pipeline.production.config_file import Labels, in_between, with_model
 from headrace.pipeline.production.place import update
 from headrace.pipeline.production.serve import PushedModel, Service
@@ -118,3 +121,25 @@ def test_stable_is_the_newest_other_model_that_was_not_rolled_back(
     versions: dict[int, PushedModel], labels: Labels
 ) -> None:
     assert Service("/serving", versions).labels == labels
+
+
+def test_pipelines_that_change_one_file_in_an_object_store_at_once_all_have_their_entry(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3_server.enter(monkeypatch)
+    monkeypatch.setattr(store_lock, "POLL_SECONDS", 0.05)
+    names, ready = [f"model-{number}" for number in range(5)], threading.Barrier(5)
+
+    def push(name: str) -> None:
+        ready.wait()
+        assert update("s3://configs/models.config", lambda text: with_model(text or OTHER, name, "/models", None))
+
+    with s3_server.bucket("configs") as bucket:
+        threads = [threading.Thread(target=push, args=(name,)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert {one.key for one in bucket.objects.all()} == {"models.config"}
+        text = bucket.Object("models.config").get()["Body"].read().decode()
+    assert parsed(text).keys() == {"other", *names}

@@ -206,7 +206,7 @@ class Paced:
         self.opened.append(config)
         pause = 0.002 if any(getattr(config, name) == value for name, value in self.slow.items()) else 0.0
         dataset = tf.data.Dataset.range(10**9).map(lambda n: (n, self.wait(n, pause)))
-        return InputSplit(dataset, dataset, None, None, lambda: 0)
+        return InputSplit(lambda: dataset, lambda: dataset, None, None, lambda: 0)
 
     @staticmethod
     def wait(number: tf.Tensor, pause: float) -> tf.Tensor:

@@ -20,6 +20,7 @@ from headrace.trainer.input.memory import (
 )
 from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.pipeline import InputPipeline
+from headrace.trainer.input.reading import records_of
 
 SIZES = [130, 1, 0, 2100, 269]
 TOTAL = sum(SIZES)
@@ -273,3 +274,40 @@ def test_free_memory_is_no_more_than_the_machine_has() -> None:
 def test_settings_can_be_replaced_for_the_eval_split(shards: list[str]) -> None:
     evaluation = dataclasses.replace(pipeline(), shuffle=0)
     assert flat(epoch(evaluation.open("eval", shards[:1]).dataset)) == list(range(130))
+
+
+def test_a_split_in_memory_traces_functions_for_the_batches_that_are_read_alone(shards: list[str]) -> None:
+    traced: list[str] = []
+
+    def load(features: dict[str, Any]) -> dict[str, Any]:
+        traced.append("load")
+        return features
+
+    split = pipeline(load=load).open("train", shards)
+    assert not traced
+    assert split.endless is not None
+    split.endless()
+    assert len(traced) == 1
+    assert len(epoch(split.peek)) == split.steps
+    assert epoch(split.peek) == epoch(split.peek)
+    assert len(traced) == 2
+    assert sorted(flat(epoch(split.dataset))) == list(range(TOTAL))
+    assert split.dataset is split.dataset
+    assert len(traced) == 3
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+def test_records_of_a_file_are_those_of_tensorflows_own_dataset(tmp_path: Path, compression: str) -> None:
+    (file,) = write(tmp_path, [37], compression)
+    expected = list(tf.data.TFRecordDataset(file, compression).as_numpy_iterator())
+    assert list(records_of(file).as_numpy_iterator()) == expected == [example(number) for number in range(37)]
+    assert [len(batch) for batch in records_of(file, compression, 64).batch(20)] == [20, 17]
+
+
+def test_a_file_that_is_cut_off_is_an_error_after_the_records_before(tmp_path: Path) -> None:
+    (file,) = write(tmp_path, [5], "")
+    Path(file).write_bytes(Path(file).read_bytes()[:-3])
+    read = records_of(file).as_numpy_iterator()
+    assert [next(read) for _ in range(4)] == [example(number) for number in range(4)]
+    with pytest.raises(tf.errors.DataLossError):
+        next(read)

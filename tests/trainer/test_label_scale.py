@@ -16,7 +16,8 @@ def model() -> keras.Model:
 
 def split(labels: np.ndarray, batch: int = 7) -> InputSplit:
     dataset = tf.data.Dataset.from_tensor_slices((np.zeros(len(labels), np.float32), labels)).batch(batch)
-    return InputSplit(dataset, dataset, steps=-(-len(labels) // batch), size=len(labels), seen=lambda: len(labels))
+    steps = -(-len(labels) // batch)
+    return InputSplit(lambda: dataset, lambda: dataset, steps, size=len(labels), seen=lambda: len(labels))
 
 
 def test_predictions_are_mean_plus_score_times_standard_deviation_of_the_train_labels() -> None:
@@ -38,7 +39,8 @@ def test_an_endless_train_split_is_scaled_by_what_it_holds_once() -> None:
     labels = np.arange(10, dtype=np.float32)
     endless = split(labels, batch=5)
     scaled = model()
-    adapt_scale(scaled, InputSplit(endless.dataset.repeat(), endless.dataset, steps=2, size=10, seen=lambda: 10))
+    train = InputSplit(endless.dataset.repeat, lambda: endless.dataset, steps=2, size=10, seen=lambda: 10)
+    adapt_scale(scaled, train)
     assert scaled.predict(np.zeros((1, 1), np.float32), verbose=0)[0, 0] == pytest.approx(4.5)
 
 

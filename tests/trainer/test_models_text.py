@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.configs.schema.features import TextFeature
+from headrace.configs.schema.features.unstructured import check_words
 from headrace.configs.schema.train import TrainConfig
 from headrace.trainer import columns, models
 from headrace.trainer.columns import ModelInputs, TextColumn
@@ -37,6 +38,7 @@ LABELS: dict[str, dict[str, Any]] = {
     "regression": {"key": "y", "kind": "regression"},
     "next_word": NEXT,
 }
+LETTERS = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cf", "Cn", "Co"]), min_size=1, max_size=5)
 every_encoder = pytest.mark.parametrize("encoder", ["pooling", "recurrent", "attention"])
 
 
@@ -276,3 +278,18 @@ def test_words_that_are_left_are_those_of_a_plain_computation(rows: list[list[in
     found = tf.nn.softmax(most_probable(tf.constant(scores), tf.constant(top_k), tf.constant(top_p, tf.float32)))
     wanted = [restricted(np.exp(row.astype(float)), 1.0, max(top_k, 0), min(top_p, 1)) for row in scores]
     np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("split", ["whitespace", "words", "marks"])
+@settings(deadline=None)
+@given(st.lists(LETTERS | st.text("ab'!_- ", min_size=1, max_size=4), min_size=1, max_size=20, unique=True))
+def test_a_word_is_accepted_if_a_text_can_have_it(split: Any, words: list[str]) -> None:
+    column = TextColumn("said", TextFeature(column="text", split=split, lowercase=False, hash_buckets=9))
+    cut = [[word.decode() for word in row] for row in column.tokens(tf.constant(words)).to_list()]
+    for word, found in zip(words, cut, strict=True):
+        try:
+            check_words([word], lowercase=False, split=split)
+        except ValueError:
+            assert found != [word]
+        else:
+            assert found == [word]

@@ -116,7 +116,7 @@ def choice(data: Any, clock: Callable[[], float], steps: int = 32_000) -> JitCho
     """What measures, in a training that is said to be long."""
     sections = data.sections()
     inputs = open_inputs([data.patterns["train"]], [data.patterns["eval"]], data.output, sections)
-    return JitChoice(inputs.train.peek, 2, steps, 2, clock)
+    return JitChoice(lambda: inputs.train.peek, 2, steps, 2, clock)
 
 
 def ticking(first: float, factor: float) -> Callable[[], float]:
@@ -158,7 +158,12 @@ def test_a_short_training_is_not_measured(prepared: Prepare) -> None:
 def test_a_training_that_continues_looks_at_what_is_left_of_it() -> None:
     """Six of the last epoch's ten steps are passed over, of 2 s each, and four are made."""
     jit = JitChoice(
-        tf.data.Dataset.range(1), 1, None, 10, ticking(2.0, 1.0), begin=TrainingPosition(epoch=9, step=6, batches=96)
+        lambda: tf.data.Dataset.range(1),
+        1,
+        None,
+        10,
+        ticking(2.0, 1.0),
+        begin=TrainingPosition(epoch=9, step=6, batches=96),
     )
     jit.on_epoch_begin(9)
     for batch in range(10):
@@ -167,7 +172,8 @@ def test_a_training_that_continues_looks_at_what_is_left_of_it() -> None:
 
 
 def test_executions_that_are_passed_over_do_not_count_as_fast_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    jit = JitChoice(tf.data.Dataset.range(1), 2, 200, 1, ticking(2.0, 1.0), begin=TrainingPosition(step=60, batches=60))
+    begin = TrainingPosition(step=60, batches=60)
+    jit = JitChoice(lambda: tf.data.Dataset.range(1), 2, 200, 1, ticking(2.0, 1.0), begin=begin)
     measured: list[int] = []
     monkeypatch.setattr(jit, "_choose", lambda: measured.append(jit._done))
     jit.on_epoch_begin(0)
@@ -196,7 +202,7 @@ def test_what_xla_cannot_compile_is_reported_where_it_is_asked_for() -> None:
 
 def test_what_xla_cannot_compile_is_reported_where_it_was_tried() -> None:
     model, batches = ragged(jit=False)
-    jit = JitChoice(batches, 1, 1000, 1, ticking(6.0, 1.0))
+    jit = JitChoice(lambda: batches, 1, 1000, 1, ticking(6.0, 1.0))
     model.fit(batches, verbose=0, callbacks=[jit])
     assert jit.words.startswith("off: XLA cannot compile this model's steps (it has no RaggedTensorToTensor); measured")
     assert model.jit_compile is False

@@ -71,7 +71,7 @@ def test_the_choice_says_why(steps: int | None, expected: int, why: str) -> None
 @pytest.mark.parametrize(("kept", "said"), [(23, "23: the largest number up to 64"), (16, "16: as before")])
 def test_training_that_continues_keeps_its_number(kept: int, said: str) -> None:
     dataset = tf.data.Dataset.range(69)
-    split = InputSplit(dataset, dataset, 69, 69, lambda: 69, lambda: dataset)
+    split = InputSplit(lambda: dataset, lambda: dataset, 69, 69, lambda: 69, lambda: dataset)
     label = {"key": "bought", "kind": "binary"}
     sections = TrainerSections.model_validate({"label": label, "features": {"amount": {"column": "numeric"}}})
     inputs = Inputs(split, split, "in memory")

@@ -103,7 +103,7 @@ class FiniteLoss(keras.callbacks.Callback):
         steps_per_execution: int,
         checkpoint: Checkpoint | None = None,
         batches_after: BatchesAfter | None = None,
-        evaluation: Iterable[Any] = (),
+        evaluation: Callable[[], Iterable[Any]] = tuple,
         *,
         elsewhere: bool = False,
     ) -> None:
@@ -112,7 +112,7 @@ class FiniteLoss(keras.callbacks.Callback):
             steps_per_execution: Steps that run as one graph.
             checkpoint: Counts batches, and knows the last checkpoint.
             batches_after: Reopens the train split; None: do not repeat steps.
-            evaluation: The eval split.
+            evaluation: Creates the batches of the eval split.
             elsewhere: Whether the handler of the error repeats the steps, for a model that is on several devices here.
         """
         super().__init__()
@@ -168,7 +168,7 @@ class FiniteLoss(keras.callbacks.Callback):
         if self._batches_after is None:
             return NonFiniteLossError(what, checkpoint)
         error = NonFiniteLossError(what, checkpoint, value)
-        return error if self._elsewhere else error.diagnosed(self.model, self._batches_after, self._evaluation)
+        return error if self._elsewhere else error.diagnosed(self.model, self._batches_after, self._evaluation())
 
 
 def _state_bytes(model: keras.Model) -> int:

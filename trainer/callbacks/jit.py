@@ -36,7 +36,7 @@ class JitChoice(keras.callbacks.Callback):
 
     def __init__(  # noqa: PLR0913
         self,
-        batches: tf.data.Dataset,
+        batches: Callable[[], tf.data.Dataset],
         steps_per_execution: int,
         steps: int | None,
         epochs: int,
@@ -46,7 +46,7 @@ class JitChoice(keras.callbacks.Callback):
     ) -> None:
         """
         Args:
-            batches: Training batches, the first of which is used to measure.
+            batches: Creates training batches, the first of which is used to measure.
             steps_per_execution: Steps that run as one graph.
             steps: Steps in the whole training, None if that is not known before the second epoch.
             epochs: Epochs of the training.
@@ -118,7 +118,7 @@ class JitChoice(keras.callbacks.Callback):
 
     def _measured(self, function: Callable[[Any], Any]) -> float:
         """Milliseconds per step, without the first execution."""
-        batches = iter(self._batches.take(1).cache().repeat())
+        batches = iter(self._batches().take(1).cache().repeat())
         _wait(function(batches))
         began, made = self._clock(), 0
         while made < EXECUTIONS and (not made or self._clock() - began < MEASURE):

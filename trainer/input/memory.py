@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from headrace.trainer.input.packing import Packed, Packing
+from headrace.trainer.input.reading import records_of
 
 SAMPLE_EXAMPLES = 4096
 """Examples that are parsed to measure how much memory one takes."""
@@ -127,7 +128,7 @@ class ExampleSample(NamedTuple):
 def _first(files: Sequence[str], packing: Packing) -> Iterator[Packed]:
     left = SAMPLE_EXAMPLES
     for file in files:
-        records = tf.data.TFRecordDataset(file, "GZIP" if file.endswith(".gz") else "").take(left)
+        records = records_of(file).take(left)
         for serialized in records.batch(SAMPLE_EXAMPLES):
             yield packing.parse(serialized)
             left -= len(serialized)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import tensorflow as tf
 
@@ -57,11 +58,10 @@ units, such as files, follows from the seed; None keeps the order of the files."
 class InputSplit:
     """One split of the examples, ready for training."""
 
-    dataset: tf.data.Dataset
-    """`InputBatch` elements: one epoch, whose last batch may be smaller, or endless batches of full size. Each iterator
-    is the next epoch, so only training uses it; everything else uses `peek`."""
-    peek: tf.data.Dataset
-    """`InputBatch` elements: the examples in the order of the files, the same each time. Does not count as an epoch."""
+    make_dataset: Callable[[], tf.data.Dataset]
+    """Creates `dataset`, which a training that takes `endless` does not need: its functions take time to trace."""
+    make_peek: Callable[[], tf.data.Dataset]
+    """Creates `peek`, which most trainings do not need."""
     steps: int | None
     """Batches in an epoch; None if that is not known before the first."""
     size: int | None
@@ -71,6 +71,19 @@ class InputSplit:
     endless: Callable[[], tf.data.Dataset] | None = None
     """Creates a dataset of the same epochs one after another, each with its smaller last batch. One iterator then
     serves a whole training; starting an iterator takes as long as dozens of small steps."""
+
+    @cached_property
+    def dataset(self) -> tf.data.Dataset:
+        """`InputBatch` elements: one epoch, whose last batch may be smaller, or endless batches of full size.
+
+        Each iterator is the next epoch, so only training uses it; everything else uses `peek`.
+        """
+        return self.make_dataset()
+
+    @cached_property
+    def peek(self) -> tf.data.Dataset:
+        """`InputBatch` elements: the examples in the order of the files, the same each time. It counts as no epoch."""
+        return self.make_peek()
 
 
 @dataclass
@@ -211,18 +224,23 @@ class InputPipeline:
             batches = indices.map(gather).prefetch(GATHERED_AHEAD).flat_map(split_rows(self.batch_size))
             return reading.finished(self._loaded(batches))
 
-        if not self.shuffle and not begin.examples and not packing.varying:
-            whole = tf.data.Dataset.from_tensors(self._batch(everything, packing))
-            dataset = self._loaded((whole.repeat() if self.endless else whole).rebatch(self.batch_size))
-        else:
-            dataset = epoch_numbers(begin, self.endless).map(order).rebatch(self.batch_size * count).map(gather)
-            dataset = dataset.prefetch(GATHERED_AHEAD).rebatch(self.batch_size) if count > 1 else dataset
-            dataset = self._loaded(dataset)
-        if not self.endless and not begin.examples:
-            dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps))
-        peek = without_autotune(self._loaded(tf.data.Dataset.range(size).batch(self.batch_size).map(gather)))
+        def one_epoch() -> tf.data.Dataset:
+            if not self.shuffle and not begin.examples and not packing.varying:
+                whole = tf.data.Dataset.from_tensors(self._batch(everything, packing))
+                dataset = self._loaded((whole.repeat() if self.endless else whole).rebatch(self.batch_size))
+            else:
+                dataset = epoch_numbers(begin, self.endless).map(order).rebatch(self.batch_size * count).map(gather)
+                dataset = dataset.prefetch(GATHERED_AHEAD).rebatch(self.batch_size) if count > 1 else dataset
+                dataset = self._loaded(dataset)
+            if not self.endless and not begin.examples:
+                dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps))
+            return reading.finished(dataset)
+
+        def peek() -> tf.data.Dataset:
+            return without_autotune(self._loaded(tf.data.Dataset.range(size).batch(self.batch_size).map(gather)))
+
         endless = None if self.endless else whole_epochs
-        return InputSplit(reading.finished(dataset), peek, steps, size, lambda: size, endless)
+        return InputSplit(one_epoch, peek, steps, size, lambda: size, endless)
 
     def _batches_per_gather(self, everything: Packed, packing: Packing) -> int:
         """Batches to fetch at once: fetching a small one takes less time than the calls around it."""
@@ -260,7 +278,8 @@ class InputPipeline:
         if not self.endless and not begin.examples and steps is not None:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps))
         seen = (lambda: int(counted)) if size is None else (lambda: size)
-        return InputSplit(self.reading.finished(dataset), peek, steps, size, seen)
+        finished = self.reading.finished(dataset)
+        return InputSplit(lambda: finished, lambda: peek, steps, size, seen)
 
     def _sort_by_length(self, packing: Packing, seed: tf.Tensor) -> Callable[[Packed], Packed] | None:
         """Return a function that groups examples in random order by length; None without buckets."""

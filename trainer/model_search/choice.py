@@ -68,7 +68,7 @@ def best_of(candidates: Mapping[int, Candidate]) -> list[int]:
     return sorted(losses, key=lambda number: (losses[number], number))
 
 
-class Difference(NamedTuple):
+class LossDifference(NamedTuple):
     """How much higher the loss of one candidate is than that of another, on the same examples."""
 
     mean: float
@@ -99,7 +99,7 @@ def choose(candidates: Mapping[int, Candidate], losses: Mapping[int, Losses], pr
     """
     ranked = best_of(candidates)
     lowest = ranked[0]
-    differences = {number: Difference.of(losses[number], losses[lowest]) for number in ranked}
+    differences = {number: LossDifference.of(losses[number], losses[lowest]) for number in ranked}
     in_order = sorted(ranked, key=lambda number: preferred.index(candidates[number].name))
     number = next(number for number in in_order if number == lowest or differences[number].is_noise)
     return Chosen(number, lowest, differences[number])
@@ -111,7 +111,7 @@ class Chosen(NamedTuple):
     number: int
     lowest: int
     """The candidate with the lowest eval loss."""
-    difference: Difference
+    difference: LossDifference
     """Between these two."""
 
     def reason(self, candidates: Mapping[int, Candidate]) -> str:

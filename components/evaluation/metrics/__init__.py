@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headrace.components.evaluation.metrics.accumulator import LabelMetrics
 from headrace.components.evaluation.metrics.classification import BinaryMetrics, MulticlassMetrics, NextWordMetrics
 from headrace.components.evaluation.metrics.multilabel import MultilabelMetrics
 from headrace.components.evaluation.metrics.regression import RegressionMetrics
 from headrace.components.evaluation.metrics.texts import TextMetrics
+from headrace.configs.schema.metrics import split_level
 
 LABEL_METRICS: dict[str, LabelMetrics] = {
     "binary": BinaryMetrics(),
@@ -19,8 +22,12 @@ LABEL_METRICS: dict[str, LabelMetrics] = {
 """The metrics of each kind of label."""
 
 
-def metrics_of(kind: str, decision_threshold: float) -> LabelMetrics:
-    """The metrics of a kind of label, of which those of yes-or-no decisions depend on a threshold."""
+def metrics_of(kind: str, decision_threshold: float, names: Iterable[str] = ()) -> LabelMetrics:
+    """The metrics of a kind of label, of which those of yes-or-no decisions depend on a threshold.
+
+    names: of metrics, among them those with a level, which are computed only if they are named.
+    """
+    levels = tuple(sorted({name for name in names if split_level(name)[1] is not None}))
     if kind == "multilabel":
-        return MultilabelMetrics(decision_threshold)
-    return BinaryMetrics(decision_threshold) if kind == "binary" else LABEL_METRICS[kind]
+        return MultilabelMetrics(decision_threshold, levels)
+    return BinaryMetrics(decision_threshold, levels) if kind == "binary" else LABEL_METRICS[kind]

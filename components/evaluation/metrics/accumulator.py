@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.components.evaluation.limits import Parts
 from headrace.components.evaluation.result import ClassMetrics, Confusion, Curves
 
 Array = NDArray[np.float64]
@@ -46,6 +47,10 @@ class Totals:
     def effective_examples(self) -> float:
         """The number of equally weighted examples whose mean is as uncertain (Kish, "Survey Sampling", 1965)."""
         return float(self.sums[0] ** 2 / self.squares)
+
+    def trials(self, weight: float) -> float:
+        """The part of `effective_examples` that examples with this weight in total make up."""
+        return float(weight) * float(self.sums[0] / self.squares)
 
 
 @dataclass(frozen=True)
@@ -205,6 +210,10 @@ class LabelMetrics(abc.ABC):
     def classes(self, totals: Totals) -> tuple[ClassMetrics, ...]:  # noqa: ARG002
         """How well each class is predicted, if an example may belong to several."""
         return ()
+
+    def parts(self, totals: Totals) -> Parts:  # noqa: ARG002
+        """The shares that metrics are made of, for the intervals of those that are 1 or 0 (see limits.py)."""
+        return {}
 
     def accumulate(  # noqa: PLR0913, PLR0917
         self,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tensorflow_model_analysis.metrics import metric_types
 
+from headrace.components.evaluation.limits import Part, Parts
 from headrace.components.evaluation.metrics.accumulator import (
     STANDARD_ERRORS,
     Array,
@@ -16,8 +20,16 @@ from headrace.components.evaluation.metrics.accumulator import (
     Margin,
     Totals,
 )
+from headrace.components.evaluation.metrics.by_class import (
+    CLASS_SPAN,
+    class_pairs,
+    correlation_of_classes,
+    parts_by_class,
+    scores_by_class,
+)
+from headrace.components.evaluation.metrics.decisions import at_level, decision_metrics, decision_parts, ratio
 from headrace.components.evaluation.result import Confusion, Curves, DecisionPoint
-from headrace.configs.schema.evaluate import METRICS, OURS
+from headrace.configs.schema.metrics import AT_TARGET, METRICS, OURS, split_level, with_level
 
 EPSILON = 1e-7
 """Probabilities are clipped to [EPSILON, 1 - EPSILON] inside logarithms, as in Keras and TFMA."""
@@ -35,8 +47,6 @@ DECISION_POINTS = 99
 """Thresholds at which precision and recall are shown."""
 MOST_CLASSES = 30
 """Classes of which a table shows how often each is taken for another."""
-CLASS_SPAN = 1 << 18
-"""More than the classes of a label. `class * CLASS_SPAN + prediction` is the bucket of an example."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +54,18 @@ class BinaryMetrics(LabelMetrics):
     """Metrics for two classes, from the probability of the second, [n, 1].
 
     Those of decisions (accuracy, precision, recall and what is made of them) count a prediction above `threshold` as
-    positive, exactly. The areas under the curves are sums over a fine histogram.
+    positive, exactly. The areas under the curves are sums over a fine histogram, in which the best threshold is looked
+    for too. levels: the names of further metrics that have a level, such as `precision@0.3`.
     """
 
     threshold: float = 0.5
+    levels: tuple[str, ...] = ()
+
+    @property
+    def _thresholds(self) -> list[float]:
+        """Those of the metrics of decisions among `levels`."""
+        pairs = map(split_level, self.levels)
+        return sorted({level for base, level in pairs if level is not None and base not in AT_TARGET})
 
     def usable(self, labels: Array) -> NDArray[np.bool_]:
         return (labels == 0) | (labels == 1)
@@ -62,23 +80,33 @@ class BinaryMetrics(LabelMetrics):
     def sums(self, labels: Array, predictions: Array) -> Array:
         p, above = predictions[:, 0], self.predicted(predictions)
         loss = self.losses(labels, predictions)
-        return np.stack([np.ones_like(p), labels, p, loss, above, above * labels], axis=1)
+        further = [p > threshold for threshold in self._thresholds]
+        pairs = [column for chosen in further for column in (chosen, chosen * labels)]
+        return np.stack([np.ones_like(p), labels, p, loss, (p - labels) ** 2, above, above * labels, *pairs], axis=1)
 
     def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:  # noqa: ARG002
         p = np.clip(np.nan_to_num(predictions[:, 0]), 1e-15, 1 - 1e-15)
         return np.floor(RESOLUTION * (np.log(p) - np.log1p(-p))).astype(np.int64)
 
     def metrics(self, totals: Totals) -> dict[str, float]:
-        examples, positives, probability, loss, above, true_positives = totals.sums
+        examples, positives, probability, loss, squares, *pairs = totals.sums
         if not np.isfinite(probability):
-            return dict.fromkeys(METRICS["binary"], np.nan)
+            return dict.fromkeys((*METRICS["binary"].keys() - AT_TARGET, *self.levels), np.nan)
         area, area_precision_recall = areas(totals.counts)
+        (own, *others), negatives = np.reshape(pairs, (-1, 2)), examples - positives
+        decisions = {
+            level: decision_metrics(true, above - true, positives, negatives)
+            for level, (above, true) in zip(self._thresholds, others, strict=True)
+        }
+        at_levels = {name: at_level(name, totals, decisions) for name in self.levels}
         return {
             "auc": area,
             "auc_precision_recall": area_precision_recall,
-            "binary_crossentropy": _ratio(loss, examples),
-            "calibration": _ratio(probability, positives),
-            **_of_decisions(true_positives, above - true_positives, positives, examples - positives),
+            "binary_crossentropy": ratio(loss, examples),
+            "brier_score": ratio(squares, examples),
+            "calibration": ratio(probability, positives),
+            **decision_metrics(own[1], own[0] - own[1], positives, negatives),
+            **at_levels,
         }
 
     def constant(self, totals: Totals) -> dict[str, float]:
@@ -89,6 +117,7 @@ class BinaryMetrics(LabelMetrics):
             "auc_precision_recall": float(share),
             "binary_accuracy": float(max(share, 1 - share)),
             "binary_crossentropy": entropy(np.array([positives, examples - positives])),
+            "brier_score": float(share * (1 - share)),
         }
 
     def margin(self, totals: Totals) -> Margin | None:
@@ -105,6 +134,17 @@ class BinaryMetrics(LabelMetrics):
         width = STANDARD_ERRORS * float(np.sqrt(max(variance, 0) / (positives * negatives)))
         return Margin("auc", area, width, TOO_WIDE, float(min(positives, negatives)))
 
+    def parts(self, totals: Totals) -> Parts:
+        examples, positives = totals.sums[:2]
+        pairs = Part(min(totals.trials(positives), totals.trials(examples - positives)))
+        share = float(positives / examples)
+        precise = pairs._replace(transform=partial(_least_area, share))
+        found: dict[str, Sequence[Part]] = {"auc": (pairs,), "auc_precision_recall": (precise,)}
+        for level, (above, true) in zip([None, *self._thresholds], totals.sums[5:].reshape(-1, 2), strict=True):
+            each = decision_parts(totals, above, above + positives - true)
+            found |= {name if level is None else with_level(name, level): parts for name, parts in each.items()}
+        return found
+
     def curves(self, totals: Totals) -> Curves | None:
         negatives, positives = totals.counts[::-1].T
         if not (negatives.sum() and positives.sum() and np.isfinite(totals.sums).all()):
@@ -118,7 +158,8 @@ class BinaryMetrics(LabelMetrics):
         return Curves(roc, tuple(_calibration(totals)), tuple(_decision_points(totals)))
 
     def confusion(self, totals: Totals) -> Confusion | None:
-        examples, positives, probability, _, above, true_positives = totals.sums
+        examples, positives, probability = totals.sums[:3]
+        above, true_positives = totals.sums[5:7]
         if not np.isfinite(probability):
             return None
         false_positives, missed = above - true_positives, positives - true_positives
@@ -149,7 +190,7 @@ class MulticlassMetrics(LabelMetrics):
         examples, correct, in_top_3, in_top_5, loss = totals.sums
         if not np.isfinite(loss):
             return dict.fromkeys(METRICS["multiclass"], np.nan)
-        precision, recall, f1, present = _by_class(totals)
+        precision, recall, f1, present = scores_by_class(totals)
         return {
             "accuracy": float(correct / examples),
             "crossentropy": float(loss / examples),
@@ -157,6 +198,10 @@ class MulticlassMetrics(LabelMetrics):
             "macro_recall": float(recall.mean()),
             "macro_f1": float(f1.mean()),
             "weighted_f1": float(np.average(f1, weights=present)),
+            "weighted_precision": float(np.average(precision, weights=present)),
+            "weighted_recall": float(np.average(recall, weights=present)),
+            **dict.fromkeys(("micro_precision", "micro_recall", "micro_f1"), float(correct / examples)),
+            "matthews_correlation": correlation_of_classes(totals),
             "top_3_accuracy": float(in_top_3 / examples),
             "top_5_accuracy": float(in_top_5 / examples),
         }
@@ -168,12 +213,17 @@ class MulticlassMetrics(LabelMetrics):
     def confusion(self, totals: Totals) -> Confusion | None:
         if not np.isfinite(totals.sums).all():
             return None
-        classes, pairs = _pairs(totals)
+        classes, pairs = class_pairs(totals)
         if len(classes) > MOST_CLASSES:
             return None
         counts = np.zeros((len(classes), len(classes)))
         np.add.at(counts, tuple(pairs), totals.counts.sum(axis=1))
         return Confusion(tuple(classes.tolist()), _rows(counts))
+
+    def parts(self, totals: Totals) -> Parts:
+        whole = (Part(totals.effective_examples),)
+        names = ("accuracy", "weighted_recall", "micro_precision", "micro_recall", "micro_f1")
+        return {**dict.fromkeys((*names, "top_3_accuracy", "top_5_accuracy"), whole), **parts_by_class(totals)}
 
     def margin(self, totals: Totals) -> Margin | None:
         """Of the accuracy."""
@@ -223,6 +273,9 @@ class NextWordMetrics(MulticlassMetrics):
     def constant(self, totals: Totals) -> dict[str, float]:
         return by_shares(totals.counts.sum(axis=1), totals.buckets)
 
+    def parts(self, totals: Totals) -> Parts:
+        return dict.fromkeys(("accuracy", "top_5_accuracy"), (Part(totals.effective_examples),))
+
 
 def by_shares(counts: NDArray[np.float64], words: NDArray[np.int64]) -> dict[str, float]:
     """The metrics of predicting the share of each word, whatever comes before.
@@ -261,25 +314,14 @@ def _rank(ids: NDArray[np.int64], predictions: Array, probability: Array) -> NDA
     return np.sum(ahead, axis=1)
 
 
-def _of_decisions(
-    true_positives: float, false_positives: float, positives: float, negatives: float
-) -> dict[str, float]:
-    """The metrics of yes-or-no decisions, by their names in the config."""
-    true_negatives, missed = negatives - false_positives, positives - true_positives
-    precision = _ratio(true_positives, true_positives + false_positives)
-    recall, specificity = _ratio(true_positives, positives), _ratio(true_negatives, negatives)
-    # Matthews, "Comparison of the predicted and observed secondary structure of T4 phage lysozyme", 1975
-    product = (true_positives + false_positives) * positives * negatives * (true_negatives + missed)
-    agreement = true_positives * true_negatives - false_positives * missed
-    return {
-        "binary_accuracy": _ratio(true_positives + true_negatives, positives + negatives),
-        "balanced_accuracy": (recall + specificity) / 2,
-        "precision": precision,
-        "recall": recall,
-        "specificity": specificity,
-        "f1": _ratio(2 * true_positives, 2 * true_positives + false_positives + missed),
-        "matthews_correlation": _ratio(agreement, float(np.sqrt(product))),
-    }
+def _least_area(share: float, area: float) -> float:
+    """The least area under the precision-recall curve for an area under the ROC curve. share: of the positives.
+
+    Of all negatives, 1 - area are then predicted above every positive, which costs most precision: at a recall of r it
+    is share * r / (share * r + (1 - share) * (1 - area)), whose integral this is.
+    """
+    ahead = (1 - share) * (1 - area) / share
+    return 1 - ahead * math.log1p(1 / ahead) if ahead > 0 else 1.0
 
 
 def _decision_points(totals: Totals) -> list[DecisionPoint]:
@@ -301,30 +343,6 @@ def _decision_points(totals: Totals) -> list[DecisionPoint]:
         for index in at
         if above[index]
     ]
-
-
-def _pairs(totals: Totals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The classes that are labels or predictions, and the places of both in them for each bucket, [2, m]."""
-    both = np.stack(np.divmod(totals.buckets, CLASS_SPAN))
-    classes, places = np.unique(both, return_inverse=True)
-    return classes, places.reshape(both.shape)
-
-
-def _by_class(totals: Totals) -> tuple[Array, Array, Array, Array]:
-    """Precision, recall and F1 of each class, and its weight. What divides by nothing is 0, as in scikit-learn."""
-    classes, (labels, predicted) = _pairs(totals)
-    weights = totals.counts.sum(axis=1)
-
-    def total(index: NDArray[np.int64], values: Array) -> Array:
-        return np.bincount(index, values, len(classes)).astype(np.float64)
-
-    true, present = total(labels, np.where(labels == predicted, weights, 0)), total(labels, weights)
-    chosen = total(predicted, weights)
-
-    def ratio(numerator: Array, denominator: Array) -> Array:
-        return np.divide(numerator, denominator, out=np.zeros(len(classes)), where=denominator > 0)
-
-    return ratio(true, chosen), ratio(true, present), ratio(2 * true, chosen + present), present
 
 
 def _rows(counts: Any) -> tuple[tuple[float, ...], ...]:
@@ -368,10 +386,6 @@ def entropy(counts: Array) -> float:
     """The cross-entropy of predicting the shares of the classes, in nats."""
     shares = counts[counts > 0] / counts.sum()
     return float(-np.sum(shares * np.log(shares)))
-
-
-def _ratio(numerator: float, denominator: float) -> float:
-    return float(numerator / denominator) if denominator else float("nan")
 
 
 def _register_with_tfma(name: str) -> None:

@@ -6,16 +6,19 @@ if all of its classes are. They are those of scikit-learn, in which a ratio with
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.components.evaluation.limits import Part, Parts, as_it_is, f1_of
 from headrace.components.evaluation.metrics.accumulator import Array, LabelMetrics, Margin, Totals
 from headrace.components.evaluation.metrics.classification import EPSILON, TOO_WIDE, areas, entropy, wilson_width
 from headrace.components.evaluation.result import ClassMetrics
-from headrace.configs.schema.evaluate import METRICS
+from headrace.configs.schema.metrics import METRICS, split_level, with_level
 
 RESOLUTION = 4096
 """Histogram buckets of a class for each unit of log-odds: a bucket is 0.00006 wide at a probability of 0.5."""
@@ -23,15 +26,39 @@ CLASS_SPAN = 1 << 19
 """More than the buckets of a class. `class * CLASS_SPAN + bucket` is that of a pair of an example and a class."""
 MIDDLE = CLASS_SPAN // 2
 """The bucket of a probability of 0.5."""
-WHOLE = 4
-"""The first sums, which are over all classes: weight, loss, correct subsets, wrong decisions."""
+
+
+class Decisions(NamedTuple):
+    """Sums over the decisions by one threshold: the weight of examples whose classes are all right, and of wrong
+    decisions; for each class, [classes], of the examples for which it is predicted, and for which that is right.
+    """
+
+    subsets: float
+    wrong: float
+    chosen: Array
+    true: Array
+
+
+class ClassSums(NamedTuple):
+    """What `MultilabelMetrics.sums` adds up: weight, loss, the weight of the examples in each class, [classes], and the
+    decisions by each threshold, the first of which is `decision_threshold`.
+    """
+
+    weight: float
+    loss: float
+    positives: Array
+    decisions: tuple[Decisions, ...]
 
 
 @dataclass(frozen=True)
 class MultilabelMetrics(LabelMetrics):
-    """Labels and predictions are [n, classes]. A class counts as predicted if its probability is above `threshold`."""
+    """Labels and predictions are [n, classes]. A class counts as predicted if its probability is above `threshold`.
+
+    levels: the names of further metrics that have a threshold of their own, such as `macro_f1@0.3`.
+    """
 
     threshold: float = 0.5
+    levels: tuple[str, ...] = ()
     label_rank = 2
 
     def usable(self, labels: Array) -> NDArray[np.bool_]:
@@ -43,15 +70,29 @@ class MultilabelMetrics(LabelMetrics):
         each: Array = -np.where(labels == 1, np.log(clipped), np.log1p(-clipped))
         return each.mean(axis=1)
 
+    @property
+    def _thresholds(self) -> list[float]:
+        """Those of the metrics in `levels`."""
+        return sorted({level for _, level in map(split_level, self.levels) if level is not None})
+
     def predicted(self, predictions: Array) -> Array:
         return (predictions > self.threshold).astype(np.float64)
 
     def sums(self, labels: Array, predictions: Array) -> Array:
-        """After those that WHOLE lists, for each class: in it, predicted, and both."""
-        chosen = self.predicted(predictions)
-        wrong = np.sum(chosen != labels, axis=1)
-        whole = np.stack([np.ones(len(labels)), self.losses(labels, predictions), wrong == 0, wrong], axis=1)
-        return np.concatenate([whole, labels, chosen, labels * chosen], axis=1)
+        """As `ClassSums` has them."""
+        columns: list[NDArray[Any]] = [np.ones((len(labels), 1)), self.losses(labels, predictions)[:, None], labels]
+        for threshold in (self.threshold, *self._thresholds):
+            chosen = predictions > threshold
+            wrong = np.sum(chosen != labels, axis=1, keepdims=True)
+            columns += [wrong == 0, wrong, chosen, labels * chosen]
+        return np.concatenate(columns, axis=1)
+
+    def _parted(self, totals: Totals) -> ClassSums:
+        thresholds = 1 + len(self._thresholds)
+        classes = (len(totals.sums) - 2 - 2 * thresholds) // (1 + 2 * thresholds)
+        weight, loss, rest = *totals.sums[:2], totals.sums[2 + classes :].reshape(thresholds, -1)
+        each = tuple(Decisions(one[0], one[1], *one[2:].reshape(2, classes)) for one in rest)
+        return ClassSums(weight, loss, totals.sums[2 : 2 + classes], each)
 
     def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:  # noqa: ARG002
         p = np.clip(np.nan_to_num(predictions), 1e-15, 1 - 1e-15)
@@ -59,24 +100,21 @@ class MultilabelMetrics(LabelMetrics):
         return buckets + MIDDLE + CLASS_SPAN * np.arange(p.shape[1])
 
     def metrics(self, totals: Totals) -> dict[str, float]:
-        weight, loss, subsets, wrong = totals.sums[:WHOLE]
-        if not np.isfinite(loss):
-            return dict.fromkeys(METRICS["multilabel"], np.nan)
-        positives, chosen, true = _of_classes(totals)
-        class_areas = _class_areas(totals)
+        sums = self._parted(totals)
+        if not np.isfinite(sums.loss):
+            return dict.fromkeys((*METRICS["multilabel"], *self.levels), np.nan)
+        class_areas = _class_areas(totals, len(sums.positives))
         defined = class_areas[np.isfinite(class_areas)]
+        own, *others = (_of_decisions(one, sums) for one in sums.decisions)
+        at_thresholds = dict(zip(self._thresholds, others, strict=True))
         return {
             "macro_auc": float(defined.mean()) if len(defined) else np.nan,
             "micro_auc": _micro_auc(totals.buckets % CLASS_SPAN, totals.counts),
-            "macro_f1": float(_ratio(2 * true, positives + chosen).mean()),
-            "micro_f1": float(_ratio(2 * true.sum(), positives.sum() + chosen.sum())),
-            "subset_accuracy": float(subsets / weight),
-            "hamming_loss": float(wrong / weight / len(positives)),
-            "binary_crossentropy": float(loss / weight),
-            "macro_precision": float(_ratio(true, chosen).mean()),
-            "macro_recall": float(_ratio(true, positives).mean()),
-            "micro_precision": float(_ratio(true.sum(), chosen.sum())),
-            "micro_recall": float(_ratio(true.sum(), positives.sum())),
+            "binary_crossentropy": float(sums.loss / sums.weight),
+            **own,
+            **{
+                name: at_thresholds[level][base] for name in self.levels for base, level in [split_level(name)] if level
+            },
         }
 
     def constant(self, totals: Totals) -> dict[str, float]:
@@ -84,7 +122,8 @@ class MultilabelMetrics(LabelMetrics):
 
         The F1 of a class is highest if it is always predicted, the micro F1 with the most frequent classes.
         """
-        weight, (positives, _, _) = float(totals.sums[0]), _of_classes(totals)
+        sums = self._parted(totals)
+        weight, positives = float(sums.weight), sums.positives
         entropies = [entropy(np.array([count, weight - count])) for count in positives]
         frequent = np.sort(positives)[::-1]
         always = weight * np.arange(1, len(frequent) + 1)
@@ -100,19 +139,39 @@ class MultilabelMetrics(LabelMetrics):
 
     def margin(self, totals: Totals) -> Margin | None:
         """Of the subset accuracy."""
-        weight, loss, subsets = totals.sums[: WHOLE - 1]
-        if not np.isfinite(loss):
+        sums = self._parted(totals)
+        if not np.isfinite(sums.loss):
             return None
-        share = float(subsets / weight)
+        share = float(sums.decisions[0].subsets / sums.weight)
         return Margin("subset_accuracy", share, wilson_width(share, totals.effective_examples), TOO_WIDE)
+
+    def parts(self, totals: Totals) -> Parts:
+        """All but the micro AUC's: the pairs of an example are not independent of each other."""
+        sums, whole = self._parted(totals), (Part(totals.effective_examples),)
+        positives = sums.positives
+        within = np.minimum(positives, sums.weight - positives)
+        found: dict[str, Sequence[Part]] = {
+            "macro_auc": [Part(totals.trials(weight)) for weight in within if weight > 0]
+        }
+        for level, (_, _, chosen, true) in zip([None, *self._thresholds], sums.decisions, strict=True):
+            each = {
+                "subset_accuracy": whole,
+                "hamming_loss": whole,
+                **_class_parts("recall", totals, positives, positives),
+                **_class_parts("precision", totals, chosen, chosen),
+                **_class_parts("f1", totals, positives + chosen - true, positives + chosen, f1_of),
+            }
+            found |= {name if level is None else with_level(name, level): parts for name, parts in each.items()}
+        return found
 
     def classes(self, totals: Totals) -> tuple[ClassMetrics, ...]:
         if not np.isfinite(totals.sums).all():
             return ()
-        positives, chosen, true = _of_classes(totals)
+        sums = self._parted(totals)
+        positives, (_, _, chosen, true) = sums.positives, sums.decisions[0]
         each = zip(
-            positives / totals.sums[0],
-            _class_areas(totals),
+            positives / sums.weight,
+            _class_areas(totals, len(positives)),
             _ratio(true, chosen),
             _ratio(true, positives),
             _ratio(2 * true, positives + chosen),
@@ -124,15 +183,34 @@ class MultilabelMetrics(LabelMetrics):
         )
 
 
-def _of_classes(totals: Totals) -> tuple[Array, Array, Array]:
-    """The weight of the examples in each class, of those for which it is predicted, and of both: [classes] each."""
-    positives, chosen, true = totals.sums[WHOLE:].reshape(3, -1)
-    return positives, chosen, true
+def _of_decisions(decisions: Decisions, sums: ClassSums) -> dict[str, float]:
+    """The metrics that depend on a threshold, by their names in the config."""
+    positives, (subsets, wrong, chosen, true) = sums.positives, decisions
+    return {
+        "macro_f1": float(_ratio(2 * true, positives + chosen).mean()),
+        "micro_f1": float(_ratio(2 * true.sum(), positives.sum() + chosen.sum())),
+        "subset_accuracy": float(subsets / sums.weight),
+        "hamming_loss": float(wrong / sums.weight / len(positives)),
+        "macro_precision": float(_ratio(true, chosen).mean()),
+        "macro_recall": float(_ratio(true, positives).mean()),
+        "micro_precision": float(_ratio(true.sum(), chosen.sum())),
+        "micro_recall": float(_ratio(true.sum(), positives.sum())),
+    }
 
 
-def _class_areas(totals: Totals) -> Array:
-    """The area under the ROC curve of each class; NaN if all examples belong to it, or none."""
-    number = (len(totals.sums) - WHOLE) // 3
+def _class_parts(
+    name: str, totals: Totals, trials: Array, weights: Array, transform: Callable[[float], float] = as_it_is
+) -> dict[str, Sequence[Part]]:
+    """Of the macro and the micro average. trials: the weight of the examples that the share of each class is of."""
+    number = [totals.trials(weight) for weight in trials]
+    return {
+        f"macro_{name}": [Part(each, transform=transform) for each in number],
+        f"micro_{name}": [Part(*each, transform) for each in zip(number, map(float, weights), strict=True)],
+    }
+
+
+def _class_areas(totals: Totals, number: int) -> Array:
+    """The area under the ROC curve of each of `number` classes; NaN if all examples belong to it, or none."""
     edges = np.searchsorted(totals.buckets, CLASS_SPAN * np.arange(number + 1))
     counts = [totals.counts[start:end] for start, end in pairwise(edges)]
     return np.array([areas(each)[0] for each in counts])

@@ -26,6 +26,8 @@ RESOLUTION = 64
 """Buckets of errors for each doubling of their size: a bucket is 1.1 % wide."""
 SMALLEST = 2.0**-100
 """Errors below it count as none."""
+EPSILON = 1e-7
+"""The least label that an error is divided by, and the least value in a logarithm, as in Keras and TFMA."""
 QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 """Of the errors, for the report."""
 
@@ -82,7 +84,10 @@ class RegressionMetrics(LabelMetrics):
 
     def sums(self, labels: Array, predictions: Array) -> Array:
         error = predictions[:, 0] - labels
-        return np.stack([np.ones_like(error), np.abs(error), error**2, error**4], axis=1)
+        relative = 100 * np.abs(error) / np.maximum(np.abs(labels), EPSILON)
+        by_ratio = np.log1p(np.maximum(predictions[:, 0], EPSILON)) - np.log1p(np.maximum(labels, EPSILON))
+        columns = [np.ones_like(error), np.abs(error), error**2, error**4, relative, by_ratio**2]
+        return np.stack(columns, axis=1)
 
     def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:
         """The error's sign and logarithm."""
@@ -116,7 +121,7 @@ class RegressionMetrics(LabelMetrics):
         ]
 
     def metrics(self, totals: Totals) -> dict[str, float]:
-        n, absolute, squared, _ = totals.sums
+        n, absolute, squared, _, relative, squared_logarithmic = totals.sums
         labels, predictions, both = _of_regression(totals).products
         variances = labels * predictions
         return {
@@ -125,11 +130,14 @@ class RegressionMetrics(LabelMetrics):
             "mean_absolute_error": float(absolute / n),
             "r_squared": float(1 - squared / labels) if labels > 0 else float("nan"),
             "squared_correlation": float(both**2 / variances) if variances > 0 else float("nan"),
+            "mean_absolute_percentage_error": float(relative / n),
+            "mean_squared_logarithmic_error": float(squared_logarithmic / n),
+            "median_absolute_error": _median_size(totals) if np.isfinite(absolute) else float("nan"),
         }
 
     def margin(self, totals: Totals) -> Margin | None:
         """Of the mean squared error, from the variance of the squared errors."""
-        n, _, squared, fourth = totals.sums
+        n, _, squared, fourth = totals.sums[:4]
         if not np.isfinite(fourth):
             return None
         mean = squared / n
@@ -151,10 +159,22 @@ class RegressionMetrics(LabelMetrics):
         weights = totals.counts.sum(axis=1)
         if not np.isfinite(totals.sums).all() or not weights.sum():
             return None
-        sizes = SMALLEST * 2 ** ((np.abs(totals.buckets) + 0.5) / RESOLUTION)
-        errors = np.where(totals.buckets == 0, 0.0, np.sign(totals.buckets) * sizes)
+        errors = np.sign(totals.buckets) * _sizes(totals.buckets)
         at = np.searchsorted(np.cumsum(weights), np.array(QUANTILES) * weights.sum()).clip(max=len(errors) - 1)
         return Curves(errors=tuple((share, float(errors[index])) for share, index in zip(QUANTILES, at, strict=True)))
+
+
+def _sizes(buckets: NDArray[np.int64]) -> Array:
+    """The size of the errors in each of these buckets: that in its middle, and 0 for those below SMALLEST."""
+    return np.where(buckets == 0, 0.0, SMALLEST * 2 ** ((np.abs(buckets) + 0.5) / RESOLUTION))
+
+
+def _median_size(totals: Totals) -> float:
+    """The median of the absolute errors, to half a bucket: that which half of the weight does not exceed."""
+    order = np.argsort(np.abs(totals.buckets), kind="stable")
+    weights = np.cumsum(totals.counts.sum(axis=1)[order])
+    middle = order[np.searchsorted(weights, weights[-1] / 2)]
+    return float(_sizes(totals.buckets[middle : middle + 1])[0])
 
 
 def _moments(accumulator: RegressionAccumulator) -> tuple[Array, Array, Array]:

@@ -115,13 +115,15 @@ class Head:
     """The first rows of a source, as a part of it.
 
     source: what reads the part; it may lack columns whose kinds take long to find. whole: whether these are all rows.
-    settled: whether later rows cannot turn a column of numbers into one of strings.
+    settled: whether later rows cannot turn a column of numbers into one of strings. scanned: the part with some rows
+    from elsewhere, which may contradict it; None: the part alone.
     """
 
     source: Source
     part: Any
     whole: bool
     settled: bool
+    scanned: Any = None
 
 
 @runtime_checkable

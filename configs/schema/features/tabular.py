@@ -181,7 +181,23 @@ class VocabularyFeature(_Separated):
             )
         if self.values is not None and len({str(value) for value in self.values}) != len(self.values):
             raise ValueError("`values` contains a value twice")
+        self._check_texts()
         return self
+
+    def _check_texts(self) -> None:
+        """Raise ValueError for a listed value that no row can have."""
+        texts = [value for value in self.values or () if isinstance(value, str)]
+        if "" in texts and self.missing is None:
+            what = '`values` contains "", and an empty text is missing'
+            raise ValueError(f"{what}; remove it, since missing values have a category of their own")
+        if self.separator is None:
+            return
+        for text in texts:
+            if self.separator in text:
+                raise ValueError(f"`values` contains {text!r}, which `separator` divides; list its parts instead")
+            if text != text.strip():
+                what = f"`values` contains {text!r}, and white space around values is removed (`separator`)"
+                raise ValueError(f"{what}; write {text.strip()!r}")
 
     def files(self) -> dict[KeyPath, str]:
         return {("file",): self.file} if self.file is not None else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -14,7 +15,7 @@ from headrace.configs.schema.section import KeyPath, Name, PositiveInt
 Pixels = Annotated[int, Field(ge=1, le=4096)]
 
 
-def check_words(values: Iterable[str] | None, *, lowercase: bool) -> None:
+def check_words(values: Iterable[str] | None, *, lowercase: bool, split: str) -> None:
     """Raise ValueError if a word of a vocabulary is there twice, or cannot be a word of any text."""
     words = tuple(values or ())
     if len(set(words)) != len(words):
@@ -27,6 +28,21 @@ def check_words(values: Iterable[str] | None, *, lowercase: bool) -> None:
         if lowercase and word != word.lower():
             way = f"write {word.lower()!r}, or set `lowercase: false`"
             raise ValueError(f"`values` contains {word!r}, and words are converted to lower case first; {way}")
+        _check_marks(word, split)
+
+
+def _check_marks(word: str, split: str) -> None:
+    """Raise ValueError if a word has a mark, and words are cut or cleaned at it."""
+    mark = next((letter for letter in word if letter != "_" and unicodedata.category(letter)[0] in "PS"), None)
+    if mark is None or split == "whitespace" or (split == "marks" and word == mark):
+        return
+    if split == "words":
+        what = f"and `split: words` removes marks such as {mark!r}"
+        plain = "".join(letter for letter in word if letter == "_" or unicodedata.category(letter)[0] not in "PS")
+        way = f"write {plain!r}" if plain else "remove it"
+    else:
+        what, way = f"and with `split: marks` {mark!r} is a word of its own", "list its parts instead"
+    raise ValueError(f"`values` contains {word!r}, {what}; {way}")
 
 
 class TextFeature(SingleColumn, Categorical):
@@ -84,7 +100,7 @@ class TextFeature(SingleColumn, Categorical):
             raise ValueError(
                 f"`top_k` and `min_frequency` are for a learned vocabulary; remove them, or remove `{given[0]}`"
             )
-        check_words(self.values, lowercase=self.lowercase)
+        check_words(self.values, lowercase=self.lowercase, split=self.split)
         if self.padded and self.max_tokens is None:
             raise ValueError("`padded: true` requires `max_tokens`, the length to which all texts are padded")
         return self

@@ -270,9 +270,9 @@ class TextSource(FileSource):
     """Text files, UTF-8, plain or gzip (with the extension `.gz`).
 
     The column is `text`, or with a `window` the columns are `words` (multivalued) and `next_word`, for training a model
-    that predicts the next word. White space at both ends of a text is removed, and empty texts are skipped. Words are
-    separated by white space and include their punctuation. A window does not cross texts; a text with no word after its
-    first `window` words gives no example.
+    that predicts the next word; `labels: folders` adds `label`. White space at both ends of a text is removed, and
+    empty texts are skipped. Words are separated by white space and include their punctuation. A window does not cross
+    texts; a text with no word after its first `window` words gives no example.
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.text.source.TextFiles"
@@ -301,12 +301,15 @@ class TextSource(FileSource):
     below their common part) are named with these folders, so `notes/*/*.txt` gives `june/a.txt:120`. With
     `data.split_key` set to it, all windows of a text get the same split; otherwise windows that share most of their
     words get different ones. null: no such column."""
+    labels: Literal["none", "folders"] = "none"
+    """Whether the folder of a file says what its texts are. folders: the column `label` is the name of the folder that
+    the file is in, as in `reviews/good/17.txt`. none: there is no such column."""
 
     @model_validator(mode="after")
     def _consistent_settings(self) -> TextSource:
         if self.max_length is not None and self.max_length < self.min_length:
             raise ValueError(f"max_length is {self.max_length}, which is below min_length ({self.min_length})")
-        if self.text_key in {"text", "words", "next_word"}:
+        if self.text_key in {"text", "words", "next_word", "label"}:
             raise ValueError(f'text_key: "{self.text_key}" is the name of another column; choose a different one')
         return self
 

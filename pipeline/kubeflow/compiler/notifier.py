@@ -21,7 +21,7 @@ from headrace.pipeline.kubeflow.compiler import credentials
 from headrace.pipeline.kubeflow.compiler.objects import (
     CONFIG,
     MOUNT,
-    Volume,
+    PodVolume,
     as_yaml,
     headrace_object,
     headrace_pod,
@@ -102,15 +102,15 @@ def _from_secret(variable: str, secret: str, key: str, *, optional: bool = False
     return {"name": variable, "valueFrom": {"secretKeyRef": reference}}
 
 
-def _files(settings: Notifier) -> Iterator[Volume]:
+def _files(settings: Notifier) -> Iterator[PodVolume]:
     for number, secret in enumerate(settings.secrets):
         if secret.path is not None:
             source = {"secretName": secret.name, **({"optional": True} if secret.optional else {})}
-            yield Volume(f"secret-{number}", secret.path, {"secret": source})
+            yield PodVolume(f"secret-{number}", secret.path, {"secret": source})
 
 
-def _shared(kubeflow: KubeflowConfig) -> Iterator[Volume]:
+def _shared(kubeflow: KubeflowConfig) -> Iterator[PodVolume]:
     """The volume with the results of runs, where the record of who was told is too."""
     if kubeflow.storage == "reference" and kubeflow.volume is not None:
         claim = {"persistentVolumeClaim": {"claimName": kubeflow.volume.claim}}
-        yield Volume("artifacts", kubeflow.volume.path, claim, read_only=False)
+        yield PodVolume("artifacts", kubeflow.volume.path, claim, read_only=False)

@@ -25,7 +25,7 @@ WAVE = "argocd.argoproj.io/sync-wave"
 
 
 @dataclass(frozen=True)
-class Volume:
+class PodVolume:
     """A volume of a pod. source: as in a pod's `volumes`, without the name."""
 
     name: str
@@ -54,7 +54,7 @@ def headrace_pod(  # noqa: PLR0913
     account: str | None,
     *,
     env: Sequence[dict[str, Any]] = (),
-    volumes: Sequence[Volume] = (),
+    volumes: Sequence[PodVolume] = (),
 ) -> dict[str, Any]:
     """The template of a pod that runs `headrace` with a command, not as root, and with few resources.
 
@@ -64,9 +64,9 @@ def headrace_pod(  # noqa: PLR0913
     user = {"runAsUser": chosen.user, "runAsGroup": chosen.group, "runAsNonRoot": chosen.non_root or None}
     token = {"serviceAccountToken": {"audience": AUDIENCE, "expirationSeconds": 7200, "path": "token"}}
     mounted = [
-        Volume("manifest", MOUNT, {"configMap": {"name": config_map}}),
-        Volume("token", TOKEN, {"projected": {"sources": [token]}}),
-        Volume("tmp", "/tmp", {"emptyDir": {}}, read_only=False),  # noqa: S108 - in the pod
+        PodVolume("manifest", MOUNT, {"configMap": {"name": config_map}}),
+        PodVolume("token", TOKEN, {"projected": {"sources": [token]}}),
+        PodVolume("tmp", "/tmp", {"emptyDir": {}}, read_only=False),  # noqa: S108 - in the pod
         *volumes,
     ]
     container = {

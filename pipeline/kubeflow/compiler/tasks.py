@@ -29,6 +29,7 @@ from headrace.configs.schema.sources import FileSource
 from headrace.pipeline.build import create_pipeline
 from headrace.pipeline.code.digest import code_digest
 from headrace.pipeline.folders import Folders
+from headrace.pipeline.kubeflow.document import task_name
 from headrace.pipeline.kubeflow.kserve.follow import kserve_settings
 from headrace.pipeline.kubeflow.pod.invocation import (
     ARTIFACT,
@@ -126,12 +127,6 @@ def component_tasks(config: PipelineConfig) -> list[ComponentTask]:
     return [replace(one, code=_code_of(nodes)) if one.invocation.id == TRAINER else one for one in tasks]
 
 
-def task_name(node_id: str) -> str:
-    """`ExampleGen` and `example_gen` as `example-gen`: Argo allows no other characters."""
-    words = re.sub(r"(?<!^)(?=[A-Z])", "-", node_id).lower()
-    return re.sub(r"[^a-z0-9]+", "-", words).strip("-")
-
-
 def _check_extension(config: PipelineConfig, nodes: Mapping[str, Node]) -> None:
     if config.pipeline.extend is None:
         return
@@ -186,11 +181,21 @@ def _task(
         inputs={key: (task_name(producer), output) for key, (producer, output) in producers.items()},
         parameters=tuple(name for name in offered(config) if takes(config, node.id, name)),
         after=tuple(map(task_name, node.upstream)),
-        cacheable=node.cacheable or node.executor is import_schema_gen.Executor,
+        cacheable=_is_cacheable(node, config),
         constants=constants(config, node.id),
         decides=node.decides,
         uncached=uncached,
     )
+
+
+def _is_cacheable(node: Node, config: PipelineConfig) -> bool:
+    """Whether Kubeflow may reuse its outputs. It does not look at them, so those of a Canary that may have been without
+    its server are never reused.
+    """
+    server = config.canary.server if config.canary else None
+    if node.id == "Canary" and server is not None and server.on_unreachable == "warn":
+        return False
+    return node.cacheable or node.executor is import_schema_gen.Executor
 
 
 def _with_useful_store(properties: Mapping[str, Any], config: PipelineConfig) -> Mapping[str, Any]:

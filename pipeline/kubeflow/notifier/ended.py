@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headrace.common.errors import RunError
-from headrace.common.records import parse_record
 from headrace.components.canary.verdict import FILE_NAME as VERDICT
 from headrace.components.canary.verdict import CanaryVerdict
-from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.registry import AWAITING, MANUAL, inside
 from headrace.components.evaluation.result import FILE_NAME as EVALUATION
+from headrace.components.lite.verdict import REPORT_FILE, LiteVerdict
 from headrace.components.trigger.decision import WHY
 from headrace.pipeline.kubeflow.document import component_of
 from headrace.pipeline.kubeflow.pod.blessings import fetch_blessings
 from headrace.pipeline.kubeflow.pod.paths import RECORD
+from headrace.pipeline.kubeflow.pod.records import read_pushes
 from headrace.pipeline.kubeflow.pod.state import GRAPH
 from headrace.pipeline.kubeflow.results_store import pushed_models
 from headrace.pipeline.kubeflow.server.session import Session
@@ -59,6 +59,7 @@ class Output(NamedTuple):
 OUTPUTS = (
     Output("Evaluator", "evaluation", "ModelEvaluation", f"evaluation/{EVALUATION}"),
     Output("Canary", "blessing", "InfraBlessing", f"blessing/{VERDICT}"),
+    Output("Lite", "blessing", "InfraBlessing", f"blessing/{REPORT_FILE}"),
     Output(DRIFT, WHY, "String", RECORD),
 )
 PUSHED = Output("Pusher", "pushed_model", "PushedModel", f"pushed_model/{GRAPH}")
@@ -113,7 +114,8 @@ class _Results:
         if node is None or uri is None or not self._store.get(uri, path):
             return
         uri_of_artifact = path if path.name == output.file else path.parent
-        verdict = CanaryVerdict.read(path.parent) if output.component == "Canary" else None
+        read = {"Canary": CanaryVerdict.read, "Lite": LiteVerdict.read}.get(output.component)
+        verdict = read(path.parent) if read is not None else None
         properties: dict[str, str | int | float] = {} if verdict is None else {"blessed": int(verdict.passed)}
         node.outputs[output.key] = ArtifactRecord(output.type, str(uri_of_artifact), properties)
 
@@ -172,8 +174,8 @@ class _Results:
         """The folder of the version that was pushed: that of this run's model, or else the newest."""
         push = self._session.config.push_directory
         try:
-            pushes = parse_record(PushRecord, self._store.text(f"{self._home}/pushed.json"))
-        except (FileNotFoundError, ValueError):  # missing or damaged, which the next run reports
+            pushes = read_pushes(f"{self._home}/pushed.json", self._store)
+        except RunError:  # damaged, which the next run reports
             return None
         folder, models = pushed_models(pushes, self._home, push) if push else ("", {})
         versions = [(self._run.run_id in uri.split("/"), int(version)) for version, uri in models.items()]

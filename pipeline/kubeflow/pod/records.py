@@ -4,11 +4,15 @@
     trained/<time>-blessed-<digest>.json         the data of a training whose model was blessed
     trained/<time>-passed-<digest>.json          data that did not drift
     trained/before.json                          `trained.json` as a version without such objects left it
+    pushed/<version>-<digest>.json               a model was pushed, as a version of a destination
 
 Trainings are recorded like blessings, one object per event, so that runs that end together lose none. Readers merge the
 objects in the order of their names, which is that of their times by the pods' clocks (a pod whose clock is slow takes
 the time just after the last object). `trained.json` next to the folder holds the merged state for people and tools.
 Nothing before the latest blessed model counts.
+
+Pushes are recorded in this way too: `pushed.json` next to the folder is what the objects add up to, and saves readers
+all but those that it lacks, because another run had read the list before and wrote it last.
 
 All paths in the objects are relative to the pipeline's folder.
 """
@@ -18,11 +22,14 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+import tempfile
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from headrace.common.checksums import with_checksum
 from headrace.common.durable import write_text
 from headrace.common.errors import RunError
+from headrace.common.records import parse_record
 from headrace.components.deploy.push_record import PushRecord
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.pipeline.kubeflow.pod.paths import PodPaths, sibling
@@ -30,47 +37,90 @@ from headrace.pipeline.kubeflow.store import Store
 
 logger = logging.getLogger(__name__)
 
-TRAINED = "trained"
-"""The folder of the objects of trainings."""
+TRAINED, PUSHED = "trained", "pushed"
+"""The folders of the objects of trainings and of pushes."""
 BEFORE = "before.json"
 _TRAINING = re.compile(r"(?P<time>[0-9T:.+-]+)-(?P<kind>judged|blessed|passed)-[0-9a-f]{16}\.json")
 
 
 def fetch_pushes(uri: str, path: Path, store: Store) -> PushRecord:
-    """Write `pushed.json` to `path`, with the destinations in the pipeline's folder as paths below that of `path`.
+    """Write the merged record of pushes to `path`, with the destinations in the pipeline's folder as paths below that.
 
     In the store they are the paths of a pod, as every pod has them. uri: that of `pushed.json`. Raises RunError if the
-    record is damaged.
+    record or an object is damaged.
     """
+    return _fetch_pushes(uri, path, store)[0]
+
+
+def known_pushes(uri: str, path: Path, store: Store) -> PushRecord | None:
+    """The same for a component that may push, as `publish_pushes` wants it: None if there is no record yet, or if
+    `pushed.json` lacks what an object says, so that it is written again.
+    """
+    record, is_whole = _fetch_pushes(uri, path, store)
+    return record if is_whole and path.exists() else None
+
+
+def read_pushes(uri: str, store: Store) -> PushRecord:
+    """The merged record of pushes, with the destinations as paths of a pod. Raises RunError as `fetch_pushes` does."""
+    with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+        return _stored_pushes(uri, Path(folder, "pushed.json"), store)[1]
+
+
+def publish_pushes(uri: str, path: Path, store: Store, known: PushRecord | None) -> None:
+    """Write an object for each push in the record at `path` since `known`; then `pushed.json`, merged with others'."""
+    record = PushRecord.read(path)
+    if record == known or not path.exists():
+        return
+    outer, local = f"{_in_pod(uri)}/", f"{path.parent}/"
+    stored = record.renamed(lambda there: there.replace(local, outer, 1) if there.startswith(local) else there)
+    before = {} if known is None else known.last
+    for there, (local_path, push) in zip(stored.last, record.last.items(), strict=True):
+        if push != before.get(local_path):
+            one = PushRecord(last={there: push}, models={there: {push.version: push.uri}})
+            (name,) = _names_of(one)
+            store.write(f"{sibling(uri, PUSHED)}/{name}", with_checksum(one.model_dump_json()))
+    file = path.with_name(f".{path.name}.store")
+    stored.merged_with(_stored_pushes(uri, file, store)[1]).save(file)
+    store.put(file, uri)
+    file.unlink()
+
+
+def _fetch_pushes(uri: str, path: Path, store: Store) -> tuple[PushRecord, bool]:
+    """As `fetch_pushes`, and whether `pushed.json` has all of it."""
+    found, whole = _stored_pushes(uri, path, store)
+    inner = f"{_in_pod(uri)}/"
+    local = whole.renamed(lambda there: f"{path.parent}/{there.partition(inner)[2]}" if inner in there else there)
+    if local != found:
+        local.save(path)
+    return local, whole == found
+
+
+def _stored_pushes(uri: str, path: Path, store: Store) -> tuple[PushRecord, PushRecord]:
+    """`pushed.json` in the store, which is copied to `path`, without and with what only the objects say."""
     store.get(uri, path)
     try:
         found = PushRecord.read(path)
     except RunError as error:
         raise RunError(str(error).replace(str(path), uri)) from None
-    inner = f"{_in_pod(uri)}/"
-    local = found.renamed(lambda there: f"{path.parent}/{there.partition(inner)[2]}" if inner in there else there)
-    if local != found:
-        local.save(path)
-    return local
+    whole, folder = found, sibling(uri, PUSHED)
+    for name in sorted({*store.children(folder)} - _names_of(found)):
+        try:
+            whole = whole.merged_with(parse_record(PushRecord, store.text(f"{folder}/{name}")))
+        except ValueError as error:
+            raise RunError(
+                f"{folder}/{name}: the record of a push is damaged: {error}\n"
+                "  Remove the object; the next run then compares the model with the newest version in service."
+            ) from None
+    return found, whole
 
 
-def publish_pushes(uri: str, path: Path, store: Store, known: PushRecord | None) -> None:
-    """Replace `pushed.json` in the store by the record at `path`, if there is one that is not `known`.
-
-    What another run has pushed in the meantime is kept. (Not every store can refuse a write, so of two runs that do
-    this at the very same moment, the later one may still replace the other's.)
-    """
-    record = PushRecord.read(path)
-    if record == known or not path.exists():
-        return
-    now = path.with_name(f".{path.name}.now")
-    record = record.merged_with(fetch_pushes(uri, now, store))
-    now.unlink(missing_ok=True)
-    outer = f"{_in_pod(uri)}/"
-    file, local = path.with_name(f".{path.name}.store"), f"{path.parent}/"
-    record.renamed(lambda there: there.replace(local, outer, 1) if there.startswith(local) else there).save(file)
-    store.put(file, uri)
-    file.unlink()
+def _names_of(record: PushRecord) -> set[str]:
+    """The names of the objects for all pushes of a record, in which destinations are as in the store."""
+    return {
+        f"{version}-{hashlib.sha256(f'{there} {uri}'.encode()).hexdigest()[:16]}.json"
+        for there, models in record.models.items()
+        for version, uri in models.items()
+    }
 
 
 def _in_pod(uri: str) -> str:

@@ -23,10 +23,11 @@ from typing import Any, NamedTuple
 
 from headrace.common.errors import RunError
 from headrace.components.deploy import shared_models
+from headrace.components.deploy.lite_files import LITE
 from headrace.components.deploy.registry import PUSHING
 from headrace.components.example_gen.spans.shared_spans import sharing
 from headrace.components.trigger.decision import TrainingRecord
-from headrace.pipeline.kubeflow.pod import blessings, records
+from headrace.pipeline.kubeflow.pod import blessings, lite_files, records
 from headrace.pipeline.kubeflow.pod.checkpoints import mirrored
 from headrace.pipeline.kubeflow.pod.invocation import state_paths
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
@@ -66,6 +67,7 @@ def present(properties: Mapping[str, Any], paths: PodPaths, store: Store, user: 
         (state.registry, _registry),
         (state.trained, _trained),
         (state.push_record, _push_record),  # before the next, so that it is copied back after it: a push, then its note
+        (state.pushed and state.pushed / LITE, _lite_files),  # also after the version, and before its note
         (state.pushed, _pushed),
         (state.checkpoints, _checkpoints),
         (state.spans, _spans),
@@ -145,8 +147,7 @@ def _trained(path: Path, uri: str, context: _Context) -> Iterator[None]:
 @contextlib.contextmanager
 def _push_record(path: Path, uri: str, context: _Context) -> Iterator[None]:
     """`pushed.json`, read here so that an error names the object."""
-    fetched = records.fetch_pushes(uri, path, context.store)
-    known = fetched if path.exists() else None
+    known = records.known_pushes(uri, path, context.store)
     yield
     records.publish_pushes(uri, path, context.store, known)
 
@@ -158,6 +159,7 @@ def _pushed(folder: Path, uri: str, context: _Context) -> Iterator[None]:
     for object_name, found in store.listing(uri).items():
         name, _, inside = object_name.partition("/")
         files[name][inside] = found
+    files.pop(LITE, None)
     incomplete = {name for name, those in files.items() if name.isdecimal() and GRAPH not in those}
     versions = sorted(files.keys() - incomplete)
     for name in versions:
@@ -168,7 +170,7 @@ def _pushed(folder: Path, uri: str, context: _Context) -> Iterator[None]:
         store.get_all(f"{uri}/{newest}", folder / newest)
     yield
     for path in folder.iterdir() if folder.exists() else ():
-        if path.name not in versions and not path.name.startswith(PUSHING):
+        if path.name not in versions and path.name != LITE and not path.name.startswith(PUSHING):
             if store.exists(f"{uri}/{path.name}"):
                 raise RunError(f"{uri}/{path.name}: another run pushed this version in the meantime; run again")
             store.put_all(path, f"{uri}/{path.name}", last=GRAPH)
@@ -178,6 +180,10 @@ def _pushed(folder: Path, uri: str, context: _Context) -> Iterator[None]:
         for inside in sorted(store.files(f"{uri}/{name}"), key=GRAPH.__ne__):
             store.remove(f"{uri}/{name}/{inside}")
         store.remove_if_empty(f"{uri}/{name}")
+
+
+def _lite_files(folder: Path, uri: str, context: _Context) -> contextlib.AbstractContextManager[None]:
+    return lite_files.mirrored(folder, uri, context.store)
 
 
 @contextlib.contextmanager

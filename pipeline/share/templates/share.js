@@ -86,7 +86,7 @@ function curves() {
   }
 }
 
-const LOWER = /loss|entropy|error|mae|mse|rmse|perplexity/;
+const LOWER = /loss|entropy|error|mae|mse|rmse|perplexity|brier|^false_/;
 
 function slices() {
   const judged = runs.filter((run) => run.evaluation && run.evaluation.slices.length);

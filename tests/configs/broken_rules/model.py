@@ -31,6 +31,20 @@ BROKEN: Broken = {
             '1: evaluate.metrics[1]: did you mean "binary_accuracy"?',
         ),
         ("evaluate: {metrics: [auc, auc]}", "1: evaluate.metrics[1]: twice; remove one"),
+        ("evaluate: {metrics: [precision@0.3, precision@0.3]}", "1: evaluate.metrics[1]: twice; remove one"),
+        ("evaluate: {metrics: [precision@0.30]}", "1: evaluate.metrics[0]: shortest form; write it as `precision@0.3`"),
+        ("evaluate: {metrics: [recall@30]}", "1: evaluate.metrics[0]: not a number above 0 and below 1"),
+        ("evaluate: {metrics: [auc@0.3]}", "1: evaluate.metrics[0]: depends on no threshold; write `auc`"),
+        ("evaluate: {metrics: [precison@0.3]}", '1: evaluate.metrics[0]: did you mean "precision"?'),
+        ("evaluate: {metrics: [macro_f1@0.3]}", "1: evaluate.metrics[0]: this label is binary"),
+        (
+            "evaluate: {metrics: [precision_at_recall]}",
+            "1: evaluate.metrics[0]: as `precision_at_recall@0.9`; there is none",
+        ),
+        (
+            "evaluate: {metrics: [recall_at_precision@90]}",
+            '1: evaluate.metrics[0]: as `recall_at_precision@0.9`; "90" is not one',
+        ),
     ],
     "thresholds_have_metrics": [
         (
@@ -41,11 +55,19 @@ BROKEN: Broken = {
             "evaluate: {thresholds: {squared_correlation: {min: 0.5}}}",
             "1: evaluate.thresholds.squared_correlation: this label is binary",
         ),
+        (
+            "evaluate: {metrics: [precision@0.3], thresholds: {precision@0.4: {min: 0.5}}}",
+            "1: evaluate.thresholds.precision@0.4: not in evaluate.metrics",
+        ),
     ],
     "thresholds_can_be_met": [
         (
             "evaluate: {thresholds: {auc: {min: 85}}}",
             "1: evaluate.thresholds.auc.min: did you mean 0.85?",
+        ),
+        (
+            "evaluate: {thresholds: {recall@0.2: {min: 85}}}",
+            "1: evaluate.thresholds.recall@0.2.min: did you mean 0.85?",
         ),
         (
             "evaluate: {thresholds: {binary_crossentropy: {max: -1}}}",

@@ -12,7 +12,8 @@ from headrace.common.errors import ConfigError
 from headrace.configs.loading.loader import load_with_locations
 from headrace.pipeline.api import validate
 from headrace.pipeline.build import create_pipeline
-from headrace.pipeline.kubeflow.compiler.tasks import component_tasks, task_name
+from headrace.pipeline.kubeflow.compiler.tasks import component_tasks
+from headrace.pipeline.kubeflow.document import task_name
 from headrace.pipeline.validate import check_data
 
 

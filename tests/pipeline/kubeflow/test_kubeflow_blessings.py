@@ -22,6 +22,7 @@ from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.registry import Entry, Registry, inside
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
+from headrace.pipeline.kubeflow.pod.records import read_pushes
 from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.store import Store
 
@@ -30,6 +31,7 @@ BLESSINGS = 8
 PROGRAM = """
 import sys
 from pathlib import Path
+from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.registry import Entry, Registry
 from headrace.components.trigger.decision import TrainingData, update
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
@@ -50,6 +52,11 @@ for turn in range(int(number)):
         statistics = str(path.parent / f"{name}-{turn}/statistics")
         data = TrainingData(fingerprint=f"{name}-{turn}", spans=("1",), work="w", statistics=statistics)
         update(trained, lambda now: now.with_judged(data, blessed=turn == 0))
+    pushed = path.with_name("pushed.json")
+    with present({"push_record": str(pushed)}, paths, open_store({})):
+        version = path.with_name("serving") / f"{2 * turn + (name == 'a')}"
+        version.mkdir(parents=True)
+        PushRecord.read(pushed).write(pushed, Entry(uri=model, blessed_at="2026-03-01"), version)
 """
 
 
@@ -100,6 +107,9 @@ def test_no_blessing_or_record_is_lost_when_two_processes_write_at_the_same_time
     assert (known.judged and known.judged.fingerprint) == records[max(names)]
     last_blessed = max(name for name in names if "-blessed-" in name)
     assert (known.blessed and known.blessed.fingerprint) == records[last_blessed]
+    ((_, models),) = read_pushes(f"{HOME}/pushed.json", store).models.items()
+    expected_models = {str(2 * turn + (name == "a")): f"{name}-{turn}" for name in "ab" for turn in range(BLESSINGS)}
+    assert {version: uri.split("/")[0] for version, uri in models.items()} == expected_models
 
 
 def test_list_that_another_run_wrote_over_is_whole_again_on_reading(store: Store, tmp_path: Path) -> None:
@@ -330,24 +340,25 @@ def test_old_versions_leave_the_store_and_the_graph_of_a_new_one_comes_last(
     ]
 
 
+def push_record(pod: PodPaths) -> dict[str, str]:
+    return {"push_record": str(Path(pod.local(HOME)) / "pushed.json")}
+
+
+def note_push(pod: PodPaths, run: str, version: str) -> None:
+    home = Path(pod.local(HOME))
+    folder = home / "serving" / "trips" / version
+    folder.mkdir(parents=True)
+    (folder / "saved_model.pb").write_text(run, encoding="utf-8")
+    entry = Entry(uri=str(home / run / "trainer" / "5" / "model"), blessed_at=version)
+    PushRecord.read(home / "pushed.json").write(home / "pushed.json", entry, folder)
+
+
 def test_pushes_of_two_runs_that_overlap_are_both_noted(store: Store, tmp_path: Path) -> None:
     pods = PodPaths(str(tmp_path / "one")), PodPaths(str(tmp_path / "two"))
-
-    def push(pod: PodPaths, run: str, version: str) -> None:
-        home = Path(pod.local(HOME))
-        folder = home / "serving" / "trips" / version
-        folder.mkdir(parents=True)
-        (folder / "saved_model.pb").write_text(run, encoding="utf-8")
-        entry = Entry(uri=str(home / run / "trainer" / "5" / "model"), blessed_at=version)
-        PushRecord.read(home / "pushed.json").write(home / "pushed.json", entry, folder)
-
-    def record(pod: PodPaths) -> dict[str, str]:
-        return {"push_record": str(Path(pod.local(HOME)) / "pushed.json")}
-
-    with present(record(pods[0]), pods[0], store):
-        with present(record(pods[1]), pods[1], store):
-            push(pods[1], "run-b", "1790000002")
-        push(pods[0], "run-a", "1790000001")
+    with present(push_record(pods[0]), pods[0], store):
+        with present(push_record(pods[1]), pods[1], store):
+            note_push(pods[1], "run-b", "1790000002")
+        note_push(pods[0], "run-a", "1790000001")
     found = PushRecord.model_validate_json(without_checksum(store.text(f"{HOME}/pushed.json")))
     ((folder, last),) = found.last.items()
     assert folder.endswith("/taxi/serving/trips")
@@ -356,3 +367,24 @@ def test_pushes_of_two_runs_that_overlap_are_both_noted(store: Store, tmp_path: 
         "1790000001": "run-a",
         "1790000002": "run-b",
     }
+
+
+def test_push_whose_note_another_run_wrote_over_is_found_and_noted_again(store: Store, tmp_path: Path) -> None:
+    pods = [PodPaths(str(tmp_path / f"{number}")) for number in range(4)]
+    for pod, run, version in ((pods[0], "run-a", "1790000001"), (pods[1], "run-b", "1790000002")):
+        with present(push_record(pod), pod, store):
+            note_push(pod, run, version)
+        if run == "run-a":
+            old = store.text(f"{HOME}/pushed.json")
+    store.write(f"{HOME}/pushed.json", old)
+    with present(push_record(pods[2]), pods[2], store):  # a Pusher that has nothing to push
+        found = PushRecord.read(pods[2].local(f"{HOME}/pushed.json"))
+    assert [push.version for push in found.last.values()] == ["1790000002"]
+    (models,) = PushRecord.model_validate_json(without_checksum(store.text(f"{HOME}/pushed.json"))).models.values()
+    assert sorted(models) == ["1790000001", "1790000002"]
+    store.write(f"{HOME}/pushed/1790000003-0123.json", "{")
+    with (
+        pytest.raises(RunError, match=f"{HOME}/pushed/1790000003-0123.json"),
+        present(push_record(pods[3]), pods[3], store),
+    ):
+        pass

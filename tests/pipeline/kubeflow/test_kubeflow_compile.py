@@ -159,10 +159,19 @@ def test_a_push_to_where_only_the_pod_can_see_it_is_refused() -> None:
         compile_pipeline(trips("deploy.push=s3://bucket/models"), {})
 
 
-def test_conversion_for_devices_is_refused_unless_nothing_is_pushed() -> None:
-    with pytest.raises(ConfigError, match=r"deploy\.lite: .* is not supported on Kubeflow; set `deploy\.lite: null`"):
-        compile_pipeline(trips("deploy.lite={}"), {})
+def test_conversion_for_devices_is_a_task_unless_nothing_is_pushed() -> None:
+    tasks = compiled("deploy.lite={precision: int8}")["root"]["dag"]["tasks"]
+    assert set(tasks["lite"]["dependentTasks"]) == {"canary", "example-gen", "trainer"}
+    inputs = (tasks[name]["inputs"]["artifacts"]["canary"] for name in ("record-blessing", "pusher"))
+    assert {one["taskOutputArtifact"]["producerTask"] for one in inputs} == {"lite"}
     assert "lite" not in invocations(compiled("deploy.push=null", "deploy.lite={}"))
+
+
+def test_canary_is_not_taken_from_the_cache_if_its_server_may_have_been_away() -> None:
+    server = "rest: 'http://staging.models:8501', folder: 's3://models/staging'"
+    for how, caching in (("stop", {"enableCache": True}), ("warn", {})):
+        text = f"deploy.canary.server={{{server}, on_unreachable: {how}}}"
+        assert compiled(text)["root"]["dag"]["tasks"]["canary"]["cachingOptions"] == caching
 
 
 def test_approval_by_a_person_is_refused_only_for_a_folder_that_no_command_reaches() -> None:

@@ -116,6 +116,19 @@ def test_rolled_back_version_is_complete_recorded_and_registered(
     assert "1790000001" in refused.err
 
 
+def test_a_model_is_downloaded_once(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nights(store, tmp_path)
+    fetched, get_all = list[str](), Store.get_all
+
+    def counted(self: Store, uri: str, folder: Path) -> int:
+        fetched.append(uri)
+        return get_all(self, uri, folder)
+
+    monkeypatch.setattr(Store, "get_all", counted)
+    roll_back(CONFIG, store, None, datetime(2026, 3, 4, tzinfo=UTC))
+    assert [uri for uri in fetched if "/trainer/" in uri] == [f"{HOME}/run-b/trainer/5/model"]
+
+
 def test_run_that_read_the_list_before_a_rollback_does_not_undo_it(store: Store, tmp_path: Path) -> None:
     nights(store, tmp_path)
     before = store.text(f"{HOME}/blessed.json")

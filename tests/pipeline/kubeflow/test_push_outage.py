@@ -14,15 +14,22 @@ from s3_servers import S3Server
 from staged_nights import ObjectStore, object_store
 from tfx.types import standard_artifacts
 
+from headrace.common.checksums import checksum
+from headrace.components.deploy.lite_files import LITE
 from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.pusher import Pusher
 from headrace.components.deploy.registry import Entry
+from headrace.components.lite.verdict import MODEL_FILE, REPORT_FILE, LiteVerdict
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import GRAPH, present
-from headrace.pipeline.kubeflow.store import StoreError, open_store
+from headrace.pipeline.kubeflow.store import Store, StoreError, open_store
 
 HOME = "s3://runs/v2/trips"
 WRITES = {"PUT", "POST"}
+FILES, OLD = (GRAPH, "assets/words", "variables/data"), "1"
+"""The files of a model, and the version that was in service before."""
+CONVERTED = "run-1/lite/18/blessing"
+"""The folder with its `.tflite` file, which only the store has."""
 NOON = dt.datetime(2026, 3, 1, 12, 0, tzinfo=dt.UTC)
 
 
@@ -32,12 +39,12 @@ def server(s3_server: S3Server) -> Iterator[ObjectStore]:
         yield server
 
 
-def push(server: ObjectStore, folder: Path, *, blessed: bool) -> None:
-    """The Pusher in a pod of its own, with the newest blessed model."""
+def push(server: ObjectStore, folder: Path, *, blessed: bool, lite: bool = False) -> None:
+    """The Pusher in a pod of its own, with the newest blessed model. lite: whether that was converted."""
     shutil.rmtree(folder.parent / "pod", ignore_errors=True)  # nothing of the last one is there; its paths are the same
     pod = PodPaths(str(folder.parent / "pod"))
     model = pod.local(f"{HOME}/run-1/trainer/17/model")
-    for name in (GRAPH, "assets/words", "variables/data"):
+    for name in FILES:
         (model / "Format-Serving" / name).parent.mkdir(parents=True, exist_ok=True)
         (model / "Format-Serving" / name).write_text(f"what {name} holds")
     artifact, blessing, entry, pushed = (
@@ -48,12 +55,14 @@ def push(server: ObjectStore, folder: Path, *, blessed: bool) -> None:
     )
     artifact.uri, entry.uri, pushed.uri = str(model), str(folder / "entry"), str(folder / "pushed")
     blessing.set_int_custom_property("blessed", int(blessed))
-    (folder / "entry").write_text(Entry(uri="run-1/trainer/17/model", blessed_at=NOON.isoformat()).model_dump_json())
+    found = Entry(uri="run-1/trainer/17/model", blessed_at=NOON.isoformat(), lite=CONVERTED if lite else None)
+    (folder / "entry").write_text(found.model_dump_json())
     entry.read()
     properties = {
         "destination": str(pod.local(f"{HOME}/serving")),
         "keep": 0,
         "push_record": str(pod.local(f"{HOME}/pushed.json")),
+        "registry": str(pod.local(f"{HOME}/blessed.json")),
     }
     with present(properties, pod, open_store({"endpoint": server.url, "region": "us-east-1"}, of_pod=True)):
         Pusher.EXECUTOR_SPEC.executor_class().Do(
@@ -63,18 +72,42 @@ def push(server: ObjectStore, folder: Path, *, blessed: bool) -> None:
         )
 
 
+def convert(store: Store, folder: Path) -> None:
+    """Put what Lite has written into the store."""
+    folder.mkdir()
+    (folder / MODEL_FILE).write_text("a model for devices")
+    LiteVerdict(precision="float32", contents=checksum(folder / MODEL_FILE)).write(folder)
+    store.put_all(folder, f"{HOME}/{CONVERTED}")
+
+
 def served(server: ObjectStore) -> tuple[set[str], set[str]]:
-    """The versions with the file that servers wait for, and those without it; the former hold all of the model."""
+    """The versions with the file that servers wait for, and those without it; the former hold all of the model. The
+    version that was in service before, if any, is as it was.
+    """
     store = open_store({"endpoint": server.url, "region": "us-east-1"})
     whole: set[str] = set()
     broken: set[str] = set()
     for version in store.children(f"{HOME}/serving"):
         files = store.files(f"{HOME}/serving/{version}")
+        if version == LITE:
+            continue
+        if version == OLD:
+            assert {store.text(f"{HOME}/serving/{OLD}/{name}") for name in FILES} == {"old"}
+            continue
         if GRAPH in files:
             held = {name: store.text(f"{HOME}/serving/{version}/{name}") for name in files}
-            assert held == {name: f"what {name} holds" for name in (GRAPH, "assets/words", "variables/data")}
+            assert held == {name: f"what {name} holds" for name in FILES}
         (whole if GRAPH in files else broken).add(version)
     return whole, broken
+
+
+def converted(store: Store) -> dict[str, set[str]]:
+    """The files beside versions, by version; those that servers' neighbours read are whole."""
+    found: dict[str, set[str]] = {}
+    for name in store.files(f"{HOME}/serving/{LITE}"):
+        assert store.text(f"{HOME}/serving/{LITE}/{name}") == store.text(f"{HOME}/{CONVERTED}/{Path(name).name}")
+        found.setdefault(Path(name).parts[0], set()).add(Path(name).name)
+    return found
 
 
 def down_after(writes: int) -> Callable[[str, str], str | None]:
@@ -98,26 +131,37 @@ def test_a_push_that_the_stores_outage_broke_off_is_finished_by_the_next_run(
     server: ObjectStore, tmp_path: Path
 ) -> None:
     store, ends = open_store({"endpoint": server.url, "region": "us-east-1"}), []
-    for after in range(13):  # of three requests for each of four objects
+    for after in range(22):  # of three requests for each of seven objects
+        for name in FILES:
+            store.write(f"{HOME}/serving/{OLD}/{name}", "old")
+        convert(store, tmp_path / f"{after}-converted")
         server.proxy.before = down_after(after)
         (tmp_path / f"{after}-first").mkdir()
-        with pytest.raises(StoreError, match=HOME) if after < 12 else contextlib.nullcontext():
-            push(server, tmp_path / f"{after}-first", blessed=True)
+        with pytest.raises(StoreError, match=HOME) if after < 21 else contextlib.nullcontext():
+            push(server, tmp_path / f"{after}-first", blessed=True, lite=True)
         server.proxy.before = lambda _method, _path: None
         noted = store.exists(f"{HOME}/pushed.json")
-        ends.append((*map(len, served(server)), noted))
+        ends.append((*map(len, served(server)), noted, *map(len, converted(store).values())))
         (tmp_path / f"{after}-next").mkdir()
-        push(server, tmp_path / f"{after}-next", blessed=False)
+        push(server, tmp_path / f"{after}-next", blessed=False, lite=True)
         (version,), _ = served(server)
+        assert converted(store) == {version: {MODEL_FILE, REPORT_FILE}}
         store.get(f"{HOME}/pushed.json", tmp_path / "pushed.json")
         assert [push.version for push in PushRecord.read(tmp_path / "pushed.json").last.values()] == [version]
         server.age(days=2)
         (tmp_path / f"{after}-later").mkdir()
-        push(server, tmp_path / f"{after}-later", blessed=False)
+        push(server, tmp_path / f"{after}-later", blessed=False, lite=True)
         assert served(server) == ({version}, set())
         for name in store.files(HOME):
             store.remove(f"{HOME}/{name}")
-    assert set(ends) == {(0, 0, False), (0, 1, False), (1, 0, False), (1, 0, True)}
+    assert set(ends) == {
+        (0, 0, False),
+        (0, 1, False),
+        (1, 0, False),
+        (1, 0, False, 1),  # the report without the model
+        (1, 0, False, 2),
+        (1, 0, True, 2),
+    }
 
 
 def test_a_version_beside_one_that_was_broken_off_has_a_number_of_its_own(server: ObjectStore, tmp_path: Path) -> None:
@@ -136,7 +180,7 @@ def test_a_push_of_which_the_store_loses_an_answer_is_whole_after_the_next_run(
     server: ObjectStore, tmp_path: Path
 ) -> None:
     store = open_store({"endpoint": server.url, "region": "us-east-1"})
-    for nth in range(12):  # of three requests for each of four objects
+    for nth in range(15):  # of three requests for each of five objects
         server.proxy.lost, asked = lost_at(nth), len(server.proxy.asked)
         for blessed in (True, False):  # whether or not it could be asked again
             (tmp_path / f"{nth}-{blessed}").mkdir()
@@ -148,3 +192,28 @@ def test_a_push_of_which_the_store_loses_an_answer_is_whole_after_the_next_run(
         assert [push.version for push in PushRecord.read(tmp_path / "pushed.json").last.values()] == [version]
         for name in store.files(HOME):
             store.remove(f"{HOME}/{name}")
+
+
+def test_file_for_devices_follows_its_version_in_the_store(server: ObjectStore, tmp_path: Path) -> None:
+    store = open_store({"endpoint": server.url, "region": "us-east-1"})
+    convert(store, tmp_path / "converted")
+    for name in ("model.tflite", "report.json"):  # of a version that `deploy.keep` removed
+        store.write(f"{HOME}/serving/{LITE}/7/{name}", store.text(f"{HOME}/{CONVERTED}/{name}"))
+    writes = []
+    for turn, blessed in enumerate((True, False)):
+        (tmp_path / str(turn)).mkdir()
+        asked = len(server.proxy.asked)
+        push(server, tmp_path / str(turn), blessed=blessed, lite=True)
+        (version,), _ = served(server)
+        assert converted(store) == {version: {MODEL_FILE, REPORT_FILE}}
+        writes.append({path.split("/")[-1] for method, path in server.proxy.asked[asked:] if method in WRITES})
+    assert {MODEL_FILE, REPORT_FILE, GRAPH} <= writes[0]
+    assert writes[1] == set()
+    convert(store, tmp_path / "again")
+    (tmp_path / "again" / MODEL_FILE).write_text("another precision")
+    LiteVerdict(precision="int8", contents=checksum(tmp_path / "again" / MODEL_FILE)).write(tmp_path / "again")
+    store.put_all(tmp_path / "again", f"{HOME}/{CONVERTED}")
+    (tmp_path / "2").mkdir()
+    push(server, tmp_path / "2", blessed=False, lite=True)
+    assert store.text(f"{HOME}/serving/{LITE}/{version}/{MODEL_FILE}") == "another precision"
+    assert served(server) == ({version}, set())

@@ -20,6 +20,7 @@ from headrace.components.deploy.blessing import record_blessing
 from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.registry import Registry
 from headrace.components.evaluation.result import Evaluation, write_evaluation
+from headrace.components.lite.verdict import LiteVerdict
 from headrace.components.trigger.decision import TrainingData, update
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import present
@@ -69,6 +70,9 @@ def test_models_are_listed_with_their_versions_verdicts_and_spans(
     trained(store, tmp_path, "run-b", EVALUATION)
     trained(store, tmp_path, "run-c", BLESSED, "it crashed")
     trained(store, tmp_path, "run-d", None)
+    trained(store, tmp_path, "run-e", BLESSED)
+    lite = LiteVerdict(precision="int8", reasons=("it differs",), size=29_300, difference=0.2)
+    store.write(f"{HOME}/run-e/lite/7/blessing/report.json", lite.model_dump_json())
     store.write(f"{HOME}/serving/trips/17/saved_model.pb", "by another program")
     found = {model.run: model for model in stored_models(CONFIG, store, 20)}
     assert {run: model.blessed for run, model in found.items()} == {
@@ -76,6 +80,7 @@ def test_models_are_listed_with_their_versions_verdicts_and_spans(
         "run-b": False,
         "run-c": False,
         "run-d": None,
+        "run-e": False,
         None: None,
     }
     first = found["run-a"]
@@ -83,6 +88,7 @@ def test_models_are_listed_with_their_versions_verdicts_and_spans(
     assert (first.metrics, first.uri) == ({"auc": 0.71}, f"{HOME}/run-a/trainer/5/model")
     assert first.blessed_at == datetime(2026, 3, 1, 12, tzinfo=UTC)
     assert found["run-c"].canary == ("it crashed",)
+    assert (found["run-e"].lite, found["run-a"].lite) == (lite, None)
     assert (found[None].versions, found[None].in_service) == ((17,), False)
 
     few = stored_models(CONFIG, store, 1)
@@ -98,6 +104,9 @@ def test_models_are_listed_with_their_versions_verdicts_and_spans(
     assert done.code == 0, done.err
     (line,) = (line for line in done.lines if " run-a " in line)
     assert line.split() == ["1790000005*", "run-a", "yes", "auc", "0.7100", "4", "to", "5", "-"]
+    (line,) = (line for line in done.lines if " run-e " in line)
+    assert "no: its LiteRT file differs" in line
+    assert "int8, 29.3 kB, differs by at most 0.2" in line
     printed = json.loads(
         headrace(tmp_path, "models", "trips.yaml", "--kubeflow", "--json", **s3_server.environment).out
     )

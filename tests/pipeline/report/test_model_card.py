@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 from browsing import violations, watched
+from keyboard import assert_operable, assert_usable, to_the_top, unfold, walked
 from markdown_it import MarkdownIt
 
 from headrace.components.evaluation.result import SliceMetrics, read_evaluation, write_evaluation
@@ -112,6 +113,22 @@ def test_names_and_values_from_the_data_are_text_and_never_markup(whole: Run) ->
     page = whole.read(_saved(whole, files[CARD]))
     assert not {"script", "img"} & {tag for tag, _ in page.tags}
     assert "alert(1)" in page.all_text()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_card_is_used_by_the_keyboard_alone(whole: Run, browser: Browser, width: int) -> None:
+    target = _saved(whole, rendered(whole)[CARD])
+    size = {"width": width, "height": 844}
+    with watched(browser, target.as_uri(), viewport=size, reduced_motion="reduce") as page:
+        page.page.goto(page.home)
+        unfold(page.page)
+        to_the_top(page.page)
+        stops = walked(page.page)
+        assert_usable(page.page, stops)
+        assert_operable(page.page)
+        assert len(stops) > 3
+        assert page.page.evaluate("document.documentElement.scrollWidth") == width
+        assert page.errors == []
 
 
 def test_addresses_are_no_links_on_pages_that_make_links_of_them(whole: Run) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from browsing import violations, watched
+from keyboard import assert_operable, assert_usable, to_the_top, unfold, walked
 
 from headrace.pipeline.results.record import NodeRecord, Status
 
@@ -56,6 +57,28 @@ def test_page_passes_axe(whole: Run, browser: Browser, scheme: str, width: int) 
     with watched(browser, home, viewport=size, color_scheme=scheme, offline=True) as page:
         page.page.goto(page.home)
         assert violations(page.page) == []
+        assert page.page.evaluate("document.documentElement.scrollWidth") == width
+        assert page.errors == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_page_is_used_by_the_keyboard_alone(whole: Run, browser: Browser, width: int) -> None:
+    whole.report()
+    home, size = (whole.folder / "report.html").as_uri(), {"width": width, "height": 844}
+    with watched(browser, home, viewport=size, reduced_motion="reduce") as page:
+        page.page.goto(page.home)
+        stops = walked(page.page)
+        assert_usable(page.page, stops)
+        assert stops[0].words == "Skip to the results"
+        page.page.goto(page.home)
+        unfold(page.page)
+        to_the_top(page.page)
+        again = walked(page.page)
+        assert_usable(page.page, again)
+        assert len(again) >= len(stops)
+        counted = assert_operable(page.page)
+        assert counted.keys() == {"a", "summary"}
+        assert counted["a"] > 5
         assert page.page.evaluate("document.documentElement.scrollWidth") == width
         assert page.errors == []
 

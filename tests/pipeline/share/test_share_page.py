@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from browsing import violations, watched
+from keyboard import assert_operable, assert_usable, to_the_top, unfold, walked
 
 from headrace.pipeline.share.find import find
 from headrace.pipeline.share.folder import write_share
@@ -258,6 +259,43 @@ def test_a_page_of_one_run_has_no_comparison(browser: Browser, two: Two, tmp_pat
         assert reported(page, "loss", 0.5) == {"": "epoch 2", "train": "0.5", "eval": "0.4"}
         assert page.page.locator("#slices, #differences").filter(visible=True).count() == 0
         assert page.page.locator("#run-1-slices-1").is_visible()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("runs", [1, 2])
+def test_page_of_one_run_and_comparison_are_used_by_the_keyboard_alone(
+    browser: Browser, two: Two, tmp_path: Path, runs: int, width: int
+) -> None:
+    write_share([find(run) for run in two()[:runs]], tmp_path / "page", name="Keys")
+    size = {"width": width, "height": 844}
+    with opened(browser, tmp_path / "page", viewport=size, reduced_motion="reduce") as page:
+        stops = walked(page.page)
+        assert_usable(page.page, stops)
+        unfold(page.page)
+        to_the_top(page.page)
+        again = walked(page.page)
+        assert_usable(page.page, again)
+        assert len(again) > len(stops)
+        counted = assert_operable(page.page)
+        assert counted.keys() >= {"a", "button", "range", "select-one", "summary"}
+        assert page.page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_a_plot_tells_its_values_to_the_arrow_keys_and_escape_closes_them(browser: Browser, folder: Path) -> None:
+    with opened(browser, folder) as page:
+        tip = plot(page, "loss").locator(".tip")
+        plot(page, "loss").locator("svg").focus()
+        page.page.keyboard.press("ArrowRight")
+        first = tip.locator("> b").text_content()
+        page.page.keyboard.press("ArrowRight")
+        assert tip.locator("> b").text_content() != first
+        assert tip.is_visible()
+        page.page.keyboard.press("Escape")
+        assert not tip.is_visible()
+        assert page.page.evaluate("document.activeElement.localName") == "svg"
+        page.page.keyboard.press("ArrowRight")
+        page.page.keyboard.press("Tab")
+        assert not tip.is_visible()
 
 
 def test_from_a_server_it_asks_for_nothing_but_itself(browser: Browser, folder: Path) -> None:

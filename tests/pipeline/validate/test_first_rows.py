@@ -175,6 +175,51 @@ def test_a_column_that_cannot_be_ordered_in_time_is_reported_as_by_the_run(days:
         assert all(word in problem for word in words.split("…"))
 
 
+def noted(text: str, caplog: pytest.LogCaptureFixture) -> list[str]:
+    Path("c.yaml").write_text(text, encoding="utf-8")
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, logger="headrace"):
+        load_checked("c.yaml", None, (), data=True)
+    return list(caplog.messages)
+
+
+CODE = CONFIG + "  code: {column: vocabulary, values: [VALUES]}\n"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ("'1,200', 7", "column \"code\" holds integers, and none is written '1,200'; write 1200"),
+        ("'07'", "is written '07'; write 7"),
+        ("'1200', -7", ""),
+        ("A", "is written 'A'; remove it, or declare `string`"),
+    ],
+)
+def test_values_that_no_integer_is_written_as_are_refused(values: str, words: str) -> None:
+    rows(*(f'{row}.5,{row % 2},"{(row % 2) * 1193 + 7}"' for row in ROWS), header="fare,tip,code")
+    problems = reported(CODE.replace("VALUES", values))
+    assert len(problems) == bool(words)
+    for problem in problems:
+        assert problem.startswith("c.yaml:7: features.code.values: ")
+        assert words in problem
+
+
+def test_values_that_the_first_rows_do_not_have_are_noted(caplog: pytest.LogCaptureFixture) -> None:
+    rows(*(f"{row}.5,{row % 2},{'xy'[row % 2]} " for row in ROWS), header="fare,tip,code")
+    (note,) = noted(CODE.replace("VALUES", "x, y"), caplog)
+    assert note.startswith('note: c.yaml:7: features.code.values: none of the values is in column "code"')
+    assert "'x ', 'y '" in note
+    assert noted(CODE.replace("VALUES", "'x ', z"), caplog) == []
+    divided = "column: vocabulary, multivalued: true, separator: '|'"
+    assert noted(CODE.replace("column: vocabulary", divided).replace("VALUES", "x"), caplog) == []
+
+
+def test_integers_that_later_rows_may_turn_into_texts_are_noted(caplog: pytest.LogCaptureFixture) -> None:
+    rows(*(f"{row}.5,{row % 2},{7 if row < 200_000 else 'A'}" for row in range(200_500)), header="fare,tip,code")
+    (note,) = noted(CODE.replace("VALUES", "7, A"), caplog)
+    assert "none is written 'A'" in note
+
+
 def test_a_slice_over_nearly_unique_values_is_noted_and_not_refused(caplog: pytest.LogCaptureFixture) -> None:
     rows(*(f"{row}.5,{row % 2},{row % 7}" for row in range(400)), header="fare,tip,day")
     Path("c.yaml").write_text(CONFIG + "evaluate: {slices: [day, fare]}\n", encoding="utf-8")

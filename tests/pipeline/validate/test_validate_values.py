@@ -156,3 +156,17 @@ def test_a_mistake_beyond_the_first_megabytes_is_left_to_the_run() -> None:
     assert reported(source("csv", [*range(600_000), "abc"])) == []
     (problem,) = reported(source("csv", [*range(60_000), "abc"]))
     assert "fares.csv:60002" in problem
+
+
+@pytest.mark.parametrize("where", ["another file", "the end of the file"])
+def test_json_lines_that_contradict_the_first_ones_are_found(where: str) -> None:
+    value, other = (json.dumps({"fare": fare, "tip": 1}) + "\n" for fare in (1.5, {"net": 1.5}))
+    rows = value + value.replace("1}", "0}")
+    if where == "another file":
+        for number in range(30):
+            Path(f"fares-{number:02}.jsonl").write_text(rows if number < 29 else other, encoding="utf-8")
+    else:
+        Path("fares-00.jsonl").write_text(rows * 100_000 + other, encoding="utf-8")
+    (problem,) = reported(CONFIG.replace("{kind: csv, path: trips.csv}", "{kind: jsonl, path: 'fares-*.jsonl'}"))
+    file, line = ("29", 1) if where == "another file" else ("00", 200_001)
+    assert f"fares-{file}.jsonl:{line}: column 'fare': is an object here, but not in other records" in problem

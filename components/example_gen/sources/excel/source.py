@@ -22,7 +22,7 @@ HEAD_ROWS = 10_000
 
 
 @dataclass(frozen=True)
-class Rows:
+class SheetRows:
     """Rows of one file. stop: how many of the first ones; None: all."""
 
     path: str
@@ -44,21 +44,21 @@ class ExcelFiles(SourceFiles[ExcelSource]):
         """The columns of the first file."""
         return self.options.select(self._first.names)
 
-    def parts(self, parallel_map: ParallelMap) -> list[Rows]:  # noqa: ARG002 - a file is read as a whole
+    def parts(self, parallel_map: ParallelMap) -> list[SheetRows]:  # noqa: ARG002 - a file is read as a whole
         """A part for each file."""
-        return [Rows(path) for path in self.files]
+        return [SheetRows(path) for path in self.files]
 
     def head(self) -> Head:
         """The first rows of the first file. A text below them turns a column of numbers into one of texts."""
         whole = len(self.files) == 1 and len(self._first.numbers) <= HEAD_ROWS
-        return Head(self, Rows(self.files[0], HEAD_ROWS), whole=whole, settled=whole)
+        return Head(self, SheetRows(self.files[0], HEAD_ROWS), whole=whole, settled=whole)
 
-    def scan(self, part: Rows, declared: Mapping[str, Kind]) -> ScanResult:
+    def scan(self, part: SheetRows, declared: Mapping[str, Kind]) -> ScanResult:
         """Read the sheet."""
         return self.scan_rows(part, declared, lambda _: None)
 
     def scan_rows(
-        self, part: Rows, declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
+        self, part: SheetRows, declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
     ) -> ScanResult:
         """Like `scan`; `on_batch` receives the columns."""
         sheet = self._read(part)
@@ -69,22 +69,22 @@ class ExcelFiles(SourceFiles[ExcelSource]):
             on_batch(piece)
         return ScanResult({part.path: batch.num_rows}, batch.nbytes, kinds, skips.skipped)
 
-    def batches(self, part: Rows, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
+    def batches(self, part: SheetRows, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
         """The rows in their order, in batches of bounded size."""
         yield from slice_batch(self._converted(part.path, self._read(part), kinds, Skips(reported=0)))
 
     @cached_property
     def _first(self) -> Sheet:
-        sheet = self._sheet(Rows(self.files[0], HEAD_ROWS + 1))
+        sheet = self._sheet(SheetRows(self.files[0], HEAD_ROWS + 1))
         return Sheet(sheet.name, {name: column.slice(0, 0) for name, column in sheet.columns.items()}, sheet.numbers)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in ("source", "files", "options")}
 
-    def _sheet(self, part: Rows) -> Sheet:
+    def _sheet(self, part: SheetRows) -> Sheet:
         return read_sheet(part.path, self.source.sheet, self.source.header_row, part.stop)
 
-    def _read(self, part: Rows) -> Sheet:
+    def _read(self, part: SheetRows) -> Sheet:
         """The sheet of a file. Raises DataError if its columns differ from those of the first one."""
         sheet = self._sheet(part)
         for name in self.columns():

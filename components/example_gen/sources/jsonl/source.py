@@ -33,6 +33,7 @@ from headrace.components.example_gen.sources.jsonl.fast import (
 from headrace.components.example_gen.sources.nested import KnownPaths, check_objects, parents_of
 from headrace.components.example_gen.sources.streams import (
     LineRange,
+    is_gzip,
     line_at,
     line_ranges,
     open_for,
@@ -47,6 +48,9 @@ HEAD_FILES, HEAD_LINES, HEAD_BLOCKS = 8, 200, 2
 """How many files, and how many lines and blocks of each, are read for the names of the columns. (A last line without a
 line break is a block of its own.)
 """
+
+OTHER_FILES, OTHER_BYTES = 8, 1 << 16
+"""How many other files, and how many bytes of each, show before a run whether they contradict the first one."""
 
 Part = tuple[LineRange, ...]
 
@@ -82,7 +86,21 @@ class JsonlFiles(SourceFiles[FileSource]):
         skips = Skips(reported=0) if self.options.skip_bad else None
         first_two = list(islice(blocks(LineRange(path), skips, open_text=self.open_text), 2))
         end = first_two[0].offset + len(first_two[0].text) if first_two else 0
-        return Head(self, (LineRange(path, 0, end),), whole=len(first_two) < 2 and len(self.files) == 1, settled=True)
+        part, whole = (LineRange(path, 0, end),), len(first_two) < 2 and len(self.files) == 1
+        return Head(self, part, whole=whole, settled=True, scanned=None if whole else (*part, *self._elsewhere(end)))
+
+    def _elsewhere(self, end: int) -> Part:
+        """The first lines of some other files, from all over their order, and the last lines if they can be read alone.
+
+        end: of what is read of the first file.
+        """
+        others = self.files[1:]
+        chosen = others[:: -(-len(others) // OTHER_FILES) or 1]
+        found = [LineRange(path, 0, OTHER_BYTES) for path in dict.fromkeys([*chosen, *others[-1:]])]
+        last = self.files[-1]
+        size = 0 if not self.splittable or is_gzip(last) else stats([last])[0].size
+        start = max(size - OTHER_BYTES, OTHER_BYTES if others else end)
+        return (*found, LineRange(last, start)) if start < size else tuple(found)
 
     def scan(self, part: Part, declared: Mapping[str, Kind]) -> ScanResult:
         """Read the whole part. Raises DataError for a key with numbers on some lines and strings on others."""

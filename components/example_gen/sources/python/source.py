@@ -32,6 +32,8 @@ from headrace.configs.schema.sources import PythonSource
 
 HEAD_ROWS = 200
 """How many of the first rows, or more if they are in one table, are searched for the names of the columns."""
+FIRST_ROWS = 10_000
+"""How many of the first rows show what the columns hold, before a run."""
 
 _END = object()
 _MARK = "code"
@@ -80,8 +82,8 @@ class PythonRows:
 
     def head(self) -> Head:
         """The first rows."""
-        rows = sum(map(number_of_rows, self._items(YieldedRows(self.function, HEAD_ROWS + 1))))
-        return Head(self, YieldedRows(self.function, HEAD_ROWS), whole=rows <= HEAD_ROWS, settled=True)
+        rows = sum(map(number_of_rows, self._items(YieldedRows(self.function, FIRST_ROWS + 1))))
+        return Head(self, YieldedRows(self.function, FIRST_ROWS), whole=rows <= FIRST_ROWS, settled=True)
 
     def scan(self, part: YieldedRows, declared: Mapping[str, Kind]) -> ScanResult:
         """Read the whole part. Raises DataError for a column with numbers in some rows and texts in others."""

@@ -28,6 +28,8 @@ from headrace.configs.schema.sources import TextSource
 BATCH = 1 << 21
 """Bytes of words in a batch of windows."""
 
+LABEL = "label"
+"""The column with the folder of each text's file."""
 TEXT_KINDS: Mapping[str, Kind] = {"text": "string", "words": "string list", "next_word": "string"}
 
 
@@ -55,7 +57,7 @@ class TextFiles:
     def columns(self) -> list[str]:
         """The columns that the config implies."""
         names = ["text"] if self.source.window is None else ["words", "next_word"]
-        return self.options.select([*names, *([self.source.text_key] if self.source.text_key else [])])
+        return self.options.select([*names, *([self.source.text_key] if self.source.text_key else []), *self._labels])
 
     def parts(self, parallel_map: ParallelMap) -> list[tuple[LineRange, ...]]:  # noqa: ARG002 - nothing to scan
         """The files in groups, cut if lines are the texts."""
@@ -77,20 +79,24 @@ class TextFiles:
 
     def batches(self, part: tuple[LineRange, ...], kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
         """Batches of lines, files or windows."""
-        for texts, keys, _ in self._texts(part):
+        for texts, origins, _ in self._texts(part):
             if self.source.window is None:
-                yield from self._batch({"text": texts}, keys, kinds)
+                yield from _batch({"text": texts}, origins, kinds)
                 continue
             for words, next_word, indices in self._windows(texts).batches():
-                yield from self._batch({"words": words, "next_word": next_word}, keys.take(pa.array(indices)), kinds)
+                yield from _batch({"words": words, "next_word": next_word}, origins.take(pa.array(indices)), kinds)
+
+    @property
+    def _labels(self) -> list[str]:
+        return [LABEL] if self.source.labels == "folders" else []
 
     @property
     def _name(self) -> str:
         """One name for all files, so that a file without a text is not an error."""
         return ", ".join(self.source.patterns)
 
-    def _texts(self, part: tuple[LineRange, ...]) -> Iterator[tuple[pa.StringArray, pa.StringArray, Skipped]]:
-        """Yield the texts that pass the filters, their keys, and the texts that could not be read."""
+    def _texts(self, part: tuple[LineRange, ...]) -> Iterator[tuple[pa.StringArray, pa.Table, Skipped]]:
+        """Yield the texts that pass the filters, where each comes from, and the texts that could not be read."""
         paths, section = [lines.path for lines in part], self.source.section
         if self.source.unit == "line":
             blocks: Iterator[Texts] = chain.from_iterable(read_lines(lines, section) for lines in part)
@@ -101,8 +107,15 @@ class TextFiles:
             values = pc.utf8_trim_whitespace(values)
             passed = self._filter(values)
             indices = indices[np.asarray(passed)]
-            keys = _keys(texts, indices, self.folder) if self.source.text_key else pa.nulls(len(indices))
-            yield values.filter(passed), keys, skipped
+            yield values.filter(passed), self._origins(texts, indices), skipped
+
+    def _origins(self, texts: Texts, indices: np.ndarray) -> pa.Table:
+        """The columns that say where these texts come from, if the config asks for any."""
+        columns = {self.source.text_key: _keys(texts, indices, self.folder)} if self.source.text_key else {}
+        if self.source.labels == "folders":
+            folders = (texts.paths[index].rpartition("/")[0] for index in indices)
+            columns[LABEL] = pa.array([folder.rpartition("/")[2] for folder in folders], pa.string())
+        return pa.table(columns)
 
     def _filter(self, texts: pa.StringArray) -> pa.BooleanArray:
         """Which texts have the wanted length and content (bool [n])."""
@@ -118,14 +131,15 @@ class TextFiles:
         assert self.source.window is not None  # noqa: S101 - the callers have checked it
         return find_windows(texts, self.source.window, self.source.stride, lowercase=self.source.lowercase)
 
-    def _batch(
-        self, columns: dict[str, pa.Array], keys: pa.StringArray, kinds: Mapping[str, Kind]
-    ) -> Iterator[pa.RecordBatch]:
-        if self.source.text_key is not None:
-            columns[self.source.text_key] = keys
-        if len(keys):
-            arrays = [cast_declared(columns[name], kind, name) for name, kind in kinds.items()]
-            yield pa.RecordBatch.from_arrays(arrays, names=list(kinds))
+
+def _batch(columns: dict[str, pa.Array], origins: pa.Table, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
+    """The texts or windows, with where each comes from; nothing if there are none."""
+    columns |= {
+        name: column.combine_chunks() for name, column in zip(origins.column_names, origins.columns, strict=True)
+    }
+    arrays = [cast_declared(columns[name], kind, name) for name, kind in kinds.items()]
+    if arrays and len(arrays[0]):
+        yield pa.RecordBatch.from_arrays(arrays, names=list(kinds))
 
 
 def _keys(texts: Texts, indices: np.ndarray, folder: str) -> pa.StringArray:

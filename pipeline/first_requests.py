@@ -1,0 +1,69 @@
+"""Check the first requests of a model server's log, which `gates.skew` holds against the data.
+
+rejected, notes = request_violations(config)      # each with the setting that it concerns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from headrace.common.errors import DataError
+from headrace.common.names import did_you_mean_or_list, join_names
+from headrace.configs.config import PipelineConfig
+from headrace.configs.rules.rule import Violation
+from headrace.configs.schema.section import KeyPath
+
+if TYPE_CHECKING:
+    from headrace.components.example_gen.sources import Source
+
+LISTED = 12
+"""Columns that a message lists."""
+WHERE: KeyPath = ("gates", "skew", "source")
+
+
+def request_violations(config: PipelineConfig) -> tuple[list[Violation], list[Violation]]:
+    """What a run would reject in the newest requests, and what the gate would find odd about their columns.
+
+    Nothing while nothing is logged, as before the first push.
+    """
+    from headrace.components.example_gen.head import read_head
+    from headrace.components.example_gen.sources import ReadOptions, open_source
+    from headrace.components.gates.serving_log import find_log
+
+    gate = config.gates.skew
+    if gate is None:
+        return [], []
+    data = gate.data(config.data)
+    try:
+        spans = find_log(data, "").spans
+        if not spans:
+            return [], []
+        options = ReadOptions(None, skip_bad=data.on_bad_record == "skip")
+        log = open_source(data.source, spans[-1].paths, options, spans[-1].splits)
+        columns = log.columns()
+        found = read_head(data, log, [], alone=len(spans) == 1)
+    except DataError as error:
+        return [(WHERE, str(error))], []
+    kinds: Mapping[str, str] = {} if found is None else found.kinds
+    return [], [(WHERE, what) for what in (*_absent(config, log, columns), *_texts(config, kinds))]
+
+
+def _absent(config: PipelineConfig, log: Source, columns: list[str]) -> Iterator[str]:
+    """Columns that features read, and that no request has."""
+    read = [name for name in config.feature_columns if name != config.label.key]
+    absent = [name for name in read if name not in columns]
+    open_ended = getattr(log, "open_ended", False)
+    if absent and len(absent) == len(read):
+        near = did_you_mean_or_list(absent[0], columns, "those of the log are")
+        yield f"the log has none of the columns that features read, such as {absent[0]}{near}"
+    elif absent and not open_ended:
+        near = did_you_mean_or_list(absent[0], columns, "those of the log are")
+        yield f"the log lacks {join_names(absent, LISTED)}, of which all values count as missing{near}"
+
+
+def _texts(config: PipelineConfig, kinds: Mapping[str, str]) -> Iterator[str]:
+    """Columns of texts, of which features take numbers."""
+    texts = [name for name in config.single_columns if kinds.get(name, "").startswith("string")]
+    if texts:
+        yield f"in the log, {join_names(texts, LISTED)} are texts, but features take numbers; such columns do not pass"

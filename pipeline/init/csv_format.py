@@ -1,0 +1,101 @@
+"""The format of CSV files that nobody has described: encoding, comments, delimiter, and how numbers are written.
+
+format_of({"kind": "csv", "path": "trips.csv"})     # {..., "delimiter": ";", "encoding": "cp1252"}
+number_marks(settings, columns_of_texts)            # {"decimal": ",", "thousands": "."}
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import TypeAdapter
+
+from headrace.common.errors import DataError
+from headrace.components.example_gen.sources import open_source
+from headrace.components.example_gen.sources.csv.thousands import MARKS
+from headrace.components.example_gen.sources.streams import open_truncated, read_fully
+from headrace.components.example_gen.storage import resolve
+from headrace.configs.schema.sources import SourceConfig
+from headrace.pipeline.validate import DELIMITERS, other_delimiter
+
+READ = 1 << 20
+"""Bytes of a file by which its encoding is told, and whether it starts with comments."""
+COMMENTS = ("#", "%")
+_SOURCE: TypeAdapter[SourceConfig] = TypeAdapter(SourceConfig)
+
+
+def format_of(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings with the encoding, the comments and the delimiter of the first file."""
+    with open_truncated(resolve(settings["path"])[0]) as stream:
+        text = read_fully(stream, READ)
+    encoding, comment = _encoding(text), _comment(text)
+    settings = settings if encoding is None else {**settings, "encoding": encoding}
+    settings = settings if comment is None else {**settings, "comment": comment}
+    other = other_delimiter(_SOURCE.validate_python(settings), _columns({**settings, "duplicate_names": "rename"}))
+    settings = settings if other is None else {**settings, "delimiter": other}
+    try:
+        _columns(settings)
+    except DataError:
+        settings = {**settings, "duplicate_names": "rename"}
+        _columns(settings)
+    return settings
+
+
+def _columns(settings: Mapping[str, Any]) -> list[str]:
+    return open_source(_SOURCE.validate_python(settings)).columns()
+
+
+def _comment(text: bytes) -> str | None:
+    """The character that the first lines start with, if the first of them has not the fields of a header."""
+    lines = [line.decode("latin-1") for line in text.removeprefix(codecs.BOM_UTF8).splitlines() if line.strip()]
+    if not lines or lines[0][0] not in COMMENTS:
+        return None
+    mark = lines[0][0]
+    rest = next((line for line in lines if line[0] != mark), "")
+    is_header = [lines[0].count(delimiter) for delimiter in DELIMITERS] == [*map(rest.count, DELIMITERS)]
+    return None if not rest or is_header else mark
+
+
+def _encoding(text: bytes) -> str | None:
+    """The encoding of a text that is not UTF-8: that of Western Europe."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(text)
+    except UnicodeDecodeError:
+        return "cp1252" if _decodes(text, "cp1252") else "latin-1"
+    return None
+
+
+def _decodes(text: bytes, encoding: str) -> bool:
+    try:
+        return bool(text.decode(encoding))
+    except UnicodeDecodeError:
+        return False
+
+
+def number_marks(settings: Mapping[str, Any], texts: Iterable[pa.ChunkedArray]) -> dict[str, str]:
+    """`decimal` and `thousands` of a CSV file, if with them most of its columns of texts are numbers.
+
+    A comma before three digits is taken for that of a fraction if the delimiter is a semicolon.
+    """
+    if settings["kind"] != "csv":
+        return {}
+    delimiter = getattr(_SOURCE.validate_python({**settings}), "delimiter", ",")
+    points = [{"thousands": mark} for mark in MARKS if mark != "."]
+    commas = [{"decimal": ","}, *({"decimal": ",", "thousands": mark} for mark in MARKS if mark != ",")]
+    options = points if delimiter == "," else [*points, *commas] if delimiter != ";" else [*commas, *points]
+    columns = [column.unique() for column in texts]
+    fitting = [sum(_are_numbers(column, **option) for column in columns) for option in options]
+    return options[fitting.index(max(fitting))] if any(fitting) else {}
+
+
+def _are_numbers(texts: pa.Array, decimal: str = ".", thousands: str | None = None) -> bool:
+    """Whether all texts are numbers, and some of them have a mark."""
+    groups = rf"|[1-9]\d{{0,2}}({re.escape(thousands)}\d{{3}})+" if thousands else ""
+    pattern = rf"^-?(\d+{groups})({re.escape(decimal)}\d+)?$"
+    marked = pc.any(pc.match_substring_regex(texts, "[^-0-9]")).as_py()
+    return bool(marked and pc.all(pc.match_substring_regex(texts, pattern)).as_py())

@@ -1,0 +1,95 @@
+"""What TFMA's own viewer draws of an evaluation, in a real browser: its JavaScript is in TFMA's wheel.
+
+The page is the one that TFMA makes for Colab, with the data that it hands to its Jupyter widget. The viewer draws its
+tables and charts with Google Charts, which it loads from the network: google_charts.js stands in for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import tensorflow_model_analysis as tfma
+from browsing import watched
+from evaluator_runs import evaluate
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+    from headrace.components.evaluation.result import Evaluation
+
+STATIC = Path(tfma.__file__).parent / "static"
+CHARTS = Path(__file__).parent / "google_charts.js"
+PAGE = """<!doctype html><html lang="en"><body><script src="vulcanized_tfma.js"></script>
+<tfma-nb-slicing-metrics id="component"></tfma-nb-slicing-metrics>
+<script>
+const given = JSON.parse(atob("%s"));
+Object.assign(document.getElementById("component"), {config: given.config, data: given.data});
+</script></body></html>"""
+SHOWN = """(row) => [...row.cells].map((cell) => {
+  const bounded = cell.querySelector("tfma-bounded-value");
+  const parts = bounded ? [...bounded.shadowRoot.children].filter((one) => one.localName !== "style") : [cell];
+  return parts.map((one) => one.textContent).join(" ").trim();
+})"""
+WITHOUT_BARS = "highlightHistogramBuckets_"
+"""The viewer marks bars of the chart's drawing, which the stand-in does not make."""
+METRICS = ("auc", "precision@0.3", "recall_at_precision@0.8", "binary_accuracy")
+
+
+@pytest.fixture(scope="module")
+def judged(examples: Any, models: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Evaluation, Path]:
+    folder = tmp_path_factory.mktemp("evaluated")
+    found, _ = evaluate(folder, "binary", examples, models["binary"], metrics=METRICS)
+    return found, folder / "evaluation"
+
+
+@pytest.fixture
+def drawn(judged: tuple[Evaluation, Path], browser: Browser, tmp_path: Path) -> Iterator[Page]:
+    """The viewer with the slices by hour, without a network."""
+    view = tfma.view.render_slicing_metrics(tfma.load_eval_result(str(judged[1])), slicing_column="hour")
+    given = json.dumps({"config": view.config, "data": view.data})
+    (tmp_path / "index.html").write_text(PAGE % base64.b64encode(given.encode()).decode(), encoding="utf-8")
+    shutil.copy(STATIC / "vulcanized_tfma.js", tmp_path)
+    with watched(browser, (tmp_path / "index.html").as_uri(), offline=True) as page:
+        page.page.route("https://www.gstatic.com/charts/loader.js", lambda route: route.fulfill(path=CHARTS))
+        page.page.route("https://fonts.googleapis.com/**", lambda route: route.fulfill(body=""))
+        page.page.goto(page.home)
+        page.page.locator("table[data-chart=Table] tr").nth(1).wait_for()
+        yield page.page
+        assert [error for error in page.errors if WITHOUT_BARS not in error and "'children'" not in error] == []
+
+
+def test_the_viewer_shows_each_metric_of_each_slice_with_its_interval(
+    judged: tuple[Evaluation, Path], drawn: Page
+) -> None:
+    evaluation, _ = judged
+    heading, *rows = drawn.locator("table[data-chart=Table] tr").evaluate_all(f"(rows) => rows.map({SHOWN})")
+    assert sorted(heading[1:]) == sorted((*METRICS, "example_count"))
+    slices = {each.name.replace(" = ", ":"): each for each in evaluation.slices}
+    assert {row[0] for row in rows} == slices.keys()
+    for row in rows:
+        found, expected = dict(zip(heading, row, strict=True)), slices[row[0]]
+        assert int(found["example_count"]) == expected.example_count
+        for name in METRICS:
+            value, ends = expected.metrics[name], expected.intervals.get(name)
+            numbers = [float(number) for number in re.findall(r"-?\d+\.\d+|-?\d+", found[name])]
+            assert numbers == pytest.approx([value, *(ends or ())], abs=1e-4), (row[0], name)
+            assert ends is not None, (row[0], name)
+
+
+def test_the_viewer_offers_every_metric_and_counts_slices_by_the_chosen_one(
+    judged: tuple[Evaluation, Path], drawn: Page
+) -> None:
+    evaluation, _ = judged
+    overview = drawn.locator("table[data-chart=ColumnChart]").first.locator("tr")
+    heading, *bars = overview.evaluate_all(f"(rows) => rows.map({SHOWN})")
+    assert heading[1] == "example_count"
+    assert {int(bar[1]) for bar in bars} == {each.example_count for each in evaluation.slices}
+    options = {text.strip() for text in drawn.locator("paper-item").all_text_contents()}
+    assert {*METRICS} <= options

@@ -1,0 +1,60 @@
+"""Candidates of several runs in one folder of a staging server, on this machine and in an object store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from s3_servers import S3Server
+
+from headrace.components.canary.staging import staged
+from headrace.components.example_gen.remote import store_lock
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    (folder / "variables").mkdir(parents=True)
+    (folder / "saved_model.pb").write_text("graph")
+    (folder / "variables/variables.index").write_text("weights")
+    return folder
+
+
+def overlapping(model: Path, folder: str) -> list[list[str]]:
+    """What several runs that stage at once find in the folder while their own version is there."""
+    found, ready = list[list[str]](), threading.Barrier(3)
+
+    def run() -> None:
+        ready.wait()
+        with staged(model, folder) as stage:
+            time.sleep(0.3)
+            names = [name for name in stage.folder.names() if name.isdecimal()]
+            found.append([*names, str(stage.version), str(stage.is_there())])
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def test_runs_that_stage_at_once_in_a_folder_wait_for_each_other(model: Path, tmp_path: Path) -> None:
+    found = overlapping(model, str(tmp_path / "staging"))
+    assert [(there, is_there) for there, _, is_there in found] == [(own, "True") for _, own, _ in found]
+    assert len(found) == 3
+    assert [*(tmp_path / "staging").iterdir()] == []
+
+
+def test_runs_that_stage_at_once_in_an_object_store_wait_for_each_other(
+    model: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3_server.enter(monkeypatch)
+    monkeypatch.setattr(store_lock, "POLL_SECONDS", 0.05)
+    with s3_server.bucket("staging") as bucket:
+        found = overlapping(model, "s3://staging/models/parcels")
+        assert [(there, is_there) for there, _, is_there in found] == [(own, "True") for _, own, _ in found]
+        assert len(found) == 3
+        assert [one.key for one in bucket.objects.all() if not one.key.endswith("/")] == []
