@@ -51,7 +51,7 @@ def request_violations(config: PipelineConfig) -> tuple[list[Violation], list[Vi
 
 def _absent(config: PipelineConfig, log: Source, columns: list[str]) -> Iterator[str]:
     """Columns that features read, and that no request has."""
-    read = [name for name in config.feature_columns if name != config.label.key]
+    read = [name for name in config.feature_columns if name not in config.label.columns]
     absent = [name for name in read if name not in columns]
     open_ended = getattr(log, "open_ended", False)
     if absent and len(absent) == len(read):
