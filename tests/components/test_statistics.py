@@ -30,6 +30,7 @@ from tfx.types import artifact_utils, standard_artifacts
 from tfx.utils import io_utils
 
 from headrace.common.errors import DataError
+from headrace.components import beam_pipelines
 from headrace.components.example_gen.component import Executor as ExampleGenExecutor
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.statistics import component
@@ -188,7 +189,7 @@ def compute(
         if (key := (request.param, examples.uri)) not in computed:
             with pytest.MonkeyPatch.context() as patch:
                 if request.param != "in process":
-                    patch.setattr(component, "SMALL", -1)
+                    patch.setattr(beam_pipelines, "SMALL", -1)
                 computed[key] = run(component.Executor, examples, tmp_path_factory.mktemp("ours"), args)
         return computed[key]
 

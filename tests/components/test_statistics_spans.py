@@ -14,6 +14,7 @@ from test_statistics import Rows, assert_rank, assert_same_numbers, awkward, nam
 from tfx.types import standard_artifacts
 
 from headrace.common.errors import DataError
+from headrace.components import beam_pipelines
 from headrace.components.statistics import categories, component, spans
 from headrace.components.statistics.combine import StatisticsCombiner
 from headrace.components.statistics.read import batches
@@ -77,7 +78,7 @@ def assert_same(ours: Any, theirs: Any) -> None:
 def test_statistics_by_span_are_those_of_all_at_once(
     tmp_path: Path, data: dict[str, Split], monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
-    monkeypatch.setattr(component, "SMALL", small)
+    monkeypatch.setattr(beam_pipelines, "SMALL", small)
     examples = spanned(tmp_path / "examples", data)
     first, again = compute(tmp_path, examples, "first"), compute(tmp_path, examples, "again")
     left, right = read(first), read(again)
