@@ -109,7 +109,7 @@ def few_examples(margin: Margin | None, split: str, examples: int) -> tuple[str,
     if margin.rarer < FEW_OF_CLASS:
         what, helps = (
             f"{margin.rarer:.0f} of {examples:,} examples in the rarer class",
-            ", or `data.stratify: true`, helps",
+            ", or `data.stratify`, helps",
         )
     else:
         what, helps = f"{examples:,} examples", " helps"

@@ -250,14 +250,18 @@ class _Written:
         return replace(self.tree, value=sections)
 
     def _with_settings(self, label: Tree, found: Mapping[str, Any]) -> Tree:
-        """The label, or a task, with what was found in place of `auto`; that of tasks is in `tasks`."""
+        """The label, or a task, with what was found in place of `auto`; that of tasks is in `tasks`.
+
+        A setting that is written beside `auto`, such as `missing`, stays.
+        """
         written = self._section_of(label)
         settings = {name: _tree(value, written["kind"]) for name, value in found.items() if name != "tasks"}
         if "tasks" in found:
             tasks = self._section_of(written["tasks"])
             own = {name: self._with_settings(tasks[name], each) for name, each in found["tasks"].items()}
             settings["tasks"] = replace(written["tasks"], value={**tasks, **own})
-        return replace(label, value={**written, **settings})
+        stays = written.keys() - {"kind", "tasks"}
+        return replace(label, value={**written, **{name: one for name, one in settings.items() if name not in stays}})
 
     def _names(self, name: str, entry: Tree, setting: str) -> tuple[str, ...]:
         """A list of strings, or one string."""

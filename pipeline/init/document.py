@@ -213,10 +213,13 @@ def _tasks(draft: Draft) -> Iterator[str]:
 
 
 def task_names(columns: Sequence[str]) -> dict[str, str]:
-    """A name for the task of each label's column, which begins with a letter."""
+    """A name for the task of each label's column: it begins with a letter, and with none of the names of predicted
+    columns of another task.
+    """
     names: dict[str, str] = {}
     for column in columns:
-        wanted = column if column[0].isalpha() else f"label_{column}"
+        predicted = any(column.startswith(f"{other}_probability") for other in columns)
+        wanted = column if column[0].isalpha() and not predicted else f"label_{column}"
         names[free_name(wanted, names)] = column
     return names
 

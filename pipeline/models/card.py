@@ -155,8 +155,10 @@ def _limits(origin: Origin, made: PublicFolder, section: EvaluationSection | Non
     found = [*result.remarks] if result else ["The model was not evaluated."]
     if not verdict.bounds:
         found.append("Nothing was required of its metrics.")
-    if result and result.unlabelled:
-        found.append(f"{result.unlabelled:,} examples of the {result.split} split without a label were not evaluated.")
+    for task, one in (result.tasks or {"": result}).items() if result else ():
+        if one.unlabelled:
+            which = f"its label {task}" if task else "a label"
+            found.append(f"{one.unlabelled:,} examples of the {one.split} split without {which} were not evaluated.")
     if verdict.canary:
         skipped = [
             f"The canary did not ask its signature {one.name}: {one.skipped}."

@@ -81,7 +81,8 @@ def _show(draft: Draft, file: Path) -> None:
     click.echo(f"  {features}, {len(draft.left_out)} left out")
     click.echo(f"  next: headrace run {shlex.quote(str(file))}")
     for split, path in draft.unlabelled.items():
-        what = f"note: {path} has no {join_names(draft.labels)}, so it cannot be the {split} split"
+        lacking = f"has no {draft.labels[0]}" if len(draft.labels) == 1 else f"lacks some of {join_names(draft.labels)}"
+        what = f"note: {path} {lacking}, so it cannot be the {split} split"
         predicted = f"headrace predict {shlex.quote(str(file))} --input {path} --output predictions.csv"
         click.echo(f"{what}; for predictions: {predicted}", err=True)
     for path in draft.unnamed:

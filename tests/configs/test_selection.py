@@ -182,6 +182,27 @@ def test_mistakes_in_other_sections_are_reported_beside_it() -> None:
     assert [each.split(": ")[1] for each in found] == ["features.x*.key", "train.epochs"]
 
 
+def without_a_label() -> None:
+    text = Path("shop.csv").read_text(encoding="utf-8")
+    Path("shop.csv").write_text(text.replace(",u5,1", ",u5,"), encoding="utf-8")
+
+
+@pytest.mark.parametrize(("written", "missing"), [("", "drop"), (", missing: refuse", "refuse")])
+def test_what_is_written_beside_auto_stays(written: str, missing: str) -> None:
+    without_a_label()
+    assert loaded(THREE.replace("kind: auto", f"kind: auto{written}")).config.label.missing == missing
+
+
+def test_what_is_written_beside_the_auto_of_a_task_stays() -> None:
+    without_a_label()
+    tasks = "{kind: multitask, tasks: {y: {kind: auto, missing: refuse}, x_size: {kind: auto}}}"
+    label = loaded(THREE.replace("{key: y, kind: auto}", tasks)).config.label
+    assert {name: (part.kind, part.missing) for name, part in label.parts.items()} == {
+        "y": ("binary", "refuse"),
+        "x_size": ("regression", "refuse"),
+    }
+
+
 def test_what_is_pinned_holds_until_what_is_written_changes() -> None:
     loaded(THREE).pin_selection()
     write("abcd")

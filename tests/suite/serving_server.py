@@ -47,7 +47,8 @@ class ServingServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the process, and wait until it answers."""
+        """Start the process, in place of one that still runs, and wait until it answers."""
+        self.stop()
         with (self.folder / "server.log").open("ab") as log:
             self._process = Forked(  # a start of its own would import TensorFlow each time
                 self._command,

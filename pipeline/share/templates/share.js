@@ -87,6 +87,9 @@ function curves() {
 }
 
 const LOWER = /loss|entropy|error|mae|mse|rmse|perplexity|brier|^false_/;
+const NO_BEST = new Set(['calibration', 'predicted_positive_rate']);
+// The metric without the name of its task, as in sold/auc, and without its level, as in precision@0.3.
+const ownName = (metric) => metric.replace(/^.*\//, '').replace(/@.*$/, '');
 
 function slices() {
   const judged = runs.filter((run) => run.evaluation && run.evaluation.slices.length);
@@ -106,13 +109,14 @@ function slices() {
         rows.get(one.value).values.set(run.number, one.metrics[chosen.metric]);
       }
     }
-    const lower = LOWER.test(chosen.metric);
+    const own = ownName(chosen.metric);
+    const lower = LOWER.test(own);
     const shown = (value) => value === null || value === undefined ? '–' : Math.abs(value) < 1000 ? value.toFixed(4) : figure(value);
     const known = (values) => [...values].filter((value) => value !== null && value !== undefined);
     const worst = (row) => { const found = known(row.values.values()); return found.length ? (lower ? -Math.max(...found) : Math.min(...found)) : Infinity; };
     const line = (words, examples, values, strong) => {
       const found = known(values);
-      const best = chosen.metric !== 'calibration' && new Set(found.map(shown)).size > 1 ? shown(lower ? Math.min(...found) : Math.max(...found)) : null;
+      const best = !NO_BEST.has(own) && new Set(found.map(shown)).size > 1 ? shown(lower ? Math.min(...found) : Math.max(...found)) : null;
       const named = words.length > 60 ? html('span', {class: 'long', tabindex: 0, title: words}, words) : words;
       return html('tr', {class: strong ? 'whole' : null}, html('th', {scope: 'row'}, named), html('td', {class: 'n'}, examples === null ? '' : examples.toLocaleString('en')),
         ...values.map((value) => html('td', {class: best !== null && shown(value) === best ? 'n better strong' : 'n'}, shown(value))));
