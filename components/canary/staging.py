@@ -4,7 +4,7 @@ with staged(model, "s3://bucket/staging") as version:
     ...
 
 The Canaries of several runs wait for each other, because a server drops a version as soon as it sees a higher one: in
-a folder of this machine at its lock, in an object store at ours (store_lock.py). `.headrace-staged-<version>` is
+a folder of this machine at its lock, in an object store at ours (common/store_lock.py). `.headrace-staged-<version>` is
 written before the version and removed after it, so whatever has this mark and is found by the next Canary was left by a
 run that was killed.
 """
@@ -22,9 +22,9 @@ from typing import Any, Protocol
 
 from headrace.common.durable import sync_folder, sync_tree, write_text
 from headrace.common.errors import RunError
+from headrace.common.store_lock import Claim, held
 from headrace.components.deploy.push import locked, versions
 from headrace.components.example_gen.paths import is_remote
-from headrace.components.example_gen.remote.store_lock import held
 
 logger = logging.getLogger(__name__)
 
@@ -39,11 +39,14 @@ class StagingFolder(Protocol):
     def lock(self) -> contextlib.AbstractContextManager[None]:
         """Wait until no other run stages a version; keep others out. No effect on file systems without locks."""
 
+    def check(self) -> None:
+        """Raise RunError if the lock was lost, so that another run may stage a version by now."""
+
     def names(self) -> list[str]:
         """What is directly in it."""
 
     def add(self, model: Path, version: int) -> None:
-        """Mark a version, and copy the model there."""
+        """Mark a version, and copy the model there. Raises RunError as `check` does."""
 
     def remove(self, version: int) -> None:
         """Remove a version, however much of it there is, and then its mark."""
@@ -72,6 +75,7 @@ def staged(model: Path, folder: str, clock: Callable[[], float] = time.time) -> 
         names = where.names()
         for left in sorted(int(name.removeprefix(MARK)) for name in names if name.startswith(MARK)):
             logger.warning(f"deploy.canary.server.folder: removing version {left}, which a run that ended left there")
+            where.check()
             where.remove(left)
         version = max([int(clock()), *(int(name) + 1 for name in names if name.isdecimal())])
         try:
@@ -106,6 +110,9 @@ class _LocalFolder:
         with locked(self._path):
             yield
 
+    def check(self) -> None:
+        pass
+
     def names(self) -> list[str]:
         return [path.name for path in self._path.iterdir()]
 
@@ -139,18 +146,30 @@ class _ObjectStore:
         except DataError as error:
             raise RunError(f"deploy.canary.server.folder: {error}") from None
         self._path = location.arrow
+        self._claim: Claim
 
-    def lock(self) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
         what = "another run stages a version there; waiting until it has removed it"
-        return held(self._system, f"{self._path}/{LOCK}", f"deploy.canary.server.folder: {what}")
+        with held(self._system, f"{self._path}/{LOCK}", f"deploy.canary.server.folder: {what}") as claim:
+            self._claim = claim
+            yield
+
+    def check(self) -> None:
+        try:
+            self._claim.check()
+        except RunError as error:
+            raise RunError(f"deploy.canary.server.folder: {error}") from None
 
     def names(self) -> list[str]:
         return [info.base_name for info in self._listed(self._path, recursive=False)]
 
     def add(self, model: Path, version: int) -> None:
+        self.check()
         self._put(b"", f"{self._path}/{MARK}{version}")
         files = sorted(path for path in model.rglob("*") if path.is_file())
         for path in sorted(files, key=lambda path: path == model / GRAPH):
+            self.check()
             with path.open("rb") as source, self._target(self._named(version, str(path.relative_to(model)))) as target:
                 shutil.copyfileobj(source, target, 1 << 22)
 

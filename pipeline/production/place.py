@@ -10,6 +10,7 @@ from typing import Any
 from headrace.common.durable import write_text
 from headrace.common.errors import DataError, RunError
 from headrace.common.locks import wait_and_hold
+from headrace.common.store_lock import held
 from headrace.components.example_gen.paths import is_remote
 
 
@@ -17,7 +18,7 @@ def update(file: str, change: Callable[[str], str]) -> bool:
     """Replace the text of a file by what `change` makes of it, in one step; "" stands for no file.
 
     Whoever else changes it, another command on this machine or a pod, is waited for. Returns whether it changed. Raises
-    RunError if it cannot be read or written, or if `change` does.
+    RunError if it cannot be read or written, if the lock was lost meanwhile, or if `change` does.
     """
     try:
         return _update_remote(file, change) if is_remote(file) else _update_local(Path(file).absolute(), change)
@@ -42,7 +43,6 @@ def _update_local(path: Path, change: Callable[[str], str]) -> bool:
 
 def _update_remote(file: str, change: Callable[[str], str]) -> bool:
     from headrace.components.example_gen.remote.filesystems import filesystem, parse_location
-    from headrace.components.example_gen.remote.store_lock import held
 
     location = parse_location(file)
     system = filesystem(location)
@@ -50,10 +50,12 @@ def _update_remote(file: str, change: Callable[[str], str]) -> bool:
     if change(text) == text:
         return False
     folder, _, name = location.arrow.rpartition("/")
-    with held(system, f"{folder}/.{name}.lock"):
+    waiting = f"deploy.serving.config_file: {file}: another pipeline is changing it; waiting"
+    with held(system, f"{folder}/.{name}.lock", waiting) as claim:
         text = _text(system, location.arrow)
         if (changed := change(text)) == text:
             return False
+        claim.check()
         with system.open_output_stream(location.arrow, compression=None) as stream:
             stream.write(changed.encode())
     return True

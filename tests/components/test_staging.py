@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from s3_servers import S3Server
 
+from headrace.common import store_lock
+from headrace.common.errors import RunError
+from headrace.common.store_lock import Timing
 from headrace.components.canary.staging import staged
-from headrace.components.example_gen.remote import store_lock
 
 
 @pytest.fixture
@@ -52,9 +54,29 @@ def test_runs_that_stage_at_once_in_an_object_store_wait_for_each_other(
     model: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     s3_server.enter(monkeypatch)
-    monkeypatch.setattr(store_lock, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(store_lock, "USUAL", Timing(poll=0.05))
     with s3_server.bucket("staging") as bucket:
         found = overlapping(model, "s3://staging/models/parcels")
         assert [(there, is_there) for there, _, is_there in found] == [(own, "True") for _, own, _ in found]
         assert len(found) == 3
+        assert [one.key for one in bucket.objects.all() if not one.key.endswith("/")] == []
+
+
+def test_run_that_lost_the_lock_stages_nothing_in_an_object_store(
+    model: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3_server.enter(monkeypatch)
+    passed = [0.0]
+    monkeypatch.setattr(store_lock, "USUAL", Timing(clock=lambda: passed[0]))
+
+    def suspended() -> float:
+        passed[0] += 60
+        return 17.0
+
+    with s3_server.bucket("staging") as bucket:
+        with (
+            pytest.raises(RunError, match=r"deploy\.canary\.server\.folder: the lock .* was lost"),
+            staged(model, "s3://staging/models/parcels", suspended),
+        ):
+            pass
         assert [one.key for one in bucket.objects.all() if not one.key.endswith("/")] == []

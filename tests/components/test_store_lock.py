@@ -1,32 +1,72 @@
-"""The lock in an object store: one holder at a time, killed holders, and holders that take long."""
+"""The lock in an object store: one holder at a time, killed holders, holders that take long, and outages."""
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
-import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import fs
 from s3_servers import S3Server
 
-from headrace.components.example_gen.remote import store_lock
+from headrace.common.errors import RunError
+from headrace.common.store_lock import Claim, Timing, held
 from headrace.components.example_gen.remote.filesystems import filesystem, parse_location
-from headrace.components.example_gen.remote.store_lock import held
+
+
+@dataclass
+class Time:
+    """Seconds that pass only while somebody sleeps."""
+
+    now: float = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def timing(self, poll: float = 1.0) -> Timing:
+        return Timing(poll=poll, clock=lambda: self.now, sleep=self.sleep)
+
+
+class Store:
+    """A folder of this machine, which can fail, and answer slowly."""
+
+    def __init__(self, time: Time) -> None:
+        self.time, self.fails, self.seconds = time, False, 0.0
+        self._system = fs.LocalFileSystem()
+
+    def __getattr__(self, name: str) -> Any:
+        self.time.now += self.seconds
+        if self.fails:
+            raise OSError("the store does not answer")
+        return getattr(self._system, name)
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def store(time: Time) -> Store:
+    return Store(time)
 
 
 @pytest.fixture
 def system(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Any:
     s3_server.enter(monkeypatch)
-    monkeypatch.setattr(store_lock, "POLL_SECONDS", 0.02)
     with s3_server.bucket("locks"):
         yield filesystem(parse_location("s3://locks"))
 
 
-def claims(system: Any) -> list[str]:
-    from pyarrow import fs
+def warnings(log: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in log.records if record.levelno == logging.WARNING]
 
+
+def claims(system: Any) -> list[str]:
     return [one.base_name for one in system.get_file_info(fs.FileSelector("locks")) if one.type == fs.FileType.File]
 
 
@@ -38,7 +78,7 @@ def test_changes_of_many_at_once_are_all_there(system: Any) -> None:
     def change() -> None:
         ready.wait()
         for _ in range(3):
-            with held(system, "locks/.lock"):
+            with held(system, "locks/.lock", timing=Timing(poll=0.02)):
                 with system.open_input_stream("locks/count", compression=None) as stream:
                     number = int(stream.read())
                 with system.open_output_stream("locks/count", compression=None) as stream:
@@ -55,42 +95,104 @@ def test_changes_of_many_at_once_are_all_there(system: Any) -> None:
 
 
 def test_claim_of_a_killed_process_is_removed_once_it_is_old(
-    system: Any, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+    system: Any, time: Time, log: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(store_lock, "LEASE_SECONDS", 1.0)
     with system.open_output_stream("locks/.lock-0123", compression=None) as stream:
         stream.write(b"")
-    start = time.monotonic()
-    with held(system, "locks/.lock", "somebody is here"):
-        assert time.monotonic() - start > 1.0
+    with held(system, "locks/.lock", "somebody is here", time.timing(poll=10)):
+        assert 40 < time.now < 60
         assert len(claims(system)) == 1
     assert claims(system) == []
-    warnings = [record.getMessage() for record in log.records if record.levelno == logging.WARNING]
-    assert warnings[0] == "somebody is here"
-    assert "locks/.lock-0123" in warnings[1]
+    first, second = warnings(log)
+    assert first == "somebody is here"
+    assert "locks/.lock-0123" in second
+    assert "not renewed for 40 s" in second
 
 
-def test_claim_that_is_renewed_is_respected_however_long_it_takes(system: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_lock, "LEASE_SECONDS", 4.0)
-    monkeypatch.setattr(store_lock, "RENEW_SECONDS", 0.5)
-    order, inside = list[str](), threading.Event()
+def test_claim_that_is_renewed_is_respected_however_long_it_takes(tmp_path: Path, store: Store, time: Time) -> None:
+    first = Claim(store, f"{tmp_path}/.lock", time.timing())
+    assert not first.others()
+    (claim,) = tmp_path.iterdir()
+    os.utime(claim, (time.now, time.now))
 
-    def first() -> None:
-        with held(system, "locks/.lock"):
-            inside.set()
-            time.sleep(8)
-            order.append("first")
+    def sleep(seconds: float) -> None:
+        time.now += seconds
+        if time.now > 400:
+            first.withdraw()
+        elif time.now > claim.stat().st_mtime + 20:
+            first.renew()
+            os.utime(claim, (time.now, time.now))
 
-    thread = threading.Thread(target=first)
-    thread.start()
-    inside.wait()
-    with held(system, "locks/.lock"):
-        order.append("second")
-    thread.join()
-    assert order == ["first", "second"]
+    with held(store, f"{tmp_path}/.lock", timing=Timing(clock=lambda: time.now, sleep=sleep)) as second:
+        assert time.now > 400
+        second.check()
 
 
-def test_lock_is_given_up_after_an_error_and_locks_of_other_names_are_others(system: Any, tmp_path: Path) -> None:
+def test_holder_that_cannot_renew_its_claim_is_stopped_before_others_remove_it(
+    tmp_path: Path, store: Store, time: Time
+) -> None:
+    timing = time.timing()
+    with held(store, f"{tmp_path}/.lock", timing=timing) as claim:
+        store.fails = True
+        time.sleep(29)
+        claim.renew()
+        claim.check()
+        time.sleep(2)
+        with pytest.raises(RunError, match=r"\.lock was lost.* 31 seconds.* run again"):
+            claim.check()
+        assert timing.trust < timing.lease
+
+
+def test_claim_that_others_may_have_removed_is_not_written_again(tmp_path: Path, store: Store, time: Time) -> None:
+    with held(store, f"{tmp_path}/.lock", timing=time.timing()) as claim:
+        (file,) = tmp_path.iterdir()
+        file.unlink()
+        time.sleep(41)
+        claim.renew()
+        assert [*tmp_path.iterdir()] == []
+        with pytest.raises(RunError, match="was lost"):
+            claim.check()
+
+
+def test_renewal_that_arrives_too_late_does_not_bring_the_lock_back(tmp_path: Path, store: Store, time: Time) -> None:
+    with held(store, f"{tmp_path}/.lock", timing=time.timing()) as claim:
+        time.sleep(5)
+        store.seconds = 50
+        claim.renew()
+        store.seconds = 0
+        claim.renew()
+        with pytest.raises(RunError, match="was lost"):
+            claim.check()
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_renewed_claim_may_be_written_under(tmp_path: Path, store: Store, time: Time) -> None:
+    with held(store, f"{tmp_path}/.lock", timing=time.timing()) as claim:
+        for _ in range(4):
+            time.sleep(25)
+            claim.renew()
+            claim.check()
+
+
+def test_claim_that_cannot_be_removed_fails_no_finished_work_and_hides_no_error(
+    tmp_path: Path, store: Store, time: Time, log: pytest.LogCaptureFixture
+) -> None:
+    def work_in_outage() -> None:
+        store.fails = True
+        raise ZeroDivisionError
+
+    with held(store, f"{tmp_path}/.lock", timing=time.timing()):
+        store.fails = True
+    store.fails = False
+    with pytest.raises(ZeroDivisionError), held(store, f"{tmp_path}/.other", timing=time.timing()):
+        work_in_outage()
+    for said, name in zip(warnings(log), (".lock-", ".other-"), strict=True):
+        assert f"{tmp_path}/{name}" in said
+        assert "cannot be removed" in said
+        assert "40 seconds" in said
+
+
+def test_lock_is_given_up_after_an_error_and_locks_of_other_names_are_others(system: Any) -> None:
     with held(system, "locks/.other"):
         with pytest.raises(ZeroDivisionError), held(system, "locks/.lock"):
             raise ZeroDivisionError

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from s3_servers import S3Server
 from tensorflow_serving.config import model_server_config_pb2
 
+from headrace.common import store_lock
 from headrace.common.errors import RunError
-from headrace.components.example_gen.remote import store_lock
+from headrace.common.store_lock import Timing
 from headrace.pipeline.production.config_file import Labels, in_between, with_model
 from headrace.pipeline.production.place import update
 from headrace.pipeline.production.serve import PushedModel, Service
@@ -127,7 +128,7 @@ def test_pipelines_that_change_one_file_in_an_object_store_at_once_all_have_thei
     s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     s3_server.enter(monkeypatch)
-    monkeypatch.setattr(store_lock, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(store_lock, "USUAL", Timing(poll=0.05))
     names, ready = [f"model-{number}" for number in range(5)], threading.Barrier(5)
 
     def push(name: str) -> None:
@@ -143,3 +144,25 @@ def test_pipelines_that_change_one_file_in_an_object_store_at_once_all_have_thei
         assert {one.key for one in bucket.objects.all()} == {"models.config"}
         text = bucket.Object("models.config").get()["Body"].read().decode()
     assert parsed(text).keys() == {"other", *names}
+
+
+def test_pipeline_that_waits_for_another_says_so_and_one_that_lost_the_lock_writes_nothing(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    s3_server.enter(monkeypatch)
+    passed = [0.0]
+
+    def sleep(seconds: float) -> None:
+        passed[0] += seconds
+
+    def change(text: str) -> str:
+        passed[0] += 60
+        return f"{text}#"
+
+    monkeypatch.setattr(store_lock, "USUAL", Timing(poll=20, clock=lambda: passed[0], sleep=sleep))
+    with s3_server.bucket("configs") as bucket:
+        bucket.put_object(Key=".models.config.lock-0123", Body=b"")
+        with pytest.raises(RunError, match=r"config_file: s3://configs/models\.config: the lock .* was lost"):
+            update("s3://configs/models.config", change)
+        assert "s3://configs/models.config: another pipeline is changing it; waiting" in log.text
+        assert [one.key for one in bucket.objects.all()] == []
