@@ -69,8 +69,8 @@ def replacing(path: Path) -> Iterator[Path]:
         os.fchmod(descriptor, _MODE & ~_umask())
         with _naming(path, partial):
             yield partial
-        os.fsync(descriptor)
-        partial.rename(path)
+            os.fsync(descriptor)
+            partial.rename(path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
@@ -112,6 +112,7 @@ def _naming(path: Path, partial: Path | None = None) -> Iterator[None]:
         named = partial is None or error.filename in {partial, str(partial)}
         if named or (error.filename is None and error.errno in _FULL):
             error.filename = str(path)
+            del error.filename2  # of a rename; None would be printed
         raise
 
 

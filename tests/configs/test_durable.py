@@ -36,6 +36,21 @@ def test_error_names_the_file_and_not_the_temporary_one(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
+def test_error_of_the_flush_or_the_rename_names_the_file_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError, match=rf"^\[Errno \d+\] [\w ]+: '{tmp_path}/folder'$"):
+        write_text(tmp_path / "folder", "new")
+
+    def over_quota(descriptor: int) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    monkeypatch.setattr(os, "fsync", over_quota)
+    with pytest.raises(OSError, match="quota") as caught_at_flush:
+        write_text(tmp_path / "blessed.json", "new")
+    assert caught_at_flush.value.filename == str(tmp_path / "blessed.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
 def test_output_goes_through_links_into_devices_and_only_into_folders_that_exist(tmp_path: Path) -> None:
     file, link = tmp_path / "pipeline.yaml", tmp_path / "link.yaml"
     link.symlink_to(file)
