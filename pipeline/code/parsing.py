@@ -63,11 +63,12 @@ class ParseCache:
         return found
 
     def _read(self, key: str) -> ParsedCode | None:
-        """An entry of the disk; None if there is none, or it is damaged."""
+        """An entry of the disk; None if there is none, or it is damaged. A damaged one is then written again."""
         try:
             meaning, imported = self._known[key]
             return ParsedCode(str(meaning), tuple(map(str, imported)))
         except (KeyError, ValueError, TypeError):
+            self._known.pop(key, None)
             return None
 
     def save(self) -> None:

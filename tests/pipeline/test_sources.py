@@ -197,6 +197,9 @@ def test_what_is_cached_of_parsed_files_changes_no_digest(original: Tree, tmp_pa
     kept.write_text(kept.read_text()[:-100])
     assert digests() == before
     assert json.loads(kept.read_text()) == first
+    kept.write_text(json.dumps({**first, next(iter(first)): "damaged"}))
+    assert digests() == before
+    assert json.loads(kept.read_text()) == first
     shutil.rmtree(tmp_path / "headrace")
     (tmp_path / "headrace").write_text("no folder can be made here")
     assert digests() == before
