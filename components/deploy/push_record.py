@@ -33,7 +33,8 @@ class Push(BaseModel):
 
 
 class PushRecord(BaseModel):
-    """The pushes to each destination (an absolute path). Without the file, the next run compares once more.
+    """The pushes to each destination (an absolute path). Without the file, the next run compares once more; in an
+    object store it is built again from the objects in `pushed/` beside it.
 
     last: the last push; models: for every version ever pushed, the URI of its model as in `Push`.
     """
@@ -62,7 +63,9 @@ class PushRecord(BaseModel):
             raise RunError(
                 f"{path}: the record of pushed models is damaged: {error}.\n"
                 "  Delete it: the next run then compares the newest blessed model with the newest version in service,"
-                " and pushes it if they differ. If you edited it yourself, remove its `checksum` instead."
+                " and pushes it if they differ. In an object store, delete only this file, and keep `pushed/` beside"
+                " it: the next run builds the file again from there. If you edited it yourself, remove its `checksum`"
+                " instead."
             ) from None
 
     def of(self, path: Path, entry: Entry, destination: Path) -> Push | None:
