@@ -56,6 +56,28 @@ print(json.dumps([before, grpc.__spec__.name, deferred.RpcError is grpc.RpcError
     assert (name, same, whole) == ("grpc", True, False)
 
 
+def test_thread_that_imports_grpc_while_ml_metadata_is_imported_gets_all_of_it() -> None:
+    script = """
+import json, threading
+from headrace.pipeline.local import mlmd
+found = []
+def other():
+    import grpc
+    import grpc.aio
+    from grpc import StatusCode
+    found.extend([grpc.__spec__.name, grpc.aio.__name__, StatusCode.OK.name])
+with mlmd._deferred("grpc"):
+    import grpc as stand_in
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+import grpc
+print(json.dumps([*found, stand_in is grpc, stand_in.RpcError is grpc.RpcError]))
+"""
+    found = json.loads(subprocess.check_output([sys.executable, "-c", script], text=True))
+    assert found == ["grpc", "grpc.aio", "OK", False, True]
+
+
 def test_no_section_has_a_validator_of_its_own_before_it_is_used() -> None:
     script = """
 import headrace.configs.config
