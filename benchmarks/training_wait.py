@@ -166,7 +166,7 @@ def _prepared(example: str, root: Path) -> tuple[keras.Model, InputSplit, int]:
     inputs = open_inputs([f"{examples}/Split-train/*"], [f"{examples}/Split-eval/*"], output, sections)
     keras.utils.set_random_seed(0)
     model = build_model(sections, output)
-    adapt_scale(model, inputs.train)
+    adapt_scale(model, inputs.train, sections.label)
     one_iterator = inputs.train.endless is not None
     together = choose_steps_per_execution(sections.train, inputs.train.steps, one_iterator=one_iterator).steps
     compile_model(model, sections.label, sections.train, together, None)

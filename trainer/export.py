@@ -12,8 +12,8 @@ multilabel label do not add up to 1: each is that of belonging to the class. In 
 signature of TensorFlow's Estimators the latter are `scores`, but TFMA would evaluate an output of that name instead of
 `predictions`.
 
-With several labels, `predictions` has those of all tasks side by side, and each task has such outputs of its own behind
-its name: `sold_predictions`, `sold_classes`, `sold_probabilities`.
+With several labels, `predictions` has those of all tasks side by side, and each task has such outputs of its own,
+prefixed with the task's name: `sold_predictions`, `sold_classes`, `sold_probabilities`.
 
 A model that writes texts has other answers, and more signatures (see `writing`).
 
@@ -43,6 +43,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow.saved_model.experimental import TrackableResource
 
+from headrace.configs.loading.tree import dotted
 from headrace.configs.schema.data import bits_column
 from headrace.configs.schema.features import single_columns
 from headrace.configs.schema.label import LabelConfig
@@ -129,7 +130,7 @@ class RawColumns:
         single = {}
         if sections.several_values == "refuse":
             features = {column: f"features.{name}" for column, name in single_columns(sections.features).items()}
-            parts = {part.key: ".".join(map(str, part.setting(name))) for name, part in sections.label.parts.items()}
+            parts = {part.key: dotted(part.setting(name)) for name, part in sections.label.parts.items()}
             several = {part.key for part in sections.label.parts.values() if part.kind == "multilabel"}
             single = {**{key: setting for key, setting in parts.items() if key not in several}, **features}
         return cls(
@@ -270,7 +271,7 @@ class Signatures:
             return _with_classes(predictions, self.class_names.get("", []))
         found = {PREDICTIONS: predictions}
         for task in self.tasks:
-            own = _with_classes(predictions[:, task.outputs], self.class_names[task.name])
+            own = _with_classes(predictions[:, task.output_slice], self.class_names[task.name])
             found |= {task_output(task.name, name): tensor for name, tensor in own.items()}
         return found
 

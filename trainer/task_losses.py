@@ -22,20 +22,20 @@ PARTS = "_headrace_parts"
 
 def labels_of(task: Task, y: Any) -> Any:
     """The labels of a task: [batch], or [batch, classes] of a multilabel; 0 where they are masked."""
-    own = y[:, task.places]
+    own = y[:, task.label_slice]
     own = own if task.label.kind == "multilabel" else ops.reshape(own, (-1,))
     return ops.where(ops.isnan(own), ops.zeros_like(own), own)
 
 
 def mask_of(task: Task, y: Any) -> Any:
     """float32 [batch]: 1 where an example has the label of the task, else 0."""
-    return ops.cast(ops.logical_not(ops.isnan(y[:, task.places.start])), "float32")
+    return ops.cast(ops.logical_not(ops.isnan(y[:, task.label_slice.start])), "float32")
 
 
 def predictions_of(task: Task, predictions: Any) -> Any:
     """The predictions of a task: [batch, outputs]."""
     parts = getattr(predictions, PARTS, {})
-    return parts[task.name] if task.name in parts else predictions[:, task.outputs]
+    return parts[task.name] if task.name in parts else predictions[:, task.output_slice]
 
 
 @keras.saving.register_keras_serializable("headrace")

@@ -23,12 +23,15 @@ MASKED = -2
 
 @dataclass(frozen=True)
 class Task:
-    """One of the labels. places, outputs: its columns in the joined labels and predictions; weight: of its loss."""
+    """One of the labels.
+
+    label_slice, output_slice: its columns in the joined labels and predictions; weight: of its loss.
+    """
 
     name: str
     label: LabelConfig
-    places: slice
-    outputs: slice
+    label_slice: slice
+    output_slice: slice
     weight: float
 
 
@@ -39,9 +42,9 @@ def tasks_of(label: LabelConfig) -> tuple[Task, ...]:
     for name, task in (label.tasks or {}).items():
         part = label.parts[name]
         width = part.num_classes if part.kind == "multilabel" else 1
-        places, outputs = slice(place, place + width), slice(output, output + part.num_classes)
-        tasks.append(Task(name, part, places, outputs, task.loss_weight))
-        place, output = places.stop, outputs.stop
+        own, outputs = slice(place, place + width), slice(output, output + part.num_classes)
+        tasks.append(Task(name, part, own, outputs, task.loss_weight))
+        place, output = own.stop, outputs.stop
     return tuple(tasks)
 
 
@@ -56,6 +59,11 @@ def joined_labels(label: LabelConfig, columns: dict[str, Any]) -> tf.Tensor:
         own = own if task.label.kind == "multilabel" else own[:, tf.newaxis]
         found.append(tf.where(tf.equal(own, MASKED), float("nan"), own) if _has_classes(task) else own)
     return tf.concat(found, axis=1)
+
+
+def known(labels: Any) -> tf.Tensor:
+    """Those of joined labels that are not masked: [values]."""
+    return tf.boolean_mask(labels, ~tf.math.is_nan(labels))
 
 
 def _has_classes(task: Task) -> bool:

@@ -86,6 +86,7 @@ def _diagnose(error: NonFiniteLossError, job: Job, inputs: Inputs, batches_after
     """Repeat the steps before the error of a distributed training on a single device, to add their diagnosis."""
     train = job.sections.train
     model, steps = build_model(job.sections, job.transformed), train.steps_per_epoch or inputs.train.steps
+    adapt_scale(model, inputs.train, job.sections.label)  # the loss of several tasks depends on it
     compile_model(model, job.sections.label, train, 1, steps and steps * train.max_epochs)
     return error.diagnosed(model, batches_after, inputs.eval.peek)
 

@@ -79,7 +79,7 @@ class PredictionColumns:
         return len(self.words) + 1 if self.label.kind == "next_word" else self.label.num_classes
 
     def of(self, values: Values) -> pa.RecordBatch:
-        """Predictions [rows, width] as columns; of several labels, those of each task behind its name."""
+        """Predictions [rows, width] as columns; of several labels, those of each task prefixed with its name."""
         if self.label.tasks is not None:
             return self._of_tasks(values)
         kind = self.label.kind
@@ -93,7 +93,7 @@ class PredictionColumns:
         found: dict[str, pa.Array] = {}
         for task in tasks_of(self.label):
             own = PredictionColumns(task.label, prefix=f"{self.prefix}{task_output(task.name, '')}")
-            batch = own.of(values[:, task.outputs])
+            batch = own.of(values[:, task.output_slice])
             found |= dict(zip(batch.schema.names, batch.columns, strict=True))
         return pa.RecordBatch.from_pydict(found)
 

@@ -18,7 +18,8 @@ from headrace.trainer.columns import Batch
 from headrace.trainer.input.errors import explain_label_errors, label_check
 from headrace.trainer.input.pipeline import InputSplit
 from headrace.trainer.model import compile_model, loss, losses_on
-from headrace.trainer.models.layers import adapt_scale
+from headrace.trainer.models import layers
+from headrace.trainer.models.layers import adapt_scale, label_variances
 from headrace.trainer.preprocessing import transform_label
 from headrace.trainer.sections import TrainerSections
 from headrace.trainer.tasks import joined_labels, tasks_of
@@ -175,8 +176,8 @@ def test_each_head_and_the_shared_layers_get_gradients_of_their_own_tasks(kind: 
             for gradient in tape.gradient(each[name], last)
             if gradient is not None
         ).numpy()
-        outside = np.delete(sizes, np.arange(7)[task.outputs])
-        assert (sizes[task.outputs] > 0).all()
+        outside = np.delete(sizes, np.arange(7)[task.output_slice])
+        assert (sizes[task.output_slice] > 0).all()
         assert outside == pytest.approx(0)
     shared = [one for one in model.trainable_variables if "hidden_1" in one.path and one.path.endswith("kernel")]
     for name in tasks if shared else ():
@@ -199,6 +200,24 @@ def test_masked_labels_do_not_change_the_step_of_a_training() -> None:
         learned.append(np.concatenate([one.numpy().ravel() for one in model.trainable_variables]))
     assert np.isfinite(learned).all()
     np.testing.assert_allclose(learned[0], learned[1], atol=1e-7)
+
+
+def test_the_scale_follows_the_labels_behind_masked_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "SCALE_BATCHES", 2)
+    model, (features, y), label = build(), batch(), sections().label
+    y[:21, 0] = np.nan  # the first three of six batches
+    adapt_scale(model, split(features, y), label)
+    expected = np.nanvar(y[21:35, 0].astype(np.float64))
+    assert label_variances(model, label)["price"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_task_without_any_label_leaves_its_head_as_it_is() -> None:
+    model, (features, y), label = build(), batch(), sections().label
+    y[:, 0] = np.nan
+    before = np.asarray(model(features))
+    adapt_scale(model, split(features, y), label)
+    assert label_variances(model, label) == {"price": 1.0}
+    np.testing.assert_array_equal(model(features), before)
 
 
 def test_a_constant_task_leaves_the_others_to_learn() -> None:

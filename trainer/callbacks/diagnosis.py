@@ -21,6 +21,7 @@ import tensorflow as tf
 from headrace.trainer.checkpointing.checkpoints import StateTree, all_finite, optimizer_is_finite
 from headrace.trainer.checkpointing.state import restore, values_of
 from headrace.trainer.task_losses import TaskLosses
+from headrace.trainer.tasks import known
 
 MAX_SECONDS = 120.0
 """Maximum duration of the repetition."""
@@ -94,7 +95,7 @@ def first_bad_batch(model: keras.Model, batches: Iterable[LabeledBatch]) -> Diag
 
 def diagnose_batch(model: keras.Model, features: dict[str, Any], label: Any) -> tuple[str, str]:
     """Describe what in a batch makes the loss or the gradients non-finite, and the remedy."""
-    named = {**{f"feature {name!r}": value for name, value in features.items()}, "the label": _known(model, label)}
+    named = {**{f"feature {name!r}": value for name, value in features.items()}, "the label": _unmasked(model, label)}
     if infinite := [words for name, value in named.items() if (words := _describe_infinite(name, value))]:
         return "; ".join(infinite), DATA_ADVICE
     if finite_without := _finite_without(model, features, label):
@@ -107,9 +108,9 @@ def diagnose_batch(model: keras.Model, features: dict[str, Any], label: Any) -> 
     return f"no single feature of that batch is the cause{_layer(model, features)}; {largest}", GENERAL_ADVICE
 
 
-def _known(model: keras.Model, label: Any) -> Any:
+def _unmasked(model: keras.Model, label: Any) -> Any:
     """The label; of several, those that are not masked."""
-    return tf.boolean_mask(label, ~tf.math.is_nan(label)) if isinstance(model.loss, TaskLosses) else label
+    return known(label) if isinstance(model.loss, TaskLosses) else label
 
 
 def _suspects(features: dict[str, Any]) -> list[str]:

@@ -64,7 +64,7 @@ def label_check(label: LabelConfig) -> Callable[[tf.Tensor], tf.Tensor]:
 
     @no_autograph
     def check_all(labels: tf.Tensor) -> tf.Tensor:
-        checked = [check(labels[:, task.places]) for task, check in checks]
+        checked = [check(labels[:, task.label_slice]) for task, check in checks]
         return tf.concat(checked, axis=1)
 
     return check_all

@@ -14,7 +14,7 @@ from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import ModelBase
 from headrace.trainer.hooks import unknown_name
 from headrace.trainer.task_losses import JoinedPredictions
-from headrace.trainer.tasks import tasks_of
+from headrace.trainer.tasks import known, tasks_of
 
 if TYPE_CHECKING:
     from headrace.trainer.input.pipeline import InputSplit
@@ -34,7 +34,7 @@ PROBE_SHAPE = (2, 4)
 SCALE_LAYER = "predictions"
 """Name of the last layer, which scales a regression's predictions."""
 SCALE_BATCHES = 1000
-"""Maximum number of batches from which the label's mean and standard deviation are computed."""
+"""Maximum number of batches with labels from which the label's mean and standard deviation are computed."""
 
 
 def tower(x: keras.KerasTensor, model: ModelBase) -> keras.KerasTensor:
@@ -60,7 +60,7 @@ def head(scores: keras.KerasTensor, label: LabelConfig, task: str = "") -> keras
     Of several labels, those of each task side by side. task: the name of the one that this is the head of.
     """
     if label.tasks is not None:
-        parts = [head(scores[:, each.outputs], each.label, each.name) for each in tasks_of(label)]
+        parts = [head(scores[:, each.output_slice], each.label, each.name) for each in tasks_of(label)]
         return JoinedPredictions([*label.tasks], dtype="float32", name=SCALE_LAYER)(parts)
     if label.kind == "regression":
         return unscale(scores, head_name(task))
@@ -81,28 +81,33 @@ def unscale(scores: keras.KerasTensor, name: str = SCALE_LAYER) -> keras.KerasTe
     return keras.layers.Normalization(axis=-1, invert=True, dtype="float32", name=name)(scores)
 
 
-def adapt_scale(model: keras.Model, train: InputSplit, label: LabelConfig | None = None) -> None:
-    """Set the scales of regressions from the labels of the train split, if the model has such heads."""
-    layers = {layer.name: layer for layer in model.layers if isinstance(layer, keras.layers.Normalization)}
-    labels = train.peek.take(SCALE_BATCHES).map(lambda _, label, *_weight: label)
-    if SCALE_LAYER in layers:
-        layers[SCALE_LAYER].adapt(labels.map(lambda label: tf.reshape(label, [-1, 1])))
-    for task in tasks_of(label) if label is not None else ():
-        if head_name(task.name) in layers:
-            own = labels.map(lambda label, place=task.places: _known(label[:, place]))
-            layers[head_name(task.name)].adapt(own.filter(lambda label: tf.size(label) > 0))
+def adapt_scale(model: keras.Model, train: InputSplit, label: LabelConfig) -> None:
+    """Set the scales of regressions from the labels of the train split, if the model has such heads.
+
+    Batches without a label of the task do not count. If there are no others, the head stays the identity.
+    """
+    slices = {task.name: task.label_slice for task in tasks_of(label)} or {"": slice(0, 1)}
+    for name, layer in _scale_layers(model, label).items():
+        labels = train.peek.map(lambda _, label, *_weight, own=slices[name]: _column(label, own))
+        seen = labels.filter(lambda label: tf.size(label) > 0).take(SCALE_BATCHES)
+        if any(True for _ in seen.take(1)):
+            layer.adapt(seen)
 
 
-def _known(labels: tf.Tensor) -> tf.Tensor:
-    """The labels that are not masked: [examples, 1]."""
-    return tf.boolean_mask(labels, ~tf.math.is_nan(labels[:, 0]))
+def _column(labels: tf.Tensor, own: slice) -> tf.Tensor:
+    """The labels of a regression that are not masked: [examples, 1]. own: the task's among joined labels."""
+    return tf.reshape(known(tf.reshape(labels, [tf.shape(labels)[0], -1])[:, own]), [-1, 1])
 
 
 def label_variances(model: keras.Model, label: LabelConfig) -> dict[str, float]:
-    """The variance of the labels of each regression among several tasks, by which its head scales."""
+    """The variance of the labels of each regression, by which its head scales, by the name of the task."""
+    return {name: float(ops.sum(layer.variance)) for name, layer in _scale_layers(model, label).items()}
+
+
+def _scale_layers(model: keras.Model, label: LabelConfig) -> dict[str, keras.layers.Normalization]:
+    """The layers that scale predictions, by the name of the task; "" for the only label."""
     layers = {layer.name: layer for layer in model.layers if isinstance(layer, keras.layers.Normalization)}
-    scales = {task.name: layers.get(head_name(task.name)) for task in tasks_of(label)}
-    return {name: float(ops.sum(layer.variance)) for name, layer in scales.items() if layer is not None}
+    return {name: layers[head_name(name)] for name in label.parts if head_name(name) in layers}
 
 
 def check_activation(name: str) -> None:
