@@ -107,13 +107,22 @@ def select(tree: Tree) -> tuple[Tree, PinnedSelection | None, list[LocatedProble
     try:
         found = _found(config, written, selections)
     except DataError as error:
-        where: KeyPath = ("label", "key") if error.column in config.label.columns else ("data", "source", "path")
+        where = _label_key(config, error.column) or ("data", "source", "path")
         return outline, None, [LocatedProblem(location_of(tree, where), f"{dotted(where)}: {error}")]
     empty = [name for name, features in found.selected.features.items() if not features]
     for name in empty:
         what = "stands for no column of the data that can be a feature"
         problems.append(LocatedProblem(location_of(tree, ("features", name)), f"features.{name}: {what}"))
     return written.filled(found.selected, with_model=found.takes_model), found, problems
+
+
+def _label_key(config: PipelineConfig, column: str | None) -> KeyPath | None:
+    """Where the config names a column as a label: in `key`, or by the name of a task; None if it does not."""
+    for name, part in config.label.parts.items():
+        if part.key == column:
+            named_by_task = config.label.tasks is not None and config.label.tasks[name].key is None
+            return part.setting(name) if named_by_task else (*part.setting(name), "key")
+    return None
 
 
 def _found(config: PipelineConfig, written: _Written, selections: list[Selection]) -> PinnedSelection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,20 @@ def test_columns_that_weigh_or_split_rows_are_no_features() -> None:
 )
 def test_a_mistake_is_reported_once_in_its_line(before: str, after: str, expected: str) -> None:
     (found,) = mistakes(THREE.replace(before, after))
+    assert found.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ("id: {kind: auto}", "shop.yaml:2: label.tasks.id: column 'id': cannot be the label"),
+        ("of: {key: id, kind: auto}", "shop.yaml:2: label.tasks.of.key: column 'id': cannot be the label"),
+        ("nope: {kind: auto}", "shop.yaml:2: label.tasks.nope: column 'nope': is not a column of the data"),
+    ],
+)
+def test_a_label_that_cannot_be_predicted_is_reported_at_its_task(task: str, expected: str) -> None:
+    label = "label: {kind: multitask, tasks: {y: {kind: regression}, " + task + "}}"
+    (found,) = mistakes(re.sub("label: .*", label, THREE))
     assert found.startswith(expected)
 
 
