@@ -251,7 +251,7 @@ PATTERN_DESCRIPTIONS = {
     r"^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$": "a host and a port, such as serving:8500",
     r"^(/|[a-z][a-z0-9+.-]*://)": "an absolute path, or a URI such as gs://models/taxi",
     LEVEL_NAMES_PATTERN: "a metric with a level, such as precision@0.3 or precision_at_recall@0.9",
-    TASK_METRIC: "one behind the name of its task",
+    TASK_METRIC: "a task's metric, such as price/mean_absolute_error",
 }
 """A description of every regular expression in the config."""
 

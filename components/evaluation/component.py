@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 import tensorflow as tf
@@ -20,15 +20,20 @@ from tfx.utils import io_utils, path_utils, proto_utils
 
 from headrace.components.beam_pipelines import is_small
 from headrace.components.deploy.registry import DAMAGED, EXISTS
-from headrace.components.evaluation import tfma, tfma_files, verdict
-from headrace.components.evaluation.accumulate import KEPT, AccumulateFiles, accumulate_here, merge
-from headrace.components.evaluation.explain import AUTO, Explaining, Judge, explain
-from headrace.components.evaluation.kept import Kept
-from headrace.components.evaluation.measured import KeyedAccumulator, Measured, measure
+from headrace.components.evaluation import tfma, tfma_files
+from headrace.components.evaluation.accumulate import accumulate_here
+from headrace.components.evaluation.explain import AUTO, Explaining
 from headrace.components.evaluation.result import Evaluation, read_evaluation, write_evaluation
-from headrace.components.evaluation.tasks import joined, required_of
+from headrace.components.evaluation.tasks import (
+    EvaluatedTask,
+    TaskEvaluation,
+    conclude_task,
+    evaluate_task,
+    joined,
+    required_of,
+)
 from headrace.components.evaluation.verdict import Requirements
-from headrace.components.file_groups import MergeInOrder, file_groups
+from headrace.components.file_groups import file_groups
 from headrace.components.split_spans import TRAINED_ON, RoleOfSpans
 from headrace.configs.schema.evaluate import EvaluateConfig, SliceThreshold
 from headrace.configs.schema.label import LabelConfig
@@ -90,19 +95,19 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         files = [file for pattern in patterns for file in sorted(tf.io.gfile.glob(pattern))]
         groups = list(file_groups(split, files))
         tasks = [
-            Judging(task, of_task, split, paths, required_of(required, task), explaining)
+            EvaluatedTask(task, of_task, split, paths, required_of(required, task), explaining)
             for task, of_task in tfma.by_task(config).items()
         ]
         if is_small(self, files):
-            judged = [_conclude(*accumulate_here(each.accumulate(), groups), each) for each in tasks]
-            _write(judged, config, paths, directory, required)
+            evaluated = [conclude_task(*accumulate_here(each.accumulate(), groups), each) for each in tasks]
+            _write(evaluated, config, paths, directory, required)
             return
         with self._make_beam_pipeline() as pipeline:
-            spread = pipeline | "Shards" >> beam.Create(groups) | "Spread" >> beam.Reshuffle()
+            shards = pipeline | "Shards" >> beam.Create(groups) | "Reshuffle" >> beam.Reshuffle()
             _ = (
-                [_judged(spread, each) for each in tasks]
+                [evaluate_task(shards, each) for each in tasks]
                 | "AllTasks" >> beam.Flatten()
-                | "Together" >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
+                | "GatherTasks" >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
                 | "Write" >> beam.Map(_write, config, paths, directory, required)
             )
 
@@ -165,63 +170,15 @@ def evaluator(  # noqa: PLR0913
     return Evaluator(spec)
 
 
-class Judging(NamedTuple):
-    """How one label is judged. task: its name if there are several, else ""; config: as if it were the only one;
-    models: the SavedModel's directory by the model's name.
-    """
-
-    task: str
-    config: config_pb2.EvalConfig
-    split: str
-    models: dict[str, str]
-    required: Requirements
-    explaining: Explaining
-
-    def accumulate(self) -> AccumulateFiles:
-        """What reads and predicts the examples."""
-        return AccumulateFiles(self.models, tfma.label_kind(self.config), self.config, self.split, self.explaining)
-
-    def stage(self, name: str) -> str:
-        """The name of a stage of the pipeline."""
-        return f"{name} {self.task}" if self.task else name
-
-
-TaskEvaluation = tuple[str, Measured, Evaluation]
-"""The name of a task, its metrics and its evaluation."""
-
-
-def _judged(groups: beam.PCollection, judging: Judging) -> beam.PCollection:
-    """Groups of files to one TaskEvaluation."""
-    stage = judging.stage
-    accumulated = groups | stage("PredictAndAccumulate") >> beam.ParDo(judging.accumulate()).with_outputs(
-        KEPT, main="accumulators"
-    )
-    kept = beam.pvalue.AsDict(accumulated[KEPT] | stage("Keep") >> MergeInOrder(merge))
-    return (
-        accumulated["accumulators"]
-        | stage("AddUp") >> MergeInOrder(merge)
-        | stage("Gather") >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
-        | stage("Conclude") >> beam.Map(_conclude, kept, judging)
-    )
-
-
-def _conclude(accumulators: Sequence[KeyedAccumulator], kept: Mapping[str, Kept], judging: Judging) -> TaskEvaluation:
-    config, model = judging.config, next(iter(judging.models.values()))
-    measured = measure(accumulators, config)
-    evaluation = verdict.conclude(accumulators, measured, config, judging.split, judging.required)
-    evaluation = explain(evaluation, kept, Judge.of(model, config, judging.task), judging.explaining)
-    return judging.task, measured, evaluation
-
-
 def _write(
-    judged: Sequence[TaskEvaluation],
+    evaluated: Sequence[TaskEvaluation],
     config: config_pb2.EvalConfig,
     models: dict[str, str],
     directory: Path,
     required: Requirements,
 ) -> None:
-    """Write the files. judged: the tasks in any order."""
-    by_name = {task: (measured, evaluation) for task, measured, evaluation in judged}
+    """Write the files. evaluated: the tasks in any order."""
+    by_name = {task: (measured, evaluation) for task, measured, evaluation in evaluated}
     in_order = {task: by_name[task] for task in tfma.by_task(config)}
     evaluations = {task: evaluation for task, (_, evaluation) in in_order.items()}
     evaluation = evaluations[""] if "" in evaluations else joined(evaluations, required)

@@ -1,29 +1,89 @@
-"""The evaluation of a model of several labels, made of those of its tasks."""
+"""The evaluation of each label of a model, and that of the model, made of those of its tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+import apache_beam as beam
+from tensorflow_model_analysis.proto import config_pb2
+
+from headrace.components.evaluation import tfma, verdict
+from headrace.components.evaluation.accumulate import KEPT, AccumulateFiles, merge
+from headrace.components.evaluation.explain import Explaining, Judge, explain
+from headrace.components.evaluation.kept import Kept
+from headrace.components.evaluation.measured import KeyedAccumulator, Measured, measure
 from headrace.components.evaluation.result import Evaluation, Metrics, SliceMetrics, ThresholdCheck
 from headrace.components.evaluation.verdict import Requirements
-from headrace.configs.schema.metrics import task_metric
+from headrace.components.file_groups import MergeInOrder
+from headrace.configs.schema.metrics import of_task, own_name, task_metric
 
+Each = TypeVar("Each")
 Value = TypeVar("Value")
+
+
+class EvaluatedTask(NamedTuple):
+    """How one label is evaluated. task: its name if there are several, else ""; config: as if it were the only one;
+    models: the SavedModel's directory by the model's name.
+    """
+
+    task: str
+    config: config_pb2.EvalConfig
+    split: str
+    models: dict[str, str]
+    required: Requirements
+    explaining: Explaining
+
+    def accumulate(self) -> AccumulateFiles:
+        """What reads and predicts the examples."""
+        return AccumulateFiles(self.models, tfma.label_kind(self.config), self.config, self.split, self.explaining)
+
+    def stage(self, name: str) -> str:
+        """The name of a stage of the pipeline."""
+        return f"{name} {self.task}" if self.task else name
+
+
+TaskEvaluation = tuple[str, Measured, Evaluation]
+"""The name of a task, its metrics and its evaluation."""
+
+
+def evaluate_task(groups: beam.PCollection, task: EvaluatedTask) -> beam.PCollection:
+    """Groups of files to one TaskEvaluation."""
+    stage = task.stage
+    accumulated = groups | stage("PredictAndAccumulate") >> beam.ParDo(task.accumulate()).with_outputs(
+        KEPT, main="accumulators"
+    )
+    kept = beam.pvalue.AsDict(accumulated[KEPT] | stage("Keep") >> MergeInOrder(merge))
+    return (
+        accumulated["accumulators"]
+        | stage("AddUp") >> MergeInOrder(merge)
+        | stage("Gather") >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
+        | stage("Conclude") >> beam.Map(conclude_task, kept, task)
+    )
+
+
+def conclude_task(
+    accumulators: Sequence[KeyedAccumulator], kept: Mapping[str, Kept], task: EvaluatedTask
+) -> TaskEvaluation:
+    """The metrics of a task, the verdict, and what the kept examples show."""
+    config, model = task.config, next(iter(task.models.values()))
+    measured = measure(accumulators, config)
+    evaluation = verdict.conclude(accumulators, measured, config, task.split, task.required)
+    evaluation = explain(evaluation, kept, Judge.of(model, config, task.task), task.explaining)
+    return task.task, measured, evaluation
 
 
 def required_of(requirements: Requirements, task: str) -> Requirements:
     """What a blessing takes of one task; of "", the only label, all. What is said of the whole model is left out."""
     if not task:
         return requirements
-    before = task_metric(task, "")
     return requirements._replace(
-        confident=tuple(name.removeprefix(before) for name in requirements.confident if name.startswith(before)),
+        confident=tuple(of_task(requirements.confident, task).values()),
         slices=tuple(
-            (metric.removeprefix(before), columns, threshold)
+            (own_name(metric), columns, threshold)
             for metric, columns, threshold in requirements.slices
-            if metric.startswith(before)
+            if metric in of_task([metric], task)
         ),
         blocked="",
         remarks=(),
@@ -59,7 +119,7 @@ def joined(tasks: Mapping[str, Evaluation], requirements: Requirements) -> Evalu
     )
 
 
-def _all(tasks: Mapping[str, Evaluation], of: Callable[[Evaluation], Mapping[str, Value]]) -> dict[str, Value]:
+def _all(tasks: Mapping[str, Each], of: Callable[[Each], Mapping[str, Value]]) -> dict[str, Value]:
     """What each task has by metric, by the metric's name with that of the task."""
     return {task_metric(task, name): value for task, one in tasks.items() for name, value in of(one).items()}
 
@@ -84,16 +144,13 @@ def _slices(tasks: Mapping[str, Evaluation]) -> tuple[SliceMetrics, ...]:
 
 
 def _joined_slice(name: str, tasks: Mapping[str, SliceMetrics]) -> SliceMetrics:
-    def every(of: Callable[[SliceMetrics], Mapping[str, Value]]) -> dict[str, Value]:
-        return {task_metric(task, metric): value for task, one in tasks.items() for metric, value in of(one).items()}
-
     each: Sequence[SliceMetrics] = list(tasks.values())
-    before: Metrics = every(lambda one: one.baseline or {})
+    before: Metrics = _all(tasks, lambda one: one.baseline or {})
     return SliceMetrics(
         name=name,
-        metrics=every(lambda one: one.metrics),
+        metrics=_all(tasks, lambda one: one.metrics),
         example_count=max(one.example_count for one in each),
         baseline=before if any(one.baseline is not None for one in each) else None,
-        intervals=every(lambda one: one.intervals),
-        change=every(lambda one: one.change),
+        intervals=_all(tasks, lambda one: one.intervals),
+        change=_all(tasks, lambda one: one.change),
     )

@@ -23,6 +23,7 @@ from headrace.configs.schema.metrics import (
     metrics_of_kinds,
     own_name,
     split_level,
+    split_task,
     task_metric,
 )
 from headrace.configs.schema.models import ImageModel, ModelConfig, TextModel
@@ -113,7 +114,7 @@ def metrics_fit_the_label(label: LabelConfig, evaluate: EvaluateConfig) -> Itera
 def thresholds_have_metrics(label: LabelConfig, evaluate: EvaluateConfig) -> Iterator[Violation]:
     for name in evaluate.thresholds:
         where: KeyPath = ("evaluate", "thresholds", name)
-        listed = evaluate.of_task(name.rpartition("/")[0]).metrics
+        listed = evaluate.of_task(split_task(name)[0]).metrics
         if not _is_metric(name, label):
             yield where, _unsuitable_metric(name, label)
         elif listed and own_name(name) not in listed:
@@ -122,7 +123,7 @@ def thresholds_have_metrics(label: LabelConfig, evaluate: EvaluateConfig) -> Ite
 
 def _is_metric(name: str, label: LabelConfig) -> bool:
     """Whether it can be measured for the label: with a level if it needs one, or may have one."""
-    task, own = name.rpartition("/")[0], own_name(name)
+    task, own = split_task(name)
     kind, (base, level) = label.kinds.get(task), split_level(own)
     if kind is None or task_metric(task, own) != name:
         return False
@@ -157,7 +158,7 @@ def _no_metric_of_a_task(name: str, label: LabelConfig) -> str:
     having = [f"{one}{level}" for one, own in names.items() if f"{own}{level}" == name]
     if having:
         return f'"{name}" is a metric of {"one task" if len(having) == 1 else "several tasks"}; write {join_or(having)}'
-    task, _, metric = name.rpartition("/")
+    task, metric = split_task(name)
     if task in label.kinds and base_of(name) in METRICS[label.kinds[task]]:
         return f"{task}: {_unsuitable_for(metric, label.kinds[task])}"
     if task in label.kinds and base_of(name) in {one for each in METRICS.values() for one in each}:

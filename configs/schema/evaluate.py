@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from headrace.configs.schema.metrics import ANY_METRIC, MetricName, task_metric
+from headrace.configs.schema.metrics import ANY_METRIC, MetricName, of_task
 from headrace.configs.schema.section import Name, Section
 
 
@@ -100,7 +100,7 @@ class EvaluateConfig(Section):
     metrics: tuple[MetricName, ...] = ()
     """Names of [metrics](#metrics). Those of decisions may have a threshold of their own, as `precision@0.3`, and be
     listed for several. `precision_at_recall@0.9` and its like need the level of the other metric. Empty: the usual ones
-    for the label's kind. With several labels, each name follows that of its task, as in `price/mean_absolute_error`,
+    for the label's kind. With several labels, each name is prefixed with the task's, as in `price/mean_absolute_error`,
     and a task of which none is named has its usual ones."""
     decision_threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """For a binary label: the predicted probability above which an example counts as positive in the metrics of
@@ -127,13 +127,10 @@ class EvaluateConfig(Section):
         """What is asked for one of several labels, under the metrics' own names; of "", all."""
         if not task:
             return self
-        before = task_metric(task, "")
         return self.model_copy(
             update={
-                "metrics": tuple(name.removeprefix(before) for name in self.metrics if name.startswith(before)),
-                "thresholds": {
-                    name.removeprefix(before): one for name, one in self.thresholds.items() if name.startswith(before)
-                },
+                "metrics": tuple(of_task(self.metrics, task).values()),
+                "thresholds": {own: self.thresholds[name] for name, own in of_task(self.thresholds, task).items()},
             }
         )
 

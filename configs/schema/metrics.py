@@ -7,7 +7,7 @@ Some names have a level after `@`: the decision threshold in `precision@0.3`, th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 from pydantic import JsonValue, WithJsonSchema
@@ -256,9 +256,20 @@ def task_metric(task: str, metric: str) -> str:
     return f"{task}/{metric}" if task else metric
 
 
+def split_task(name: str) -> tuple[str, str]:
+    """The task and the metric's own name, of `price/mean_absolute_error`; the task is "" if there is only one label."""
+    task, _, own = name.rpartition("/")
+    return task, own
+
+
 def own_name(name: str) -> str:
     """The metric's own name, without that of its task."""
-    return name.rpartition("/")[2]
+    return split_task(name)[1]
+
+
+def of_task(names: Iterable[str], task: str) -> dict[str, str]:
+    """The metrics of a task, in order, each with its own name; of "", the only label, all."""
+    return {name: own_name(name) for name in names if not task or split_task(name)[0] == task}
 
 
 def metrics_of_kinds(kinds: Mapping[str, str]) -> dict[str, str]:
