@@ -46,7 +46,7 @@ def _violations(label: LabelConfig, column: pa.ChunkedArray, *, whole: bool) -> 
         what = f"the label is missing in {missing:,} of the first {len(column):,} rows"
         drop = "set `label.missing: drop` to leave these rows out"
         if label.in_task:
-            drop = "set `missing: mask`, and these rows count for the other tasks alone"
+            drop = "set `missing: mask`, which uses these rows for the other tasks only"
         drop += ", or `none` if they belong to no class" if label.kind == "multilabel" else ""
         hint = f"fill it in, or {drop}" if values else f"rows without one are for `headrace predict`; or {drop}"
         yield ("key",), f"{what}; {hint}"

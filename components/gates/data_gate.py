@@ -19,6 +19,7 @@ from headrace.components.gates import data_rules
 from headrace.components.gates.data_rules import DataAnomaly, SplitStatistics
 from headrace.components.gates.float32_rules import digits_lost
 from headrace.components.gates.verdict import DataVerdicts, explain_stop
+from headrace.configs.loading.tree import dotted
 from headrace.configs.schema.label import LabelConfig
 
 logger = logging.getLogger(__name__)
@@ -120,7 +121,7 @@ def find_anomalies(  # noqa: PLR0913
         for column in dict.fromkeys([*numbers, *columns]):
             found += data_rules.infinite_values(split, column)
         for name, part in label.parts.items():
-            found += _multiple_labels(split, part, ".".join(map(str, part.setting(name))))
+            found += _multiple_labels(split, part, dotted(part.setting(name)))
         if label.weight is not None:
             found += _weight_anomalies(split, label.weight)
         for column, feature in single.items():

@@ -91,7 +91,7 @@ def missing_label(split: SplitStatistics, label: LabelConfig) -> Iterator[DataAn
         return
     missing, ways_out = split.examples - split.present(label.key), "`label.missing: drop` leaves such rows out"
     if label.in_task:
-        ways_out = "`missing: mask` in the task has such rows count for the other tasks alone"
+        ways_out = "`missing: mask` in the task uses such rows for the other tasks only"
     what = f"missing in {missing:,} of {split.examples:,} examples ({missing / split.examples:.2%})" if missing else ""
     if label.kind == "multilabel":
         what = _without_a_class(split, label.key)

@@ -16,6 +16,7 @@ from tensorflow_metadata.proto.v0.statistics_pb2 import FeatureNameStatistics, N
 
 from headrace.components.example_gen.tfexample.rounding import COARSE
 from headrace.components.gates.data_rules import DataAnomaly, SplitStatistics
+from headrace.configs.loading.tree import dotted
 from headrace.configs.schema.label import LabelConfig
 
 TOO_COARSE = 0.1
@@ -35,7 +36,7 @@ def digits_lost(
     train = next(split for split in splits if split.name == "train")
     for name, part in label.parts.items():
         if part.kind == "regression":
-            yield from rounded_integers(train, part.key, ".".join(map(str, part.setting(name))))
+            yield from rounded_integers(train, part.key, dotted(part.setting(name)))
     for column, (feature, normalize) in rounded.items():
         yield from rounded_integers(train, column, f"features.{feature}", normalize)
 

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow.compute as pc
 
@@ -60,6 +60,11 @@ def choose_label(facts: ColumnFacts) -> LabelChoice:
     if facts.scalar == "string" or _counts_classes(facts):
         return _multiclass(facts)
     return _regression(facts)
+
+
+def missing_setting(label: LabelChoice, *, in_task: bool) -> Literal["none", "mask", "drop"]:
+    """The `missing` of a label that some rows lack. in_task: whether it is one of several labels."""
+    return "none" if label.several else "mask" if in_task else "drop"
 
 
 def unfit_label(facts: ColumnFacts) -> str | None:

@@ -13,7 +13,7 @@ from headrace.common.errors import DataError
 from headrace.common.names import did_you_mean_or_list
 from headrace.components.inference.columns import Choice
 from headrace.components.inference.facts import facts_of
-from headrace.components.inference.labels import choose_label
+from headrace.components.inference.labels import choose_label, missing_setting
 from headrace.components.inference.models import choose_model
 from headrace.components.inference.sample import Sample, read_sample
 from headrace.components.inference.table import choose_columns, features_of, free_name
@@ -62,8 +62,8 @@ def _label(sample: Sample, column: str, task: str) -> tuple[dict[str, Any], str 
     """
     facts = facts_of(column, sample.kinds[column], sample.column(column))
     chosen = choose_label(facts)
-    missing = "none" if chosen.several else "mask" if task else "drop"
-    return {**chosen.settings, **({"missing": missing} if facts.missing else {})}, chosen.type
+    missing = {"missing": missing_setting(chosen, in_task=bool(task))} if facts.missing else {}
+    return {**chosen.settings, **missing}, chosen.type
 
 
 def _free_columns(config: PipelineConfig, selections: Sequence[Selection], sample: Sample) -> list[str]:

@@ -33,7 +33,7 @@ def tasks_are_labels(label: LabelConfig) -> Iterator[Violation]:
     for name in label.tasks or ():
         part = label.parts[name]
         if part.key in taken:
-            what = f'"{part.key}" is the label of {taken[part.key]} already; name another column, or remove one of both'
+            what = f'"{part.key}" is the label of {taken[part.key]} already; name another column, or remove one of them'
             yield label.setting(name), what
         taken.setdefault(part.key, name)
         settings = {one: value for one, value in part if one != "weight" and value is not None}

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from headrace.components.inference import columns
 from headrace.components.inference.columns import Choice
 from headrace.components.inference.facts import facts_of
+from headrace.components.inference.labels import LabelChoice, missing_setting
 from headrace.components.inference.models import choose_model
 from headrace.components.inference.sample import Sample
 from headrace.components.inference.table import InferredTable, features_of, free_name
@@ -186,14 +187,8 @@ def _label(draft: Draft) -> Iterator[str]:
         return
     (name,) = draft.labels
     label, missing = draft.table.labels[name], draft.table.missing[name]
-    settings, comment = {"key": name, **label.settings}, label.comment
-    if missing and label.several:
-        settings["missing"] = "none"
-        comment += f"; {missing:,} rows have no class; if theirs is not known, `drop` leaves them out"
-    elif missing:
-        settings["missing"] = "drop"
-        comment += f"; {missing:,} rows have no label, and are left out"
-    yield from _entry("label", settings, comment, "")
+    setting, comment = _missing(label, missing, in_task=False)
+    yield from _entry("label", {"key": name, **label.settings, **setting}, label.comment + comment, "")
 
 
 def _tasks(draft: Draft) -> Iterator[str]:
@@ -202,14 +197,23 @@ def _tasks(draft: Draft) -> Iterator[str]:
     yield "  tasks:"
     for task, column in task_names(draft.labels).items():
         label, missing = draft.table.labels[column], draft.table.missing[column]
-        settings, comment = {**({} if task == column else {"key": column}), **label.settings}, label.comment
-        if missing and label.several:
-            settings["missing"] = "none"
-            comment += f"; {missing:,} rows have no class; if theirs is not known, use `mask`"
-        elif missing:
-            settings["missing"] = "mask"
-            comment += f"; {missing:,} rows have no label, and count for the other tasks alone"
-        yield from _entry(task, settings, comment, "    ")
+        setting, comment = _missing(label, missing, in_task=True)
+        key = {} if task == column else {"key": column}
+        yield from _entry(task, {**key, **label.settings, **setting}, label.comment + comment, "    ")
+
+
+def _missing(label: LabelChoice, missing: int, *, in_task: bool) -> tuple[dict[str, str], str]:
+    """The setting for rows without the label, and what to say of them; both empty if there are none."""
+    if not missing:
+        return {}, ""
+    setting = missing_setting(label, in_task=in_task)
+    other = "use `mask`" if in_task else "`drop` leaves them out"
+    what = {
+        "none": f"have no class; if theirs is not known, {other}",
+        "mask": "have no label, and count for the other tasks only",
+        "drop": "have no label, and are left out",
+    }
+    return {"missing": setting}, f"; {missing:,} rows {what[setting]}"
 
 
 def task_names(columns: Sequence[str]) -> dict[str, str]:

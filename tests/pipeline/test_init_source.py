@@ -203,8 +203,10 @@ def test_a_folder_of_images_becomes_a_config(
     tmp_path: Path, size: tuple[int, int], mode: str, settings: dict[str, int], filters: list[int]
 ) -> None:
     folder, file = pets(tmp_path, "cats", "dogs", size=size, mode=mode), tmp_path / "pets.yaml"
-    draft = write(file, "pets", given_source(str(folder)), (), lambda label: f"init --label {label}")
-    config = yaml.safe_load(file.read_text(encoding="utf-8"))
+    draft = write(file, "pets", given_source(str(folder)), (), lambda labels: f"init pets --label {','.join(labels)}")
+    text = file.read_text(encoding="utf-8")
+    assert text.startswith("# Written by `init pets --label label`\n")
+    config = yaml.safe_load(text)
     assert config["data"]["source"] == {"kind": "images", "path": str(folder)}
     assert config["label"] == {"key": "label", "kind": "binary", "classes": ["cats", "dogs"]}
     assert config["features"] == {"image": {"column": "image", **settings}}
