@@ -20,8 +20,10 @@ import pytest
 import tensorflow as tf
 
 from headrace.common.errors import TrainingError
+from headrace.configs.schema.train import TrainConfig
 from headrace.trainer import columns, models
 from headrace.trainer.columns.image import with_stored_images
+from headrace.trainer.model import compile_model
 from headrace.trainer.models.image import Augmented
 from headrace.trainer.pretrained import Backbone
 from headrace.trainer.sections import TrainerSections
@@ -57,6 +59,27 @@ def predicted(model: keras.Model) -> np.ndarray:
 
 def names(model: keras.Model) -> set[str]:
     return {layer.name for layer in model.layers}
+
+
+def test_two_tasks_learn_from_the_same_images() -> None:
+    label = {
+        "kind": "multitask",
+        "tasks": {"bright": {"kind": "regression", "missing": "mask"}, "digit": {"kind": "multiclass", "classes": 3}},
+    }
+    config = TrainerSections.from_json(
+        json.dumps({"label": label, "features": {"image": IMAGE}, "model": {"kind": "image", "filters": [4]}})
+    )
+    keras.utils.set_random_seed(1)
+    inputs = columns.ModelInputs(columns.build(config.features), lambda _: 0, config.model.embedding)
+    model = models.build(inputs, config.label, config.model)
+    compile_model(model, config.label, TrainConfig.model_validate({"learning_rate": 0.02}), 1)
+    y = np.stack([BATCH["image"].mean(axis=(1, 2, 3)) / 255, LABELS], axis=1).astype(np.float32)
+    y[::5, 0] = np.nan
+    losses = [model.train_on_batch(BATCH, y, return_dict=True)["loss"] for _ in range(12)]
+    assert losses[-1] < losses[0]
+    p = predicted(model)
+    assert p.shape == (48, 4)
+    assert p[:, 1:].sum(axis=1) == pytest.approx(np.ones(48), abs=1e-5)
 
 
 def test_every_convolution_halves_the_image_while_it_can() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.configs.schema.features import TextFeature
 from headrace.configs.schema.features.unstructured import check_words
+from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.train import TrainConfig
 from headrace.trainer import columns, models
 from headrace.trainer.columns import ModelInputs, TextColumn
@@ -37,6 +38,10 @@ LABELS: dict[str, dict[str, Any]] = {
     "multilabel": {"key": "y", "kind": "multilabel", "classes": 3},
     "regression": {"key": "y", "kind": "regression"},
     "next_word": NEXT,
+    "multitask": {
+        "kind": "multitask",
+        "tasks": {"a": {"kind": "regression"}, "b": {"kind": "multiclass", "classes": 3}},
+    },
 }
 LETTERS = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cf", "Cn", "Co"]), min_size=1, max_size=5)
 every_encoder = pytest.mark.parametrize("encoder", ["pooling", "recurrent", "attention"])
@@ -64,12 +69,26 @@ ROWS = [[0, 1, 2], [7], [3, 3, 3, 9, 4], [], [8, 5]]
 
 
 @every_encoder
+def test_two_tasks_learn_from_the_same_texts(encoder: str) -> None:
+    model = built(LABELS["multitask"], encoder=encoder)
+    label = LabelConfig.model_validate_json(json.dumps(LABELS["multitask"]))
+    compile_model(model, label, TrainConfig.model_validate({"learning_rate": 0.02}), 1)
+    y = np.array([[0.5, 0], [-1, 2], [np.nan, 1], [1, 2], [0, 0]], np.float32)
+    losses = [model.train_on_batch(batch(ROWS), y, return_dict=True)["loss"] for _ in range(12)]
+    assert losses[-1] < losses[0]
+    np.testing.assert_allclose(model(batch(ROWS)).numpy()[:, 1:].sum(axis=1), 1, rtol=1e-5)
+
+
+@every_encoder
 @pytest.mark.parametrize("kind", list(LABELS))
 def test_predictions_do_not_depend_on_the_other_texts_of_the_batch(encoder: str, kind: str) -> None:
     model = built(LABELS[kind], encoder=encoder)
     features = batch(ROWS)
     together = model(features).numpy()
-    assert together.shape == (5, {"binary": 1, "multiclass": 3, "multilabel": 3, "regression": 1, "next_word": 9}[kind])
+    assert together.shape == (
+        5,
+        {"binary": 1, "multiclass": 3, "multilabel": 3, "regression": 1, "next_word": 9, "multitask": 4}[kind],
+    )
     assert np.isfinite(together).all()
     alone = [model({name: tensor[row : row + 1] for name, tensor in features.items()}).numpy()[0] for row in range(5)]
     np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-6)
