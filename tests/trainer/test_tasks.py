@@ -1,6 +1,7 @@
 """Several labels of one model: losses and metrics against NumPy, over every kind of model that has several heads."""
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -12,7 +13,7 @@ import tensorflow as tf
 from headrace.common.errors import TrainingError
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.train import TrainConfig
-from headrace.trainer import columns, models
+from headrace.trainer import columns, models, training
 from headrace.trainer.callbacks.diagnosis import diagnose_batch
 from headrace.trainer.columns import Batch
 from headrace.trainer.input.errors import explain_label_errors, label_check
@@ -218,6 +219,16 @@ def test_a_task_without_any_label_leaves_its_head_as_it_is() -> None:
     adapt_scale(model, split(features, y), label)
     assert label_variances(model, label) == {"price": 1.0}
     np.testing.assert_array_equal(model(features), before)
+
+
+def test_the_diagnosis_of_a_distributed_training_repeats_it_with_the_same_scales() -> None:
+    features, y = batch()
+    inputs: Any = SimpleNamespace(train=split(features, y), eval=split(features, y))
+    job: Any = SimpleNamespace(sections=sections(), transformed=None)
+    error: Any = SimpleNamespace(diagnosed=lambda model, *_: model)
+    model: Any = training._diagnose(error, job, inputs, lambda _: inputs.train.dataset)
+    expected = {"price": pytest.approx(np.nanvar(y[:, 0].astype(np.float64)), rel=1e-4)}
+    assert model.loss._variances == label_variances(model, sections().label) == expected
 
 
 def test_a_constant_task_leaves_the_others_to_learn() -> None:
