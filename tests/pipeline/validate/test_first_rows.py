@@ -193,6 +193,8 @@ CODE = CONFIG + "  code: {column: vocabulary, values: [VALUES]}\n"
         ("'07'", "is written '07'; write 7"),
         ("'1200', -7", ""),
         ("A", "is written 'A'; remove it, or declare `string`"),
+        ("7, 1200, unknown", ""),
+        ("7, unknown, '1,200'", "is written '1,200'; write 1200"),
     ],
 )
 def test_values_that_no_integer_is_written_as_are_refused(values: str, words: str) -> None:
@@ -202,6 +204,13 @@ def test_values_that_no_integer_is_written_as_are_refused(values: str, words: st
     for problem in problems:
         assert problem.startswith("c.yaml:7: features.code.values: ")
         assert words in problem
+
+
+def test_a_value_for_later_data_among_integers_is_noted(caplog: pytest.LogCaptureFixture) -> None:
+    rows(*(f"{row}.5,{row % 2},{row % 2 + 1}" for row in ROWS), header="fare,tip,code")
+    (note,) = noted(CODE.replace("VALUES", "'1', '2', unknown"), caplog)
+    assert note.startswith("note: c.yaml:7: features.code.values: ")
+    assert "none is written 'unknown'" in note
 
 
 def test_values_that_the_first_rows_do_not_have_are_noted(caplog: pytest.LogCaptureFixture) -> None:
