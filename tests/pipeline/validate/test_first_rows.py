@@ -111,6 +111,17 @@ def test_a_weight_that_is_not_a_column_is_reported_with_the_nearest() -> None:
     assert problem.startswith('c.yaml:4: label.weight: "far" is not a column of the data; did you mean "fare"?')
 
 
+@pytest.mark.parametrize(("paid", "words"), [("", "none of the 60 examples has a value; remove the task"), ("1", "")])
+def test_a_masked_label_without_any_value_is_reported_as_by_the_run(paid: str, words: str) -> None:
+    rows(*(f"{row}.5,{row % 2},{paid if row % 2 else paid and 0}" for row in ROWS), header="fare,tip,paid")
+    tasks = "tip: {kind: binary}, paid: {kind: binary, missing: mask}"
+    problems = reported(CONFIG.replace("{key: tip, kind: binary}", f"{{kind: multitask, tasks: {{{tasks}}}}}"))
+    assert len(problems) == bool(words)
+    for problem in problems:
+        assert problem.startswith("c.yaml:4: label.tasks.paid.key: ")
+        assert words in problem
+
+
 def test_labels_are_let_through_where_they_only_warn_or_are_computed() -> None:
     rows(*(f"{row}.5,{row % 3}" for row in ROWS))
     assert len(reported(CONFIG)) == 1
