@@ -50,6 +50,8 @@ def _violations(label: LabelConfig, column: pa.ChunkedArray, *, whole: bool) -> 
         drop += ", or `none` if they belong to no class" if label.kind == "multilabel" else ""
         hint = f"fill it in, or {drop}" if values else f"rows without one are for `headrace predict`; or {drop}"
         yield ("key",), f"{what}; {hint}"
+    if whole and label.optional and rows and not values:
+        yield ("key",), f"none of the {len(rows):,} examples has a value; remove the task, or this data"
     if whole and len(values) == 1 and not (label.kind == "multilabel" and missing):
         yield ("key",), f"every label is {_spelled(values[0])}, so there is nothing to learn"
     elif label.kind in ("next_word", "text"):

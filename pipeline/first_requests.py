@@ -25,26 +25,30 @@ WHERE: KeyPath = ("gates", "skew", "source")
 def request_violations(config: PipelineConfig) -> tuple[list[Violation], list[Violation]]:
     """What a run would reject in the newest requests, and what the gate would find odd about their columns.
 
-    Nothing while nothing is logged, as before the first push.
+    Nothing while nothing is logged, as before the first push. Of the log are read the columns that the gate compares.
     """
     from headrace.components.example_gen.head import read_head
     from headrace.components.example_gen.sources import ReadOptions, open_source
-    from headrace.components.gates.serving_log import find_log
+    from headrace.components.gates.serving_log import as_logged, find_log
 
     gate = config.gates.skew
     if gate is None:
         return [], []
     data = gate.data(config.data)
     try:
-        spans = find_log(data, "").spans
-        if not spans:
+        manifest = find_log(data, "")
+        if not manifest.spans:
             return [], []
-        options = ReadOptions(None, skip_bad=data.on_bad_record == "skip")
-        log = open_source(data.source, spans[-1].paths, options, spans[-1].splits)
-        columns = log.columns()
-        found = read_head(data, log, [], alone=len(spans) == 1)
+        newest, logged = manifest.spans[-1], as_logged(data, manifest, config.compared_columns)
+        read = logged.columns if isinstance(logged.columns, tuple) else None
+        every, options = (ReadOptions(names, skip_bad=data.on_bad_record == "skip") for names in (None, read))
+        columns = open_source(data.source, newest.paths, every, newest.splits).columns()
+        log = open_source(data.source, newest.paths, options, newest.splits)
+        found = read_head(logged, log, [], alone=len(manifest.spans) == 1, may_lack=True)
     except DataError as error:
         return [(WHERE, str(error))], []
+    if found is not None and found.head.whole and not found.rows.num_rows:
+        return [], []
     kinds: Mapping[str, str] = {} if found is None else found.kinds
     return [], [(WHERE, what) for what in (*_absent(config, log, columns), *_texts(config, kinds))]
 

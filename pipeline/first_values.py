@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from headrace.common.names import join_names
-from headrace.configs.rules.declared_types import not_written_as_integers
+from headrace.configs.rules.declared_types import among_integers, not_written_as_integers
 from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.features import VocabularyFeature
 from headrace.configs.schema.features.base import FeatureBase
@@ -41,6 +41,8 @@ def value_mismatches(
         kind = kinds.get(column, "missing").removesuffix(" list")
         if kind == "int" and (odd := not_written_as_integers(feature.values)):
             (rejected if whole else notes).append((("features", name, "values"), f'column "{column}" {odd}'))
+        elif kind == "int" and (odd := among_integers(feature.values)):
+            notes.append((("features", name, "values"), f'column "{column}" {odd}'))
         elif kind in {"int", "string"}:
             notes += _none_there(name, feature, column, rows)
     return rejected, notes

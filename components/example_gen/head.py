@@ -39,7 +39,9 @@ class FirstRows:
     infinite: Collection[str] = ()
 
 
-def read_head(data: DataConfig, source: Source, numbers: Collection[str], *, alone: bool = True) -> FirstRows | None:
+def read_head(
+    data: DataConfig, source: Source, numbers: Collection[str], *, alone: bool = True, may_lack: bool = False
+) -> FirstRows | None:
     """Read the first rows, and check that a run would accept them. None for a source without quick access to them.
 
     Raises DataError, as a run would, for a record that cannot be read, a value that is not of its declared type, and a
@@ -50,13 +52,14 @@ def read_head(data: DataConfig, source: Source, numbers: Collection[str], *, alo
         source: the data, or one span of it.
         numbers: the columns that must be numbers.
         alone: whether the source is all of the data.
+        may_lack: whether the source may be without rows.
     """
     if not isinstance(source, HasHead):
         return None
     head = source.head()
     declared = _declared(data, head.source.columns())
     scan = head.source.scan(head.part if head.scanned is None else head.scanned, declared)
-    if head.whole:
+    if head.whole and not may_lack:
         check_rows(scan)
     kinds = {name: declared.get(name) or kind for name, kind in scan.kinds.items()}
     certain = kinds if head.settled and alone else {*declared, *numbers}

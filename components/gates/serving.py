@@ -20,12 +20,10 @@ from tfx.types import artifact, artifact_utils, channel, component_spec, standar
 from headrace.components.beam_pipelines import SMALL, always_beam
 from headrace.components.example_gen.beam_map import BeamMap, local_threads
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import ReadOptions, open_source
 from headrace.components.example_gen.spans.manifest import SpanManifest
-from headrace.components.gates.serving_log import list_log
-from headrace.components.predict.reading import OPEN_ENDED
+from headrace.components.gates.serving_log import as_logged, list_log
 from headrace.components.statistics.combine import CombineShards, StatisticsCombiner, combine_directly, to_files
-from headrace.configs.schema.data import DataConfig, data_from_json, read_as
+from headrace.configs.schema.data import data_from_json
 from headrace.configs.schema.gates import SKEW_SOURCE
 
 logger = logging.getLogger(__name__)
@@ -81,7 +79,8 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         if not manifest.spans:
             _write_of_none(target)
             return
-        data = _as_logged(data_from_json(exec_properties["data"], SKEW_SOURCE), manifest, exec_properties["columns"])
+        given, compared = data_from_json(exec_properties["data"], SKEW_SOURCE), json.loads(exec_properties["columns"])
+        data = as_logged(given, manifest, compared).model_copy(update=NOT_SPLIT)
         always = always_beam(self)
         threads = 0 if always else local_threads(self._make_beam_pipeline)
         with tempfile.TemporaryDirectory(dir=_folder(statistics)) as work:
@@ -119,21 +118,6 @@ def _write_of_none(target: str) -> None:
     """Write the statistics of no examples."""
     logger.info("no request is logged yet")
     to_files({SERVING: target})((SERVING, DatasetFeatureStatisticsList(datasets=[DatasetFeatureStatistics()])))
-
-
-def _as_logged(data: DataConfig, manifest: SpanManifest, compared: str) -> DataConfig:
-    """How the log is read: with the compared columns that it has, or all if none is compared, or it has none of them;
-    and with the types of columns that it has.
-
-    In a log whose requests may each lack columns, any of the compared ones may still appear.
-    """
-    options, wanted = ReadOptions(None, data.on_bad_record == "skip"), tuple[str, ...](json.loads(compared))
-    opened = (open_source(data.source, span.paths, options, span.splits) for span in manifest.spans)
-    names = {name for source in opened for name in source.columns()}
-    there = tuple(name for name in wanted if name in names)
-    chosen = wanted if there and data.source.kind in OPEN_ENDED else there
-    types = {name: read_as(kind) for name, kind in data.types.items() if name in (chosen or names)}
-    return data.model_copy(update={**NOT_SPLIT, "columns": chosen or "all", "types": types})
 
 
 def served_statistics(statistics: artifact.Artifact) -> DatasetFeatureStatisticsList:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 from headrace.common.errors import NoDataError
 from headrace.components.example_gen.finding import reads_files, source_patterns
+from headrace.components.example_gen.sources import ReadOptions, open_source
+from headrace.components.example_gen.sources.base import OPEN_ENDED
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.spans.patterns import glob_of
 from headrace.components.example_gen.storage import resolve
-from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, data_from_json, placeholders
+from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, data_from_json, placeholders, read_as
 from headrace.configs.schema.gates import SKEW_SOURCE
 from headrace.configs.schema.sources import FileSource
 
@@ -64,3 +67,18 @@ def _with_files(data: DataConfig) -> DataConfig | None:
     if not there or len(there) == len(data.source.patterns):
         return data if there else None
     return data.model_copy(update={"source": data.source.model_copy(update={"path": tuple(there)})})
+
+
+def as_logged(data: DataConfig, manifest: SpanManifest, compared: Collection[str]) -> DataConfig:
+    """How the log is read: with the compared columns that it has, or all if none is compared, or it has none of them;
+    and with the types of columns that it has.
+
+    In a log whose requests may each lack columns, any of the compared ones may still appear.
+    """
+    options = ReadOptions(None, data.on_bad_record == "skip")
+    opened = (open_source(data.source, span.paths, options, span.splits) for span in manifest.spans)
+    names = {name for source in opened for name in source.columns()}
+    there = tuple(name for name in compared if name in names)
+    chosen = tuple(compared) if there and data.source.kind in OPEN_ENDED else there
+    types = {name: read_as(kind) for name, kind in data.types.items() if name in (chosen or names)}
+    return data.model_copy(update={"columns": chosen or "all", "types": types})

@@ -21,7 +21,7 @@ from headrace.components.example_gen.parts import files_of_part
 from headrace.components.example_gen.skips import Skipped
 from headrace.components.example_gen.sources import ParallelMap, ReadOptions, ScanResult, Source, open_source
 from headrace.components.example_gen.sources.arrays.source import Arrays
-from headrace.components.example_gen.sources.base import suggest_columns
+from headrace.components.example_gen.sources.base import OPEN_ENDED, suggest_columns
 from headrace.components.example_gen.sources.nested import check_objects
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import Span
@@ -33,8 +33,6 @@ SCALARS_ONLY = frozenset({"csv", "text"})
 """Kinds of sources that hold no lists."""
 JSON = frozenset({"json", "jsonl"})
 """Kinds of sources that are objects in JSON."""
-OPEN_ENDED = frozenset({*JSON, "avro", "python", "tfrecord"})
-"""Kinds of sources whose records may lack a column that others have; only the first ones are searched for names."""
 IMAGES, IMAGE = "images", "image"
 """The kind of source whose column of this name, the bytes of the images, is not written unless it is named."""
 TABLE = "the table"

@@ -37,15 +37,35 @@ def dotted_name(path: KeyPath, tree: Tree) -> str:
     """For `--set data.types.user.age=int`, where users choose the names, and one may have dots."""
     holder = schema_at(path[:-1]).schema
     chosen = any(isinstance(resolve(branch).get("additionalProperties"), dict) for branch in branches(resolve(holder)))
-    names, value = [str(name) for name in path], tree
-    while isinstance(value.value, dict) and len(value.value) == 1:
-        ((name, value),) = value.value.items()
-        names.append(name)
+    names, value = _down(path, tree)
     name = ".".join(names[len(path) - 1 :])
     if tree.location.layer < FIRST_OVERRIDE or not chosen or len(names) == len(path) or '"' in name:
         return ""
     is_shown = value.text in tree.location.source and not may_be_secret([*path[:-1], name])  # which masks credentials
-    return f"; put a name with dots into quotes: '{dotted(path[:-1])}.\"{name}\"={value.text if is_shown else '...'}'"
+    return _in_quotes(f'{dotted(path[:-1])}."{name}"', value.text if is_shown else "...")
+
+
+def divided_number(path: KeyPath, tree: Tree) -> str:
+    """For `--set evaluate.thresholds.precision@0.3.min=0.9`, where the dot of the number divides the name."""
+    *holder, before, after = map(str, path) if len(path) > 2 else ("", "", "")
+    if tree.location.layer < FIRST_OVERRIDE or not re.search(r"@\d+$", before) or not re.fullmatch(r"\d+", after):
+        return ""
+    names, value = _down(path, tree)
+    place = ".".join([*holder, f'"{before}.{after}"', *names[len(path) :]])
+    return _in_quotes(place, value.text if value.text in tree.location.source else "...")
+
+
+def _down(path: KeyPath, tree: Tree) -> tuple[list[str], Tree]:
+    """The names from the top to the value that a `--set` sets below the path, and that value."""
+    names, value = [str(name) for name in path], tree
+    while isinstance(value.value, dict) and len(value.value) == 1:
+        ((name, value),) = value.value.items()
+        names.append(name)
+    return names, value
+
+
+def _in_quotes(place: str, value: str) -> str:
+    return f"; put a name with dots into quotes: '{place}={value}'"
 
 
 def meaning(schema: Schema) -> str:

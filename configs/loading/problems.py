@@ -95,7 +95,7 @@ def _message(violation: SchemaViolation, tree: Tree) -> str:
     if violation.reason:
         return violation.reason
     if violation.kind == "extra_forbidden":
-        return _moved_setting(violation, tree) or _unknown_setting(violation)
+        return _moved_setting(violation, tree) or _unknown_setting(violation, tree)
     if violation.kind == "missing":
         return _missing_setting(violation)
     if violation.kind.startswith("union_tag"):
@@ -145,14 +145,15 @@ def _moved_setting(violation: SchemaViolation, tree: Tree) -> str:
     return f"this has become beam.runner and beam.options; write `beam: {{{now}}}`" if now else ""
 
 
-def _unknown_setting(violation: SchemaViolation) -> str:
+def _unknown_setting(violation: SchemaViolation, tree: Tree) -> str:
     name, holder = str(violation.path[-1]), resolve(violation.schema)
     known = holder.get("properties", {})
     kind = next((value["const"] for value in known.values() if "const" in value), None)
     kinds = kinds_of(schema_at(violation.path[:-1]).schema) if kind else {}
     owner = f"{_article(kind)} {kind} {_holder_noun(violation.path)}" if kind else dotted(violation.path[:-1])
     message = f"no such setting; {owner or 'a config'} has: {join_names(known, 16)}"
-    close = did_you_mean(name, known) or hints.of_other_kinds(name, kinds)
+    close = hints.divided_number(violation.path, descend(tree, violation.path))
+    close = close or did_you_mean(name, known) or hints.of_other_kinds(name, kinds)
     return message + (close or hints.elsewhere(name, violation.path[:-1]))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from headrace.configs.rules.features import Features, bucketize, crossed_keys, reads
 from headrace.configs.rules.rule import Rule, Violation
@@ -41,15 +41,26 @@ def values_are_written_as_their_type(features: Features, data: DataConfig) -> It
             yield ("features", name, "values"), f'column "{column}" {what}'
 
 
-def not_written_as_integers(values: Iterable[str | int]) -> str | None:
-    """What is wrong with the values of a vocabulary of integers, such as "1,200"; None if nothing is."""
-    odd = next((value for value in map(str, values) if not re.fullmatch(r"0|-?[1-9]\d*", value, re.ASCII)), None)
-    if odd is None:
+def not_written_as_integers(values: Sequence[str | int]) -> str | None:
+    """What is wrong with the values of a vocabulary of integers: one is a misspelled integer, such as "1,200", or none
+    of them is an integer; None if nothing is. Among integers, others such as "unknown" are of use: for later data.
+    """
+    odd = [value for value in map(str, values) if not re.fullmatch(r"0|-?[1-9]\d*", value, re.ASCII)]
+    for value in odd:
+        digits = re.sub(r"[^\d-]", "", value, flags=re.ASCII)
+        if re.fullmatch(r"\s*[-+]?\d[\d ,.'_]*\s*", value, re.ASCII) and re.fullmatch(r"-?\d+", digits):
+            return f"holds integers, and none is written {value!r}; write {int(digits)}"
+    if not odd or len(odd) < len([*values]):
         return None
-    digits = re.sub(r"[^\d-]", "", odd, flags=re.ASCII)
-    plain = re.fullmatch(r"\s*[-+]?\d[\d ,.'_]*\s*", odd, re.ASCII) and re.fullmatch(r"-?\d+", digits)
-    way = f"write {int(digits)}" if plain else "remove it, or declare `string` for the column in data.types"
-    return f"holds integers, and none is written {odd!r}; {way}"
+    return (
+        f"holds integers, and none is written {odd[0]!r}; remove it, or declare `string` for the column in data.types"
+    )
+
+
+def among_integers(values: Sequence[str | int]) -> str | None:
+    """What is odd about the values of a vocabulary of integers if some are no integers; None if all are."""
+    odd = next((value for value in map(str, values) if not re.fullmatch(r"-?\d+", value, re.ASCII)), None)
+    return None if odd is None else f"holds integers, and none is written {odd!r}, which matches nothing so far"
 
 
 def float64_is_read_as_a_number(features: Features, data: DataConfig, label: LabelConfig) -> Iterator[Violation]:

@@ -10,6 +10,7 @@ given_source("my_module.rows")                     # {"kind": "python", "functio
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -30,6 +31,8 @@ from headrace.configs.schema.sources.endings import JSON, KIND_OF_ENDING, KNOWN,
 from headrace.pipeline.code.modules import find, why_not_importable
 from headrace.pipeline.init.csv_format import format_of
 from headrace.pipeline.init.splits import split_named_by, splits_of, without_split
+
+logger = logging.getLogger(__name__)
 
 DATABASES = (".db", ".sqlite", ".sqlite3")
 IMAGES = (".jpg", ".jpeg", ".png")
@@ -166,14 +169,17 @@ def _folder(given: str) -> dict[str, Any]:
 
 def _in_class_folders(given: str) -> dict[str, Any] | None:
     """Images or texts in a folder for each class, or for each split with folders for its classes; None for a folder
-    without any. Raises RunError for files that are in no folder of a class.
+    without any. Raises RunError for images, and for texts alone, that are in no folder of a class.
     """
     endings = Counter(file.suffix.lower() for file in Path(given).rglob("*") if file.is_file())
     kind = "images" if any(map(endings.get, IMAGES)) else "text"
     own = IMAGES if kind == "images" else TEXTS
     if not any(map(endings.get, own)):
         return None
-    if loose := sorted(file.name for file in Path(given).iterdir() if file.suffix.lower() in own):
+    loose = sorted(file.name for file in Path(given).iterdir() if file.suffix.lower() in own)
+    if loose and kind == "text" and len(loose) < sum(map(endings.__getitem__, own)):
+        logger.warning("note: %s: left out %s, beside the class folders", given, join_names(loose, 8))
+    elif loose:
         hint = NEXT_WORD if kind == "text" else " (docs/images.md)"
         raise RunError(f"{given} contains {loose[0]}, which is in no folder that is named after its class{hint}")
     folders = sorted(str(each) for each in Path(given).iterdir() if each.is_dir() and not each.name.startswith("."))

@@ -96,7 +96,7 @@ def _window(source: dict[str, Any]) -> DataConfig:
 def _labels(sample: Sample, given: Sequence[str]) -> tuple[str, ...]:
     """The columns to predict. Raises RunError unless there are some, all different, and the data has them."""
     split = [[one] if one in sample.kinds else one.split(",") for one in given]
-    labels = tuple(one.strip() for names in split for one in names)
+    labels = tuple(one.strip() for names in split for one in names if one.strip())
     if not labels:
         raise RunError(_no_label(sample, None))
     for number, label in enumerate(labels):

@@ -85,6 +85,15 @@ def test_a_dotted_name_without_quotes_is_reported_with_them(config: Path, path: 
         load(config, overrides=[CommandOption(f"{path}=int")])
 
 
+@pytest.mark.parametrize("rest", [".min=0.9", ".change={min: 0.1}", "=0.9"])
+def test_the_dot_in_the_name_of_a_metric_is_reported_with_quotes(config: Path, rest: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(config, overrides=[CommandOption(f"evaluate.thresholds.precision@0.3{rest}")])
+    quoted, value = f'evaluate.thresholds."precision@0.3"{rest}'.split("=")
+    assert str(caught.value).splitlines()[0].partition("into quotes: ")[2].startswith(f"'{quoted}")
+    assert value.startswith("{") or str(caught.value).endswith(f"={value}'")
+
+
 @pytest.mark.parametrize(
     "setting",
     ["kubeflow.defaults.env.DB.PASSWORD=hunter2", "kubeflow.defaults.env.DB.URL=postgres://me:hunter2@host/db"],

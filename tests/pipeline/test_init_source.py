@@ -247,6 +247,26 @@ def test_folders_of_texts_are_classes(tmp_path: Path, folders: list[str], path: 
     assert given_source(f"{tmp_path}/") == expected
 
 
+def test_empty_parts_of_label_name_no_column(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(
+        "a,sold\n" + "".join(f"{row * 37 % 101}.5,{row * row % 7 % 2}\n" for row in range(80))
+    )
+    source = given_source(str(tmp_path / "t.csv"))
+    draft = write(tmp_path / "t.yaml", "t", source, ("sold,",), lambda labels: f"headrace init {labels[0]}")
+    assert draft.labels == ("sold",)
+
+
+def test_texts_beside_class_folders_are_left_out_with_a_note(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("good/1", "bad/1", "README"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.txt").write_text("a text")
+    with caplog.at_level("WARNING", logger="headrace"):
+        assert given_source(str(tmp_path))["path"] == f"{tmp_path}/*/*.txt"
+    (note,) = caplog.messages
+    assert "README.txt" in note
+    assert "left out" in note
+
+
 @pytest.mark.parametrize(("name", "what"), [("1.png", "docs/images.md"), ("1.txt", "next word")])
 def test_files_outside_of_class_folders_have_no_label(tmp_path: Path, name: str, what: str) -> None:
     Image.new("RGB", (9, 7)).save(tmp_path / "1.png")

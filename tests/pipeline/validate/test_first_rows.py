@@ -111,6 +111,17 @@ def test_a_weight_that_is_not_a_column_is_reported_with_the_nearest() -> None:
     assert problem.startswith('c.yaml:4: label.weight: "far" is not a column of the data; did you mean "fare"?')
 
 
+@pytest.mark.parametrize(("paid", "words"), [("", "none of the 60 examples has a value; remove the task"), ("1", "")])
+def test_a_masked_label_without_any_value_is_reported_as_by_the_run(paid: str, words: str) -> None:
+    rows(*(f"{row}.5,{row % 2},{paid if row % 2 else paid and 0}" for row in ROWS), header="fare,tip,paid")
+    tasks = "tip: {kind: binary}, paid: {kind: binary, missing: mask}"
+    problems = reported(CONFIG.replace("{key: tip, kind: binary}", f"{{kind: multitask, tasks: {{{tasks}}}}}"))
+    assert len(problems) == bool(words)
+    for problem in problems:
+        assert problem.startswith("c.yaml:4: label.tasks.paid.key: ")
+        assert words in problem
+
+
 def test_labels_are_let_through_where_they_only_warn_or_are_computed() -> None:
     rows(*(f"{row}.5,{row % 3}" for row in ROWS))
     assert len(reported(CONFIG)) == 1
@@ -193,6 +204,8 @@ CODE = CONFIG + "  code: {column: vocabulary, values: [VALUES]}\n"
         ("'07'", "is written '07'; write 7"),
         ("'1200', -7", ""),
         ("A", "is written 'A'; remove it, or declare `string`"),
+        ("7, 1200, unknown", ""),
+        ("7, unknown, '1,200'", "is written '1,200'; write 1200"),
     ],
 )
 def test_values_that_no_integer_is_written_as_are_refused(values: str, words: str) -> None:
@@ -202,6 +215,13 @@ def test_values_that_no_integer_is_written_as_are_refused(values: str, words: st
     for problem in problems:
         assert problem.startswith("c.yaml:7: features.code.values: ")
         assert words in problem
+
+
+def test_a_value_for_later_data_among_integers_is_noted(caplog: pytest.LogCaptureFixture) -> None:
+    rows(*(f"{row}.5,{row % 2},{row % 2 + 1}" for row in ROWS), header="fare,tip,code")
+    (note,) = noted(CODE.replace("VALUES", "'1', '2', unknown"), caplog)
+    assert note.startswith("note: c.yaml:7: features.code.values: ")
+    assert "none is written 'unknown'" in note
 
 
 def test_values_that_the_first_rows_do_not_have_are_noted(caplog: pytest.LogCaptureFixture) -> None:

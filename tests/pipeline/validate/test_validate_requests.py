@@ -30,13 +30,31 @@ def noted(text: str, caplog: pytest.LogCaptureFixture) -> list[str]:
     return list(caplog.messages)
 
 
-@pytest.mark.parametrize("text", [None, "", "id,fare\n1,2.5\n2,3.5\n"])
+@pytest.mark.parametrize("text", [None, "", "fare\n", "id\n", "id,fare\n1,2.5\n2,3.5\n"])
 def test_a_log_that_fits_and_one_that_is_empty_yet_are_fine(
     log: Path, text: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     if text is not None:
         log.write_text(text, encoding="utf-8")
     assert noted(CSV, caplog) == []
+
+
+@pytest.mark.parametrize("text", ["\n", '{"fare": 1.5, "extra": 1}\n{"fare": 2, "extra": "a"}\n'])
+def test_json_lines_that_the_run_accepts_are_fine(log: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    log.write_text(text, encoding="utf-8")
+    assert noted(JSON, caplog) == []
+
+
+def test_a_gate_that_warns_refuses_requests_that_stop_the_run_and_no_others(
+    log: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn = JSON.replace("path: 'log/*'}", "path: 'log/*'}, on_anomaly: warn")
+    log.write_text('{"fare": 1.5, "extra": 1}\n{"fare": 2, "extra": "a"}\n', encoding="utf-8")
+    assert noted(warn, caplog) == []
+    log.write_text('{"fare": 1.5}\n{"fare": \n', encoding="utf-8")
+    (problem,) = reported(warn)
+    assert problem.startswith("c.yaml:7: gates.skew.source: ")
+    assert "log/1:2: " in problem
 
 
 @pytest.mark.parametrize(
