@@ -170,6 +170,12 @@ class PipelineConfig(Section):
         return sorted({column for columns in read for column in columns})
 
     @property
+    def compared_columns(self) -> list[str]:
+        """The data columns that gates compare; empty for all."""
+        own_columns = self.preprocessing is not None and self.preprocessing.keys is None
+        return [] if own_columns else sorted({*self.label.columns, *self.feature_columns})
+
+    @property
     def float64_columns(self) -> tuple[str, ...]:
         """The data columns of which features read float64 values."""
         return tuple(sorted({*self.data.float64_columns} & {*self.feature_columns}))

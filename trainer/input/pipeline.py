@@ -82,7 +82,9 @@ class InputSplit:
 
     @cached_property
     def peek(self) -> tf.data.Dataset:
-        """`InputBatch` elements: the examples in the order of the files, the same each time. It counts as no epoch."""
+        """`InputBatch` elements: the examples in the order of the files, the same each time. Reading it does not
+        count as an epoch.
+        """
         return self.make_peek()
 
 

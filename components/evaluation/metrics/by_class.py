@@ -1,4 +1,4 @@
-"""What a histogram of (label, prediction) pairs of classes tells of each class."""
+"""Metrics of each class from a histogram of (label, prediction) pairs."""
 
 from __future__ import annotations
 
