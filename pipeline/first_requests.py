@@ -6,6 +6,7 @@ rejected, notes = request_violations(config)      # each with the setting that i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import DataError
@@ -29,13 +30,16 @@ def request_violations(config: PipelineConfig) -> tuple[list[Violation], list[Vi
     """
     from headrace.components.example_gen.head import read_head
     from headrace.components.example_gen.sources import ReadOptions, open_source
-    from headrace.components.gates.serving_log import as_logged, find_log
+    from headrace.components.gates.serving_log import as_logged, as_read, find_log
 
     gate = config.gates.skew
     if gate is None:
         return [], []
     data = gate.data(config.data)
+    if data.schema_file is not None and not Path(data.schema_file).is_file():
+        return [], []  # which is reported as a mistake of `data.schema`
     try:
+        data = as_read(data, config.compared_columns)
         manifest = find_log(data, "")
         if not manifest.spans:
             return [], []
@@ -67,7 +71,8 @@ def _absent(config: PipelineConfig, log: Source, columns: list[str]) -> Iterator
 
 
 def _texts(config: PipelineConfig, kinds: Mapping[str, str]) -> Iterator[str]:
-    """Columns of texts, of which features take numbers."""
-    texts = [name for name in config.single_columns if kinds.get(name, "").startswith("string")]
-    if texts:
-        yield f"in the log, {join_names(texts, LISTED)} are texts, but features take numbers; such columns do not pass"
+    """Columns of text, of which features take numbers."""
+    found = [name for name in config.single_columns if kinds.get(name, "").startswith("string")]
+    if found:
+        what = f"the log holds text in {join_names(found, LISTED)}, where the features need numbers"
+        yield f"{what}; the gate will report it"

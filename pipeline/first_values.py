@@ -1,11 +1,10 @@
-"""Check the `values` of vocabularies against the first rows of the data, of which none may be written like a value.
+"""Check that the `values` of vocabularies occur in the first rows, spelled as listed.
 
 rejected, notes = value_mismatches(config.declared_features, rows, kinds, whole=True)
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -35,7 +34,7 @@ def value_mismatches(
     """
     rejected, notes = list[Violation](), list[Violation]()
     for name, feature in features.items():
-        column = getattr(feature, "key", None) or name
+        column = feature.data_column(name)
         if not isinstance(feature, VocabularyFeature) or feature.values is None or column not in rows.column_names:
             continue
         kind = kinds.get(column, "missing").removesuffix(" list")
@@ -66,4 +65,4 @@ def _texts(column: pa.ChunkedArray, separator: str | None) -> set[str]:
     texts = {str(value) for value in column.unique().to_pylist() if value not in {None, ""}}
     if separator is None:
         return texts
-    return {part.strip() for text in texts for part in re.split(re.escape(separator), text)} - {""}
+    return {part.strip() for text in texts for part in text.split(separator)} - {""}

@@ -26,7 +26,15 @@ from headrace.configs.json_schema import (
     resolve,
 )
 from headrace.configs.schema.features import FEATURE_COLUMNS, FEATURES, FUNCTION
-from headrace.configs.schema.metrics import AT_TARGET, LOWER_IS_BETTER, METRICS, NEITHER_IS_BETTER, ON_REQUEST, OURS
+from headrace.configs.schema.metrics import (
+    AT_TARGET,
+    LOWER_IS_BETTER,
+    METRICS,
+    NEITHER_IS_BETTER,
+    ON_REQUEST,
+    OURS,
+    with_example,
+)
 from headrace.configs.schema.models import MODELS
 from headrace.configs.schema.sources import SOURCES
 
@@ -197,10 +205,10 @@ def _metrics() -> Iterator[str]:
         for name, class_name in names.items():
             better = "lower" if name in LOWER_IS_BETTER else "near 1" if name == "calibration" else "higher"
             better = "neither" if name in NEITHER_IS_BETTER else better
-            level = "@0.9" if name in AT_TARGET else ""
+            shown = with_example(name) if name in AT_TARGET else name
             stock = "-" if class_name in OURS else class_name
             usual = "no" if name in ON_REQUEST.get(kind, ()) else "yes"
-            yield f"| {kind} | `{name}{level}` | {stock} | {better} | {usual} |"
+            yield f"| {kind} | `{shown}` | {stock} | {better} | {usual} |"
     yield ""
 
 

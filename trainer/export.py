@@ -50,12 +50,11 @@ from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.columns.layers import dense
 from headrace.trainer.private_api import AutoTrackable
 from headrace.trainer.request_tensors import (
-    after,
     as_stored,
     as_transform_expects,
+    empty_column,
     input_spec,
     named_specs,
-    nothing,
     optional_spec,
     present_values,
     ragged_values,
@@ -63,6 +62,7 @@ from headrace.trainer.request_tensors import (
     signature_names,
     sparse_specs,
     whole_rows,
+    with_assertion,
     with_shape,
     without_padding,
 )
@@ -254,11 +254,11 @@ class Signatures:
     def transform_text(self, key: str, texts: tf.Tensor) -> Tensors:
         """Return the features of texts [batch] in the data column `key`, with all other columns missing."""
         rows = tf.size(texts, tf.int64)
-        others = {name: nothing(spec.dtype, rows) for name, spec in self.raw_spec.items() if name != key}
+        others = {name: empty_column(spec.dtype, rows) for name, spec in self.raw_spec.items() if name != key}
         return self.transform({**others, **present_values({key: texts})})
 
     def _predict(self, raw: Mapping[str, tf.SparseTensor], batch: tf.Tensor) -> Tensors:
-        labels = {name: nothing(self.raw_spec[name].dtype, batch) for name in self.labels}
+        labels = {name: empty_column(self.raw_spec[name].dtype, batch) for name in self.labels}
         features = self.transform({**raw, **labels})
         return self._answer({name: features[name] for name in self.model_inputs})
 
@@ -278,7 +278,7 @@ class Signatures:
     def _transform(self, raw: Mapping[str, tf.SparseTensor]) -> Tensors:
         specs = self.raw_feature_spec
         batch = next(iter(raw.values())).dense_shape[0]
-        unused = {name: nothing(spec.dtype, batch) for name, spec in specs.items() if name not in raw}
+        unused = {name: empty_column(spec.dtype, batch) for name, spec in specs.items() if name not in raw}
         every = {**self._check_single_values(raw), **unused}
         return self.loaded.transform_fn({name: as_transform_expects(every[name], specs[name]) for name in specs})
 
@@ -294,7 +294,7 @@ class Signatures:
         messages = tf.constant([f"column {name!r}, of which `{self.single[name]}` takes one" for name in names])
         wrong = longest > 1
         data = [MULTIPLE_VALUES, tf.boolean_mask(messages, wrong), tf.boolean_mask(longest, wrong)]
-        return after(tf.debugging.Assert(~tf.reduce_any(wrong), data, summarize=10), raw)
+        return with_assertion(tf.debugging.Assert(~tf.reduce_any(wrong), data, summarize=10), raw)
 
 
 def _named(label: LabelConfig) -> list[str]:

@@ -106,10 +106,10 @@ def same_rows(raw: Mapping[str, tf.SparseTensor]) -> tuple[Mapping[str, tf.Spars
     """Assert that all columns of a request have the same number of rows, and return it too: int64 []."""
     rows = tf.stack([tensor.dense_shape for tensor in raw.values()])[:, 0]
     check = tf.debugging.Assert(tf.reduce_all(tf.equal(rows, rows[0])), ["the columns' numbers of rows differ:", rows])
-    return after(check, raw), rows[0]
+    return with_assertion(check, raw), rows[0]
 
 
-def after(check: tf.Operation, raw: Mapping[str, tf.SparseTensor]) -> Mapping[str, tf.SparseTensor]:
+def with_assertion(check: tf.Operation, raw: Mapping[str, tf.SparseTensor]) -> Mapping[str, tf.SparseTensor]:
     """The same columns, which exist only if an assertion holds."""
     with tf.control_dependencies([check]):
         values = tf.identity_n([tensor.values for tensor in raw.values()])
@@ -143,7 +143,7 @@ def without_padding(tensor: tf.Tensor) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_tensor(tensor, padding=PADDING)
 
 
-def nothing(dtype: tf.DType, batch: tf.Tensor) -> tf.SparseTensor:
+def empty_column(dtype: tf.DType, batch: tf.Tensor) -> tf.SparseTensor:
     """Sparse [batch, 0]."""
     return tf.SparseTensor(tf.zeros([0, 2], tf.int64), tf.zeros([0], dtype), tf.stack([batch, 0]))
 

@@ -1,6 +1,6 @@
 """Confidence intervals of metrics that are exactly 1 or 0, about which the jackknife says nothing.
 
-at_limits({"precision": 1.0}, {"precision": (Part(120),)})      # {"precision": (0.9697, 1.0)}
+at_limits({"precision": 1.0}, {"precision": (Proportion(120),)})      # {"precision": (0.9697, 1.0)}
 
 If n independent trials all succeed, the exact interval of their probability begins at 0.025^(1/n) (Clopper and
 Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial", 1934). For metrics that are
@@ -37,10 +37,10 @@ def f1_of(share: float) -> float:
     return 2 * share / (1 + share)
 
 
-class Part(NamedTuple):
-    """One of the shares whose mean is a metric.
+class Proportion(NamedTuple):
+    """A share of independent trials. A metric is one, or the mean of several.
 
-    trials: independent ones, all of which succeeded if the share is 1; weight: in the mean; transform: what the metric
+    trials: all of which succeeded if the share is 1; weight: in the mean; transform: what the metric
     is for such a share, rising from 0 to 1.
     """
 
@@ -49,27 +49,27 @@ class Part(NamedTuple):
     transform: Callable[[float], float] = as_it_is
 
 
-Parts = Mapping[str, Sequence[Part]]
-"""By the metric's name; without those that are not made of shares."""
+Proportions = Mapping[str, Sequence[Proportion]]
+"""By the metric's name; without the metrics that are not made of proportions."""
 
 
-def at_limits(values: Mapping[str, float], parts: Parts) -> Intervals:
-    """The intervals of the metrics that are 1 or 0, as far as their parts are known.
+def at_limits(values: Mapping[str, float], proportions: Proportions) -> Intervals:
+    """The intervals of the metrics that are 1 or 0, as far as their proportions are known.
 
     A mean of nothing, as the micro precision of a model that predicts no class, is 0 by convention and has none.
     """
     return {
-        name: _interval(parts[name], round(value))
+        name: _interval(proportions[name], round(value))
         for name, value in values.items()
-        if any(part.weight > 0 for part in parts.get(name, ()))
+        if any(proportion.weight > 0 for proportion in proportions.get(name, ()))
         and (math.isclose(value, 1, rel_tol=1e-9) or math.isclose(value, 0, abs_tol=1e-9))
     }
 
 
-def _interval(parts: Sequence[Part], value: int) -> Interval:
-    weight = sum(part.weight for part in parts)
+def _interval(proportions: Sequence[Proportion], value: int) -> Interval:
+    weight = sum(proportion.weight for proportion in proportions)
     end = 0.0
-    for part in parts:
-        least = (_ERROR / len(parts)) ** (1 / part.trials) if part.trials > 0 else 0.0
-        end += part.weight / weight * part.transform(least if value else 1 - least)
+    for proportion in proportions:
+        least = (_ERROR / len(proportions)) ** (1 / proportion.trials) if proportion.trials > 0 else 0.0
+        end += proportion.weight / weight * proportion.transform(least if value else 1 - least)
     return (end, 1.0) if value else (0.0, end)

@@ -61,7 +61,7 @@ def measure(accumulators: Sequence[KeyedAccumulator], config: config_pb2.EvalCon
         found.values[each] = {COUNT: totals.examples, **finite}
         found.without[each] = metrics_without(label_metrics, of_slices[each])
         if found.without[each]:
-            limits[each] = at_limits(finite, label_metrics.parts(totals))
+            limits[each] = at_limits(finite, label_metrics.proportions(totals))
     return found._replace(limits=limits)
 
 

@@ -16,6 +16,7 @@ from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.spans.patterns import glob_of
 from headrace.components.example_gen.storage import resolve
+from headrace.components.example_gen.types import types_of_schema
 from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, data_from_json, placeholders, read_as
 from headrace.configs.schema.gates import SKEW_SOURCE
 from headrace.configs.schema.sources import FileSource
@@ -50,6 +51,17 @@ def find_log(data: DataConfig, as_of: str) -> SpanManifest:
         return found
     spans = [replace(span, files=tuple(file for file in span.files if file.size)) for span in found.spans]
     return replace(found, spans=tuple(span for span in spans if span.files))
+
+
+def as_read(data: DataConfig, columns: Collection[str]) -> DataConfig:
+    """The config with the types of the log's columns, instead of a schema file: a CSV log holds texts, so it has those
+    of the schema, as the training data may.
+
+    data: how the log is read; columns: those that the gate compares; empty for all.
+    """
+    types = types_of_schema(data.schema_file) if data.schema_file is not None and data.source.kind == "csv" else {}
+    compared = {name: kind for name, kind in types.items() if name in columns or not columns}
+    return data.model_copy(update={"types": {**compared, **data.types}, "schema_file": None})
 
 
 def _with_files(data: DataConfig) -> DataConfig | None:

@@ -12,7 +12,7 @@ from headrace.components.example_gen.sources.images.image import BadImageError, 
 from headrace.components.example_gen.sources.images.source import IMAGE_KINDS
 from headrace.components.inference.facts import ColumnFacts
 
-LOOKED_AT = 200
+MAX_HEADERS = 200
 """Images whose headers are read."""
 PIXELS = 128
 """Height and width to which larger images are scaled."""
@@ -36,9 +36,14 @@ def image_settings(facts: ColumnFacts) -> tuple[dict[str, Any], str] | None:
     return settings, f"{what}{', gray' * gray}{scaled}"
 
 
-def says_size(name: str, names: Collection[str], image: ColumnFacts | None) -> bool:
-    """Whether a column only says how high or wide the images beside it are, or how many channels they have."""
-    return name in SIZE_KEYS <= set(names) and image is not None and bool(_headers(image))
+def may_say_size(name: str, names: Collection[str]) -> bool:
+    """Whether a column may only say how high or wide the images beside it are, or how many channels they have."""
+    return name in SIZE_KEYS and set(names) >= {*SIZE_KEYS, "image"}
+
+
+def are_images(facts: ColumnFacts) -> bool:
+    """Whether the first values of a column are JPEG and PNG files."""
+    return bool(_headers(facts))
 
 
 def smallest_side(features: Sequence[Mapping[str, Any]]) -> int | None:
@@ -48,10 +53,10 @@ def smallest_side(features: Sequence[Mapping[str, Any]]) -> int | None:
 
 
 def _headers(facts: ColumnFacts) -> list[ImageHeader]:
-    """The headers of the first values; none if one of them is no image."""
+    """The headers of the first values; none if one of them is not an image."""
     if facts.kind != "bytes":
         return []
     try:
-        return [read_header(value) for value in facts.values.slice(0, LOOKED_AT).to_pylist()]
+        return [read_header(value) for value in facts.values.slice(0, MAX_HEADERS).to_pylist()]
     except BadImageError:
         return []

@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.components.inference.columns import LEFT_OUT, Choice, choose, show
 from headrace.components.inference.facts import ColumnFacts, facts_of
-from headrace.components.inference.images import says_size
+from headrace.components.inference.images import are_images, may_say_size
 from headrace.components.inference.labels import LabelChoice, choose_label, likely_labels
 from headrace.components.inference.leaks import determines, suspicion
 from headrace.components.inference.sample import Sample
@@ -84,7 +84,7 @@ def _facts(sample: Sample, name: str) -> ColumnFacts:
 
 
 def _choice(sample: Sample, name: str, target: ColumnFacts) -> Choice:
-    if says_size(name, sample.names, _facts(sample, "image") if "image" in sample.kinds else None):
+    if may_say_size(name, sample.kinds) and are_images(_facts(sample, "image")):
         return Choice(name, LEFT_OUT, "says only what each file of `image` says itself")
     facts = _facts(sample, name)
     if determines(sample.column(name), sample.column(target.name), facts, target):

@@ -21,7 +21,7 @@ from headrace.components.transform.analyzer_inputs import AnalyzerInputs
 from headrace.components.transform.columnar import Columnar
 from headrace.components.transform.example_errors import errors_written_to, training_error_from
 from headrace.components.transform.record_blocks import record_blocks, rows_at_once
-from headrace.components.transform.shards import COUNTED, read_records
+from headrace.components.transform.shards import READ_BATCHES, read_records
 from headrace.components.transform.task import AnalysisTask
 from headrace.components.transform.transform_fn import traces_analyzers, write_transform_fn
 from headrace.trainer import columns
@@ -112,7 +112,7 @@ class AccumulateShards(beam.DoFn):
             for serialized in read_records(file):
                 accumulator = analyzers.add(accumulator, *self._inputs(serialized))
             return accumulator
-        size, rows = rows_at_once(file, COUNTED)
+        size, rows = rows_at_once(file, READ_BATCHES)
         for block in record_blocks(file, rows):
             if (found := self._columnar.analyzed(block, analyzers)) is None:
                 found = self._inputs(block.serialized())

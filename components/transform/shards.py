@@ -33,7 +33,7 @@ BATCHES, NARROW = 4, 1000
 """Batches that are transformed at once, since the cost of encoding is per column, if a transformed example has at most
 this many values.
 """
-COUNTED = 16
+READ_BATCHES = 16
 """Batches whose data columns are read at once: what is computed of distinct values is computed for fewer of them."""
 
 
@@ -114,7 +114,7 @@ class TransformShards(beam.DoFn):
         if self._columnar is None:
             yield from map(self._by_graph, read_records(source, self._batches))
             return
-        size, counted = rows_at_once(source, COUNTED)
+        size, counted = rows_at_once(source, READ_BATCHES)
         rows = min(counted, size * self._batches)
         for block in record_blocks(source, counted):
             features = self._columnar.features(block)

@@ -24,7 +24,7 @@ def crossed_columns_are_not_float(features: Features, data: DataConfig) -> Itera
 def declared_types_fit_features(features: Features, data: DataConfig) -> Iterator[Violation]:
     for name, feature in features.items():
         fitting = feature.fitting_types
-        column = next(iter(feature.column_settings(name).values()), name)
+        column = feature.data_column(name)
         declared: str | None = data.types.get(column)
         one = None if declared is None else "float" if declared == "float64" else declared.removesuffix(" list")
         if fitting and one is not None and one not in fitting:  # the first of multiple values is used
@@ -34,7 +34,7 @@ def declared_types_fit_features(features: Features, data: DataConfig) -> Iterato
 
 def values_are_written_as_their_type(features: Features, data: DataConfig) -> Iterator[Violation]:
     for name, feature in features.items():
-        column = next(iter(feature.column_settings(name).values()), name)
+        column = feature.data_column(name)
         declared = (data.types.get(column) or "").removesuffix(" list")
         values = feature.values if isinstance(feature, VocabularyFeature) and declared == "int" else None
         if what := not_written_as_integers(values or ()):
@@ -86,7 +86,7 @@ def float64_is_read_as_a_number(features: Features, data: DataConfig, label: Lab
 
 def float64_is_scaled(features: Features, data: DataConfig) -> Iterator[Violation]:
     for name, feature in features.items():
-        column = next(iter(feature.column_settings(name).values()), name)
+        column = feature.data_column(name)
         if isinstance(feature, NumericFeature) and feature.normalize in UNSCALED and column in data.float64_columns:
             what = f'the result is float32, and nothing is subtracted, so the digits for which "{column}" is float64'
             way = "use z_score or min_max, or declare float"

@@ -25,6 +25,7 @@ from headrace.configs.schema.metrics import (
     split_level,
     split_task,
     task_metric,
+    with_example,
 )
 from headrace.configs.schema.models import ImageModel, ModelConfig, TextModel
 from headrace.configs.schema.section import KeyPath
@@ -140,11 +141,11 @@ def _unsuitable_for(name: str, kind: str) -> str:
     base, mark, level = name.partition("@")
     if base in METRICS[kind] and base in AT_TARGET:
         found = f'"{level}" is not one' if mark else "there is none"
-        return f"{base} needs a {AT_TARGET[base]} above 0 and below 1, as `{base}@0.9`; {found}"
+        return f"{base} needs a {AT_TARGET[base]} above 0 and below 1, as `{with_example(base)}`; {found}"
     if base in METRICS[kind] and mark and base not in OF_DECISIONS.get(kind, ()):
-        return f"{base} depends on no threshold; write `{base}`"
+        return f"{base} depends on no decision threshold; write `{base}`"
     if base in METRICS[kind] and mark:
-        what = f'the threshold of "{name}" is not a number above 0 and below 1 in its shortest form'
+        what = f'the decision threshold of "{name}" is not a number above 0 and below 1 in its shortest form'
         return f"{what}; write it as `{base}@0.3`"
     name = base
     others = [other for other, names in METRICS.items() if name in names]

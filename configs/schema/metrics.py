@@ -1,7 +1,7 @@
 """The metrics: their names in the config and in TensorFlow Model Analysis, and what is known of their values.
 
-Some names have a level after `@`: the decision threshold in `precision@0.3`, the recall that is asked for in
-`precision_at_recall@0.9`.
+Some names have a level, the number after `@`: a decision threshold in `precision@0.3`, and in
+`precision_at_recall@0.9` a target, which is the recall that is asked for.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ AT_TARGET = {
     "sensitivity_at_specificity": "specificity",
     "specificity_at_sensitivity": "sensitivity",
 }
-"""Metrics of a binary label at the best threshold at which another one reaches a level, as in Keras: which one that is.
-Their names need the level, as `precision_at_recall@0.9`."""
+"""Metrics of a binary label at the best decision threshold at which another one reaches a target, as in Keras: which
+one that is. Their names need the target, as `precision_at_recall@0.9`."""
 
 ON_REQUEST = {
     "binary": frozenset(
@@ -157,8 +157,8 @@ OF_DECISIONS = {
     ),
     "multilabel": frozenset(METRICS["multilabel"]) - {"macro_auc", "micro_auc", "binary_crossentropy"},
 }
-"""By kind of label: the metrics of yes-or-no decisions, which depend on `decision_threshold`. With a
-level, as `precision@0.3`, they are at that threshold instead."""
+"""By kind of label: the metrics of yes-or-no decisions, which depend on `decision_threshold`. With a level, as
+`precision@0.3`, they are at that decision threshold instead."""
 
 LOWER_IS_BETTER = frozenset(
     {
@@ -283,8 +283,13 @@ def base_of(name: str) -> str:
 
 
 def with_level(base: str, level: float) -> str:
-    """The name of a metric at a level, such as `precision@0.3`."""
+    """The name of a metric with a level, such as `precision@0.3`."""
     return f"{base}@{level:.9f}".rstrip("0")
+
+
+def with_example(base: str) -> str:
+    """The name of a metric in AT_TARGET with a usual target, such as `precision_at_recall@0.9`."""
+    return with_level(base, 0.01 if AT_TARGET[base] == "false_positive_rate" else 0.9)
 
 
 def lower_is_better(name: str) -> bool:

@@ -113,7 +113,7 @@ def _follow(modules: tuple[str, ...], searched: tuple[str, ...]) -> Mapping[str,
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _ModuleCache:
     """Where modules were found, and what they hold, for all digests of a process."""
 
     specs: dict[str, ModuleSpec | None] = field(default_factory=dict)
@@ -121,14 +121,14 @@ class _Seen:
 
 
 @cache
-def _seen(searched: tuple[str, ...]) -> _Seen:  # noqa: ARG001 - where modules are found depends on it
-    return _Seen()
+def _seen(searched: tuple[str, ...]) -> _ModuleCache:  # noqa: ARG001 - where modules are found depends on it
+    return _ModuleCache()
 
 
 class _ImportGraph:
     """Follows imports from some modules. `found` maps modules as `_reachable` returns them."""
 
-    def __init__(self, modules: tuple[str, ...], seen: _Seen) -> None:
+    def __init__(self, modules: tuple[str, ...], seen: _ModuleCache) -> None:
         self.found: dict[str, tuple[str, str]] = {}
         self._modules = modules
         self._requested = {_head(name) for name in modules} - PACKAGES.keys() - sys.stdlib_module_names

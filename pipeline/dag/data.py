@@ -13,10 +13,10 @@ from tfx.dsl.components.base.base_node import BaseNode
 from headrace.components.example_gen.component import ExampleGen
 from headrace.components.example_gen.required import RequiredColumn
 from headrace.components.example_gen.spans.component import Spans
-from headrace.components.example_gen.types import types_of_schema
 from headrace.components.gates.data_gate import DataGate
 from headrace.components.gates.data_verdict import DataVerdict
 from headrace.components.gates.serving import ServingLog, ServingStatistics
+from headrace.components.gates.serving_log import as_read
 from headrace.components.schema import check_float64, read_schema
 from headrace.components.schema_gen import SchemaGen
 from headrace.components.statistics.component import StatisticsGen
@@ -126,26 +126,10 @@ def serving_statistics(config: PipelineConfig, built: Components, _folders: Fold
         return None
     return ServingStatistics(
         log=built.serving_log.outputs["log"],
-        data=_with_types(skew.data(config.data), config).model_dump_json(by_alias=True, include=LOG_READ),
-        columns=_compared(config),
+        data=as_read(skew.data(config.data), config.compared_columns).model_dump_json(by_alias=True, include=LOG_READ),
+        columns=json.dumps(config.compared_columns),
         code=sources_digest("headrace.components.gates.serving", *skew.source.own_modules()),
     )
-
-
-def _with_types(log: DataConfig, config: PipelineConfig) -> DataConfig:
-    """The log with the types that a curated schema declares, if it holds texts, as the training data may."""
-    if log.schema_file is None or log.source.kind != "csv":
-        return log
-    compared: list[str] = json.loads(_compared(config))
-    schema = types_of_schema(log.schema_file)
-    types = {name: kind for name, kind in schema.items() if name in compared or not compared}
-    return log.model_copy(update={"types": {**types, **log.types}})
-
-
-def _compared(config: PipelineConfig) -> str:
-    """The columns that gates compare, as JSON; an empty list for all."""
-    own_columns = config.preprocessing is not None and config.preprocessing.keys is None
-    return json.dumps([] if own_columns else sorted({*config.label.columns, *config.feature_columns}))
 
 
 def data_verdict(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode | None:
@@ -160,7 +144,7 @@ def data_verdict(config: PipelineConfig, built: Components, folders: Folders) ->
         spans=built.spans.outputs["spans"],
         as_of=built.spans.outputs["as_of"],
         gates=config.gates.model_dump_json(exclude=None if skew else {"skew"}),
-        columns=_compared(config),
+        columns=json.dumps(config.compared_columns),
         store=str(folders.spans),
         code=sources_digest("headrace.components.statistics.component"),
         **({"registry": str(folders.registry)} if config.compares_with_blessed_data else {}),

@@ -51,7 +51,7 @@ def _columns(settings: Mapping[str, Any]) -> list[str]:
 
 
 def _comment(text: bytes) -> str | None:
-    """The character that the first lines start with, if the first of them has not the fields of a header."""
+    """The character that the first lines start with, if the first of them does not have the fields of a header."""
     lines = [line.decode("latin-1") for line in text.removeprefix(codecs.BOM_UTF8).splitlines() if line.strip()]
     if not lines or lines[0][0] not in COMMENTS:
         return None

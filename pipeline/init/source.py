@@ -187,7 +187,7 @@ def _in_class_folders(given: str) -> dict[str, Any] | None:
     path: Any = splits_of(folders) if "train" in splits and None not in splits else given.rstrip("/")
     if kind == "images":
         return {"kind": "images", "path": path}
-    (ending, _), *_ = Counter({ending: endings[ending] for ending in TEXTS}).most_common()
+    (ending,) = TEXTS
     files = f"/*/*{ending}"
     path = path + files if isinstance(path, str) else {split: f"{folder}{files}" for split, folder in path.items()}
     return {"kind": "text", "path": path, "unit": "file", "labels": "folders"}

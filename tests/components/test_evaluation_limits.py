@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 from headrace.components.evaluation.intervals import folds_of
-from headrace.components.evaluation.limits import Part, at_limits, f1_of
+from headrace.components.evaluation.limits import Proportion, at_limits, f1_of
 from headrace.components.evaluation.measured import measure
 from headrace.components.evaluation.metrics import metrics_of
 from headrace.components.evaluation.tfma import eval_config, measured_names
@@ -43,6 +43,13 @@ def separated(positives: int, negatives: int) -> tuple[Any, Any]:
     """Labels, and predictions that are right in every respect."""
     labels = np.array([1.0, 0.0]).repeat([positives, negatives])
     return labels, (0.1 + 0.8 * labels + np.linspace(0, 0.05, len(labels)))[:, None]
+
+
+def perfect_interval(name: str, labels: Any, p: Any) -> tuple[float, float]:
+    """The interval of a metric of 1, also over fewer examples than have one."""
+    metrics, number = metrics_of("binary", 0.5), len(labels)
+    (found,) = metrics.accumulate(labels, p, np.zeros(number, np.int64), 1, np.ones(number))
+    return at_limits({name: 1.0}, metrics.proportions(found.total()))[name]
 
 
 def test_a_perfect_binary_model_has_the_exact_intervals_of_its_trials() -> None:
@@ -127,8 +134,8 @@ def test_a_perfect_model_of_several_classes_at_once_has_intervals_too() -> None:
 
 
 def test_metrics_that_are_not_at_a_limit_and_few_examples_have_no_such_interval() -> None:
-    assert at_limits({"auc": 0.5, "other": 1.0}, {"auc": (Part(100),)}) == {}
-    assert at_limits({"recall": 1.0}, {"recall": (Part(0), Part(10, transform=f1_of))})["recall"][0] < 0.5
+    assert at_limits({"auc": 0.5, "other": 1.0}, {"auc": (Proportion(100),)}) == {}
+    assert at_limits({"recall": 1.0}, {"recall": (Proportion(0), Proportion(10, transform=f1_of))})["recall"][0] < 0.5
     few = judged(BINARY, EvaluateConfig(metrics=("auc",)), *separated(20, 19))
     assert few.intervals == {}
     labels = np.eye(3)[np.arange(60) % 3]
@@ -150,7 +157,7 @@ def test_metrics_that_are_not_at_a_limit_and_few_examples_have_no_such_interval(
 def test_a_model_below_the_interval_looks_perfect_at_most_once_in_forty_splits(positives: int, negatives: int) -> None:
     """Of models with the lowest area that the interval holds, whose scores are distributed in two ways."""
     random, number = np.random.default_rng(9), 20_000
-    least = exact(15, 15)[0]
+    least = perfect_interval("auc", *separated(positives, negatives))[0]
     shift = np.sqrt(2) * scipy.stats.norm.ppf(least)  # of two normal distributions, which gives this area
     low = random.normal(size=(number, negatives))
     normal = random.normal(shift, size=(number, positives))
@@ -160,9 +167,11 @@ def test_a_model_below_the_interval_looks_perfect_at_most_once_in_forty_splits(p
         assert perfect <= 0.025 + 4 * np.sqrt(0.025 / number)
 
 
-def test_the_least_area_of_precision_and_recall_is_that_of_errors_at_the_top() -> None:
-    labels, p = separated(60, 140)
-    found = judged(BINARY, EvaluateConfig(metrics=("auc_precision_recall",)), labels, p)
-    ahead = 140 * (1 - exact(60, 60)[0])  # negatives above all positives
-    true = (np.arange(600_000) + 0.5) / 10_000
-    assert found.intervals["auc_precision_recall"] == pytest.approx((np.mean(true / (true + ahead)), 1), rel=1e-4)
+def test_a_perfect_area_of_precision_and_recall_has_no_interval() -> None:
+    names = ("auc", "auc_precision_recall")
+    found = judged(BINARY, EvaluateConfig(metrics=names), *separated(60, 140))
+    assert found.metrics["auc_precision_recall"] == 1
+    assert found.intervals.keys() == {"auc"}
+    bound = Threshold(min=0.5, confident=True)
+    judged_by_it = judged(BINARY, EvaluateConfig(thresholds={"auc_precision_recall": bound}), *separated(60, 140))
+    assert not judged_by_it.blessed

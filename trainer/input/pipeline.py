@@ -82,7 +82,9 @@ class InputSplit:
 
     @cached_property
     def peek(self) -> tf.data.Dataset:
-        """`InputBatch` elements: the examples in the order of the files, the same each time. It counts as no epoch."""
+        """`InputBatch` elements: the examples in the order of the files, the same each time. Reading it does not
+        count as an epoch.
+        """
         return self.make_peek()
 
 
@@ -191,30 +193,14 @@ class InputPipeline:
 
     def _from_memory(self, everything: Packed, packing: Packing, start: int) -> InputSplit:
         """A split whose examples are in memory: each batch is a gather."""
-        with tf.device("CPU"):
-            lengths = packing.lengths(everything) if self.buckets and self.shuffle else None
-        size = int(packing.rows(everything))
-        # With buckets, an endless epoch drops its incomplete last batch: the next epoch starts with new batches.
-        used = size // self.batch_size * self.batch_size if self.endless and lengths is not None else size
-        begin = StreamStart.after(start, self.batch_size, used or size, self.endless)
-
-        @no_autograph
-        def order(epoch: tf.Tensor) -> tf.Tensor:
-            seed = epoch_seed(self.seed, epoch)
-            indices = permutation(size, seed) if self.shuffle else tf.range(size, dtype=tf.int64)
-            if self.buckets and lengths is not None:
-                by_length = self.buckets.order(tf.gather(lengths, indices), self.batch_size, seed)
-                indices = tf.gather(indices, by_length)[: used or size]
-            return indices[begin.skipped(epoch) :]
+        size, (begin, order) = int(packing.rows(everything)), self._order_in_memory(everything, packing, start)
 
         @no_autograph
         def gather(which: tf.Tensor) -> InputBatch:
             return self._batch(packing.take(everything, which), packing)
 
-        steps, count = (
-            self.steps_per_epoch or -(-size // self.batch_size),
-            self._batches_per_gather(everything, packing),
-        )
+        steps = self.steps_per_epoch or -(-size // self.batch_size)
+        count = self._batches_per_gather(everything, packing)
         reading = self.reading.from_memory(loaded=self.load is not None)
 
         def whole_epochs() -> tf.data.Dataset:
@@ -241,6 +227,28 @@ class InputPipeline:
 
         endless = None if self.endless else whole_epochs
         return InputSplit(one_epoch, peek, steps, size, lambda: size, endless)
+
+    def _order_in_memory(
+        self, everything: Packed, packing: Packing, start: int
+    ) -> tuple[StreamStart, Callable[[tf.Tensor], tf.Tensor]]:
+        """Where the first epoch begins, and graph code from the number of an epoch to the places of its examples."""
+        with tf.device("CPU"):
+            lengths = packing.lengths(everything) if self.buckets and self.shuffle else None
+        size = int(packing.rows(everything))
+        # With buckets, an endless epoch drops its incomplete last batch: the next epoch starts with new batches.
+        used = size // self.batch_size * self.batch_size if self.endless and lengths is not None else size
+        begin = StreamStart.after(start, self.batch_size, used or size, self.endless)
+
+        @no_autograph
+        def order(epoch: tf.Tensor) -> tf.Tensor:
+            seed = epoch_seed(self.seed, epoch)
+            indices = permutation(size, seed) if self.shuffle else tf.range(size, dtype=tf.int64)
+            if self.buckets and lengths is not None:
+                by_length = self.buckets.order(tf.gather(lengths, indices), self.batch_size, seed)
+                indices = tf.gather(indices, by_length)[: used or size]
+            return indices[begin.skipped(epoch) :]
+
+        return begin, order
 
     def _batches_per_gather(self, everything: Packed, packing: Packing) -> int:
         """Batches to fetch at once: fetching a small one takes less time than the calls around it."""

@@ -16,7 +16,7 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 READ_BUFFER = 8 << 20
 """Bytes of a file that are read at a time."""
 RECORD_BUFFER = 256 << 10
-"""The same for a file that is read by itself, as by default in tf.data."""
+"""Bytes to read at a time from a single file; tf.data's default."""
 AHEAD = 16
 """Batches that are prefetched by default."""
 AHEAD_BYTES = 64 << 20

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.components.evaluation.limits import Parts
+from headrace.components.evaluation.limits import Proportions
 from headrace.components.evaluation.result import ClassMetrics, Confusion, Curves
 
 Array = NDArray[np.float64]
@@ -49,7 +49,7 @@ class Totals:
         return float(self.sums[0] ** 2 / self.squares)
 
     def trials(self, weight: float) -> float:
-        """The part of `effective_examples` that examples with this weight in total make up."""
+        """The proportion of `effective_examples` that examples with this weight in total make up."""
         return float(weight) * float(self.sums[0] / self.squares)
 
 
@@ -211,7 +211,7 @@ class LabelMetrics(abc.ABC):
         """How well each class is predicted, if an example may belong to several."""
         return ()
 
-    def parts(self, totals: Totals) -> Parts:  # noqa: ARG002
+    def proportions(self, totals: Totals) -> Proportions:  # noqa: ARG002
         """The shares that metrics are made of, for the intervals of those that are 1 or 0 (see limits.py)."""
         return {}
 

@@ -1,4 +1,4 @@
-"""What a histogram of (label, prediction) pairs of classes tells of each class."""
+"""Metrics of each class from a histogram of (label, prediction) pairs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.components.evaluation.limits import Part, as_it_is, f1_of
+from headrace.components.evaluation.limits import Proportion, as_it_is, f1_of
 from headrace.components.evaluation.metrics.accumulator import Array, Totals
 from headrace.components.evaluation.metrics.decisions import ratio
 
@@ -46,22 +46,22 @@ def scores_by_class(totals: Totals) -> tuple[Array, Array, Array, Array]:
     return share(true, chosen), share(true, present), share(2 * true, chosen + present), present
 
 
-def parts_by_class(totals: Totals) -> dict[str, Sequence[Part]]:
+def proportions_by_class(totals: Totals) -> dict[str, Sequence[Proportion]]:
     """The shares that the means over the classes are made of."""
     _, true, present, chosen = class_weights(totals)
     either, equally = present + chosen - true, np.ones_like(present)
 
-    def parts(weights: Array, means: Array, transform: Callable[[float], float] = as_it_is) -> list[Part]:
+    def proportions(weights: Array, means: Array, transform: Callable[[float], float] = as_it_is) -> list[Proportion]:
         """weights: of the examples that the share of each class is of; means: of the classes in the mean."""
         pairs = zip(map(totals.trials, weights), map(float, means), strict=True)
-        return [Part(trials, mean, transform) for trials, mean in pairs]
+        return [Proportion(trials, mean, transform) for trials, mean in pairs]
 
     return {
-        "macro_precision": parts(chosen, equally),
-        "macro_recall": parts(present, equally),
-        "macro_f1": parts(either, equally, f1_of),
-        "weighted_precision": parts(chosen, present),
-        "weighted_f1": parts(either, present, f1_of),
+        "macro_precision": proportions(chosen, equally),
+        "macro_recall": proportions(present, equally),
+        "macro_f1": proportions(either, equally, f1_of),
+        "weighted_precision": proportions(chosen, present),
+        "weighted_f1": proportions(either, present, f1_of),
     }
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tensorflow_model_analysis.metrics import metric_types
 
-from headrace.components.evaluation.limits import Part, Parts
+from headrace.components.evaluation.limits import Proportion, Proportions
 from headrace.components.evaluation.metrics.accumulator import (
     STANDARD_ERRORS,
     Array,
@@ -24,10 +22,10 @@ from headrace.components.evaluation.metrics.by_class import (
     CLASS_SPAN,
     class_pairs,
     correlation_of_classes,
-    parts_by_class,
+    proportions_by_class,
     scores_by_class,
 )
-from headrace.components.evaluation.metrics.decisions import at_level, decision_metrics, decision_parts, ratio
+from headrace.components.evaluation.metrics.decisions import at_level, decision_metrics, decision_proportions, ratio
 from headrace.components.evaluation.result import Confusion, Curves, DecisionPoint
 from headrace.configs.schema.metrics import AT_TARGET, METRICS, OURS, split_level, with_level
 
@@ -134,15 +132,14 @@ class BinaryMetrics(LabelMetrics):
         width = STANDARD_ERRORS * float(np.sqrt(max(variance, 0) / (positives * negatives)))
         return Margin("auc", area, width, TOO_WIDE, float(min(positives, negatives)))
 
-    def parts(self, totals: Totals) -> Parts:
+    def proportions(self, totals: Totals) -> Proportions:
+        """Those of all but the area under the precision-recall curve, which is no proportion of independent trials."""
         examples, positives = totals.sums[:2]
-        pairs = Part(min(totals.trials(positives), totals.trials(examples - positives)))
-        share = float(positives / examples)
-        precise = pairs._replace(transform=partial(_least_area, share))
-        found: dict[str, Sequence[Part]] = {"auc": (pairs,), "auc_precision_recall": (precise,)}
+        pairs = Proportion(min(totals.trials(positives), totals.trials(examples - positives)))
+        found: dict[str, Sequence[Proportion]] = {"auc": (pairs,)}
         for level, (above, true) in zip([None, *self._thresholds], totals.sums[5:].reshape(-1, 2), strict=True):
-            each = decision_parts(totals, above, above + positives - true)
-            found |= {name if level is None else with_level(name, level): parts for name, parts in each.items()}
+            each = decision_proportions(totals, above, above + positives - true)
+            found |= {name if level is None else with_level(name, level): shares for name, shares in each.items()}
         return found
 
     def curves(self, totals: Totals) -> Curves | None:
@@ -220,10 +217,10 @@ class MulticlassMetrics(LabelMetrics):
         np.add.at(counts, tuple(pairs), totals.counts.sum(axis=1))
         return Confusion(tuple(classes.tolist()), _rows(counts))
 
-    def parts(self, totals: Totals) -> Parts:
-        whole = (Part(totals.effective_examples),)
+    def proportions(self, totals: Totals) -> Proportions:
+        whole = (Proportion(totals.effective_examples),)
         names = ("accuracy", "weighted_recall", "micro_precision", "micro_recall", "micro_f1")
-        return {**dict.fromkeys((*names, "top_3_accuracy", "top_5_accuracy"), whole), **parts_by_class(totals)}
+        return {**dict.fromkeys((*names, "top_3_accuracy", "top_5_accuracy"), whole), **proportions_by_class(totals)}
 
     def margin(self, totals: Totals) -> Margin | None:
         """Of the accuracy."""
@@ -273,8 +270,8 @@ class NextWordMetrics(MulticlassMetrics):
     def constant(self, totals: Totals) -> dict[str, float]:
         return by_shares(totals.counts.sum(axis=1), totals.buckets)
 
-    def parts(self, totals: Totals) -> Parts:
-        return dict.fromkeys(("accuracy", "top_5_accuracy"), (Part(totals.effective_examples),))
+    def proportions(self, totals: Totals) -> Proportions:
+        return dict.fromkeys(("accuracy", "top_5_accuracy"), (Proportion(totals.effective_examples),))
 
 
 def by_shares(counts: NDArray[np.float64], words: NDArray[np.int64]) -> dict[str, float]:
@@ -312,16 +309,6 @@ def _rank(ids: NDArray[np.int64], predictions: Array, probability: Array) -> NDA
     before = np.arange(predictions.shape[1]) < ids[:, None]
     ahead = (predictions > probability[:, None]) | ((predictions == probability[:, None]) & before)
     return np.sum(ahead, axis=1)
-
-
-def _least_area(share: float, area: float) -> float:
-    """The least area under the precision-recall curve for an area under the ROC curve. share: of the positives.
-
-    Of all negatives, 1 - area are then predicted above every positive, which costs most precision: at a recall of r it
-    is share * r / (share * r + (1 - share) * (1 - area)), whose integral this is.
-    """
-    ahead = (1 - share) * (1 - area) / share
-    return 1 - ahead * math.log1p(1 / ahead) if ahead > 0 else 1.0
 
 
 def _decision_points(totals: Totals) -> list[DecisionPoint]:

@@ -1,4 +1,4 @@
-"""Metrics of yes-or-no decisions at a threshold, and at the best threshold at which another metric reaches a level."""
+"""Metrics of yes-or-no decisions at a decision threshold, and at the best one for a target of another metric."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from headrace.components.evaluation.limits import Part, f1_of
+from headrace.components.evaluation.limits import Proportion, f1_of
 from headrace.components.evaluation.metrics.accumulator import Array, Totals
 from headrace.configs.schema.metrics import AT_TARGET, split_level
 
@@ -37,14 +37,14 @@ def decision_metrics(
     }
 
 
-def decision_parts(totals: Totals, above: float, either: float) -> dict[str, tuple[Part, ...]]:
+def decision_proportions(totals: Totals, above: float, either: float) -> dict[str, tuple[Proportion, ...]]:
     """The shares that metrics of decisions are made of.
 
     above: the weight of the examples that are predicted to be positive; either: of those that are, or are predicted to.
     """
     examples, positives = totals.sums[:2]
     trials = [*map(totals.trials, (examples, positives, examples - positives, above, examples - above, either))]
-    every, positive, negative, predicted, rest, either_way = map(Part, trials)
+    every, positive, negative, predicted, rest, either_way = map(Proportion, trials)
     return {
         "binary_accuracy": (every,),
         "predicted_positive_rate": (every,),
@@ -60,15 +60,15 @@ def decision_parts(totals: Totals, above: float, either: float) -> dict[str, tup
 
 
 def at_level(name: str, totals: Totals, decisions: Mapping[float, Mapping[str, float]]) -> float:
-    """A metric with a level. decisions: the metrics of decisions by threshold."""
+    """A metric with a level. decisions: the metrics of decisions by decision threshold."""
     base, level = split_level(name)
     assert level is not None  # noqa: S101 - of the caller
     return _at_target(base, level, totals.counts) if base in AT_TARGET else decisions[level][base]
 
 
-def _at_target(base: str, level: float, counts: Array) -> float:
-    """The metric at the best threshold at which the other one in AT_TARGET is at least `level`, or for the false
-    positive rate at most. 0 if there is none, as in Keras and TFMA.
+def _at_target(base: str, target: float, counts: Array) -> float:
+    """The metric at the best decision threshold at which the other one in AT_TARGET is at least `target`, or for the
+    false positive rate at most. 0 if there is none, as in Keras and TFMA.
     """
     negatives, positives = counts[::-1].T  # from the highest predictions down
     if not (negatives.sum() and positives.sum()):
@@ -87,7 +87,7 @@ def _at_target(base: str, level: float, counts: Array) -> float:
     bounded, wanted = rates[AT_TARGET[base]], rates[base.partition("_at_")[0]]
     rounding = 1e-12  # so that 9 of 10 are at least 0.9
     at_most = AT_TARGET[base] == "false_positive_rate"
-    met = bounded <= level + rounding if at_most else bounded >= level - rounding
+    met = bounded <= target + rounding if at_most else bounded >= target - rounding
     return float(wanted[met].max(initial=0.0))
 
 

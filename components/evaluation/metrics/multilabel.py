@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.components.evaluation.limits import Part, Parts, as_it_is, f1_of
+from headrace.components.evaluation.limits import Proportion, Proportions, as_it_is, f1_of
 from headrace.components.evaluation.metrics.accumulator import Array, LabelMetrics, Margin, Totals
 from headrace.components.evaluation.metrics.classification import EPSILON, TOO_WIDE, areas, entropy, wilson_width
 from headrace.components.evaluation.result import ClassMetrics
@@ -54,7 +54,7 @@ class ClassSums(NamedTuple):
 class MultilabelMetrics(LabelMetrics):
     """Labels and predictions are [n, classes]. A class counts as predicted if its probability is above `threshold`.
 
-    levels: the names of further metrics that have a threshold of their own, such as `macro_f1@0.3`.
+    levels: the names of further metrics that have a level, such as `macro_f1@0.3`.
     """
 
     threshold: float = 0.5
@@ -87,7 +87,7 @@ class MultilabelMetrics(LabelMetrics):
             columns += [wrong == 0, wrong, chosen, labels * chosen]
         return np.concatenate(columns, axis=1)
 
-    def _parted(self, totals: Totals) -> ClassSums:
+    def _class_sums(self, totals: Totals) -> ClassSums:
         thresholds = 1 + len(self._thresholds)
         classes = (len(totals.sums) - 2 - 2 * thresholds) // (1 + 2 * thresholds)
         weight, loss, rest = *totals.sums[:2], totals.sums[2 + classes :].reshape(thresholds, -1)
@@ -100,7 +100,7 @@ class MultilabelMetrics(LabelMetrics):
         return buckets + MIDDLE + CLASS_SPAN * np.arange(p.shape[1])
 
     def metrics(self, totals: Totals) -> dict[str, float]:
-        sums = self._parted(totals)
+        sums = self._class_sums(totals)
         if not np.isfinite(sums.loss):
             return dict.fromkeys((*METRICS["multilabel"], *self.levels), np.nan)
         class_areas = _class_areas(totals, len(sums.positives))
@@ -122,7 +122,7 @@ class MultilabelMetrics(LabelMetrics):
 
         The F1 of a class is highest if it is always predicted, the micro F1 with the most frequent classes.
         """
-        sums = self._parted(totals)
+        sums = self._class_sums(totals)
         weight, positives = float(sums.weight), sums.positives
         entropies = [entropy(np.array([count, weight - count])) for count in positives]
         frequent = np.sort(positives)[::-1]
@@ -139,35 +139,35 @@ class MultilabelMetrics(LabelMetrics):
 
     def margin(self, totals: Totals) -> Margin | None:
         """Of the subset accuracy."""
-        sums = self._parted(totals)
+        sums = self._class_sums(totals)
         if not np.isfinite(sums.loss):
             return None
         share = float(sums.decisions[0].subsets / sums.weight)
         return Margin("subset_accuracy", share, wilson_width(share, totals.effective_examples), TOO_WIDE)
 
-    def parts(self, totals: Totals) -> Parts:
+    def proportions(self, totals: Totals) -> Proportions:
         """All but the micro AUC's: the pairs of an example are not independent of each other."""
-        sums, whole = self._parted(totals), (Part(totals.effective_examples),)
+        sums, whole = self._class_sums(totals), (Proportion(totals.effective_examples),)
         positives = sums.positives
         within = np.minimum(positives, sums.weight - positives)
-        found: dict[str, Sequence[Part]] = {
-            "macro_auc": [Part(totals.trials(weight)) for weight in within if weight > 0]
+        found: dict[str, Sequence[Proportion]] = {
+            "macro_auc": [Proportion(totals.trials(weight)) for weight in within if weight > 0]
         }
         for level, (_, _, chosen, true) in zip([None, *self._thresholds], sums.decisions, strict=True):
             each = {
                 "subset_accuracy": whole,
                 "hamming_loss": whole,
-                **_class_parts("recall", totals, positives, positives),
-                **_class_parts("precision", totals, chosen, chosen),
-                **_class_parts("f1", totals, positives + chosen - true, positives + chosen, f1_of),
+                **_class_proportions("recall", totals, positives, positives),
+                **_class_proportions("precision", totals, chosen, chosen),
+                **_class_proportions("f1", totals, positives + chosen - true, positives + chosen, f1_of),
             }
-            found |= {name if level is None else with_level(name, level): parts for name, parts in each.items()}
+            found |= {name if level is None else with_level(name, level): shares for name, shares in each.items()}
         return found
 
     def classes(self, totals: Totals) -> tuple[ClassMetrics, ...]:
         if not np.isfinite(totals.sums).all():
             return ()
-        sums = self._parted(totals)
+        sums = self._class_sums(totals)
         positives, (_, _, chosen, true) = sums.positives, sums.decisions[0]
         each = zip(
             positives / sums.weight,
@@ -198,14 +198,14 @@ def _of_decisions(decisions: Decisions, sums: ClassSums) -> dict[str, float]:
     }
 
 
-def _class_parts(
+def _class_proportions(
     name: str, totals: Totals, trials: Array, weights: Array, transform: Callable[[float], float] = as_it_is
-) -> dict[str, Sequence[Part]]:
+) -> dict[str, Sequence[Proportion]]:
     """Of the macro and the micro average. trials: the weight of the examples that the share of each class is of."""
     number = [totals.trials(weight) for weight in trials]
     return {
-        f"macro_{name}": [Part(each, transform=transform) for each in number],
-        f"micro_{name}": [Part(*each, transform) for each in zip(number, map(float, weights), strict=True)],
+        f"macro_{name}": [Proportion(each, transform=transform) for each in number],
+        f"micro_{name}": [Proportion(*each, transform) for each in zip(number, map(float, weights), strict=True)],
     }
 
 

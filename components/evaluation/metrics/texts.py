@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.components.evaluation.limits import Part, Parts
+from headrace.components.evaluation.limits import Proportion, Proportions
 from headrace.components.evaluation.metrics.accumulator import Array, LabelMetrics, Margin, Totals
 from headrace.components.evaluation.metrics.classification import (
     EPSILON,
@@ -85,9 +85,9 @@ class TextMetrics(LabelMetrics):
         counts, buckets = totals.counts.sum(axis=1)[is_word], totals.buckets[is_word]
         return by_shares(counts, buckets)
 
-    def parts(self, totals: Totals) -> Parts:
+    def proportions(self, totals: Totals) -> Proportions:
         """Of the exact matches, for the same reason as `margin`."""
-        return {"exact_match": (Part(totals.effective_examples),)}
+        return {"exact_match": (Proportion(totals.effective_examples),)}
 
     def margin(self, totals: Totals) -> Margin | None:
         """Of the exact matches: words of a text are not independent of each other."""

@@ -29,6 +29,10 @@ class FeatureBase(Kind):
         key: str | None = getattr(self, "key", None)
         return {(): name} if key is None else {("key",): key}
 
+    def data_column(self, name: str) -> str:
+        """The data column that it reads, the first if there are several; its own name if no setting names one."""
+        return next(iter(self.column_settings(name).values()), name)
+
     def data_columns(self, name: str, features: Mapping[str, FeatureBase]) -> tuple[str, ...]:  # noqa: ARG002
         """The data columns that it reads, directly or through other features."""
         return tuple(self.column_settings(name).values())

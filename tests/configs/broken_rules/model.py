@@ -34,7 +34,7 @@ BROKEN: Broken = {
         ("evaluate: {metrics: [precision@0.3, precision@0.3]}", "1: evaluate.metrics[1]: twice; remove one"),
         ("evaluate: {metrics: [precision@0.30]}", "1: evaluate.metrics[0]: shortest form; write it as `precision@0.3`"),
         ("evaluate: {metrics: [recall@30]}", "1: evaluate.metrics[0]: not a number above 0 and below 1"),
-        ("evaluate: {metrics: [auc@0.3]}", "1: evaluate.metrics[0]: depends on no threshold; write `auc`"),
+        ("evaluate: {metrics: [auc@0.3]}", "1: evaluate.metrics[0]: depends on no decision threshold; write `auc`"),
         ("evaluate: {metrics: [precison@0.3]}", '1: evaluate.metrics[0]: did you mean "precision"?'),
         ("evaluate: {metrics: [macro_f1@0.3]}", "1: evaluate.metrics[0]: this label is binary"),
         (

@@ -77,7 +77,7 @@ def test_requests_that_cannot_be_read_are_refused(log: Path, config: str, text: 
     ("text", "words"),
     [
         ("fair\n1.5\n", 'none of the columns that features read, such as fare; did you mean "fair"?'),
-        ("fare\nx\n", "fare are texts, but features take numbers"),
+        ("fare\nx\n", "the log holds text in fare, where the features need numbers"),
     ],
 )
 def test_columns_that_the_gate_would_find_odd_are_noted(
@@ -99,3 +99,31 @@ def test_a_column_that_requests_lack_is_noted_unless_each_may_lack_some(
     log.write_text(json.dumps({"fare": 1.5}) + "\n", encoding="utf-8")
     caplog.clear()
     assert noted(JSON.replace("features:\n", more), caplog) == []
+
+
+SCHEMA = "".join(f'feature {{ name: "{name}" type: {kind} }}\n' for name, kind in [("fare", "FLOAT"), ("extra", "INT")])
+
+
+@pytest.mark.parametrize(
+    ("config", "text", "words"),
+    [
+        (CSV, "fare,extra\n1.5,x\n", None),  # the gate compares no such column
+        (JSON, '{"fare": "x"}\n', "the log holds text in fare"),  # whose types are those of its values
+    ],
+)
+def test_requests_have_the_types_that_a_run_reads_them_with(
+    log: Path, config: str, text: str, words: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    Path("schema.pbtxt").write_text(SCHEMA, encoding="utf-8")
+    log.write_text(text, encoding="utf-8")
+    found = noted(config.replace("label:", "  schema: schema.pbtxt\nlabel:", 1), caplog)
+    assert len(found) == (words is not None)
+    assert words is None or words in found[0]
+
+
+def test_a_csv_log_must_have_the_types_of_the_schema(log: Path) -> None:
+    Path("schema.pbtxt").write_text(SCHEMA, encoding="utf-8")
+    log.write_text("fare\n1.5\nx\n", encoding="utf-8")
+    (problem,) = reported(CSV.replace("label:", "  schema: schema.pbtxt\nlabel:", 1))
+    assert problem.startswith("c.yaml:8: gates.skew.source: ")
+    assert "log/1:3: " in problem
