@@ -50,9 +50,17 @@ def intervals(values: Values, without: Sequence[Values]) -> Intervals:
 
 
 def change_intervals(
-    values: Values, baseline: Values, without: Sequence[Values], baseline_without: Sequence[Values]
+    values: Values,
+    baseline: Values,
+    without: Sequence[Values],
+    baseline_without: Sequence[Values],
+    *,
+    identical: bool = False,
 ) -> Intervals:
-    """The intervals of the differences between a model and the baseline, over the same folds."""
+    """The intervals of the differences between a model and the baseline, over the same folds.
+
+    A difference that is the same without any of them has none, unless the models are identical on these examples.
+    """
     if len(without) != len(baseline_without):  # one of them cannot be evaluated on some examples
         return {}
     found = {
@@ -63,7 +71,11 @@ def change_intervals(
         for name in values
         if name in baseline
     }
-    return {name: each for name, each in found.items() if each}
+    return {
+        name: each
+        for name, each in found.items()
+        if each and (identical or each[1] - each[0] > max(abs(values[name]), abs(baseline[name])) * 1e-12)
+    }
 
 
 def difference(high: float, high_interval: Interval, low: float, low_interval: Interval) -> Interval:

@@ -10,7 +10,12 @@ from typing import Any, NamedTuple
 from tensorflow_model_analysis.proto import config_pb2
 
 from headrace.components.evaluation import tfma
-from headrace.components.evaluation.intervals import change_intervals, intervals, metrics_without
+from headrace.components.evaluation.intervals import (
+    change_intervals,
+    difference,
+    intervals,
+    metrics_without,
+)
 from headrace.components.evaluation.limits import at_limits
 from headrace.components.evaluation.metrics import metrics_of
 from headrace.components.evaluation.metrics.accumulator import MetricAccumulator
@@ -26,12 +31,14 @@ KeyedAccumulator = tuple[ModelSlice, MetricAccumulator]
 
 class Measured(NamedTuple):
     """The metrics of each model and slice. without: the same without each fold, for intervals; empty if those of
-    the slice are too few; limits: the intervals of metrics that are 1 or 0, which say nothing of the others.
+    the slice are too few; limits: the intervals of metrics that are 1 or 0, which say nothing of the others; identical:
+    the slices in which the candidate is the same as the baseline.
     """
 
     values: MetricValues
     without: dict[tuple[str, SliceKey], list[dict[str, float]]]
     limits: Mapping[tuple[str, SliceKey], Intervals] = MappingProxyType({})
+    identical: frozenset[SliceKey] = frozenset()
 
     def intervals(self, model: str, key: SliceKey) -> Intervals:
         """Of the metrics of a slice."""
@@ -39,11 +46,20 @@ class Measured(NamedTuple):
         return {**self.limits.get((model, key), {}), **found}
 
     def change_intervals(self, model: str, baseline: str | None, key: SliceKey) -> Intervals:
-        """Of the differences from the baseline in a slice."""
+        """Of the differences from the baseline in a slice. Metrics that are 1 or 0 in both models are as uncertain as
+        their intervals, as if these were of other examples.
+        """
         if baseline is None or (baseline, key) not in self.values or (model, key) not in self.values:
             return {}
         ours, theirs = (only_metrics(self.values[each, key]) for each in (model, baseline))
-        return change_intervals(ours, theirs, self.without[model, key], self.without[baseline, key])
+        without, baseline_without = self.without[model, key], self.without[baseline, key]
+        identical = key in self.identical
+        found = change_intervals(ours, theirs, without, baseline_without, identical=identical)
+        if identical or len(without) != len(baseline_without):
+            return found
+        mine, its = self.limits.get((model, key), {}), self.limits.get((baseline, key), {})
+        both = mine.keys() & its.keys()
+        return {**{name: difference(ours[name], mine[name], theirs[name], its[name]) for name in both}, **found}
 
 
 def measure(accumulators: Sequence[KeyedAccumulator], config: config_pb2.EvalConfig) -> Measured:
@@ -62,7 +78,20 @@ def measure(accumulators: Sequence[KeyedAccumulator], config: config_pb2.EvalCon
         found.without[each] = metrics_without(label_metrics, of_slices[each])
         if found.without[each]:
             limits[each] = at_limits(finite, label_metrics.proportions(totals))
-    return found._replace(limits=limits)
+    return found._replace(limits=limits, identical=_identical(of_slices, config))
+
+
+def _identical(
+    of_slices: Mapping[tuple[str, SliceKey], MetricAccumulator], config: config_pb2.EvalConfig
+) -> frozenset[SliceKey]:
+    """The slices in which the candidate's sums are those of the baseline."""
+    candidate, baseline = tfma.model_names(config)
+    if baseline is None:
+        return frozenset()
+    pairs = (
+        (key, of_slices.get((baseline, key)), each) for (model, key), each in of_slices.items() if model == candidate
+    )
+    return frozenset(key for key, theirs, ours in pairs if theirs is not None and ours.equals(theirs))
 
 
 def _in_order(keys: Iterable[tuple[str, SliceKey]], config: config_pb2.EvalConfig) -> list[tuple[str, SliceKey]]:

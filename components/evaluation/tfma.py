@@ -15,6 +15,10 @@ from headrace.trainer.served_model import PREDICTIONS, SCORE, ModelCall, task_ou
 
 _LABEL_KINDS = {name: kind for kind, metrics in METRICS.items() for name in metrics.values()}
 """The kind of label for each of TFMA's metric classes."""
+_USUAL_THRESHOLD = 0.5
+"""The decision threshold of a config in which no metric has one."""
+_THRESHOLD_ALONE = "decision_threshold"
+"""The name of the metric that only has the decision threshold."""
 
 
 def eval_config(label: LabelConfig, evaluate: EvaluateConfig, call: ModelCall | None = None) -> config_pb2.EvalConfig:
@@ -99,8 +103,19 @@ def metric_names(label: LabelConfig, evaluate: EvaluateConfig) -> tuple[str, ...
 
 
 def _metric_configs(label: LabelConfig, evaluate: EvaluateConfig) -> list[config_pb2.MetricConfig]:
-    count = config_pb2.MetricConfig(class_name="ExampleCount")
-    return [count, *(_metric_config(label.kind, name, evaluate) for name in metric_names(label, evaluate))]
+    count, names = config_pb2.MetricConfig(class_name="ExampleCount"), metric_names(label, evaluate)
+    metrics = [count, *(_metric_config(label.kind, name, evaluate) for name in names)]
+    decisions = OF_DECISIONS.get(label.kind, frozenset())
+    if decisions and decisions.isdisjoint(names) and evaluate.decision_threshold != _USUAL_THRESHOLD:
+        metrics.append(_threshold_alone(label.kind, evaluate.decision_threshold))
+    return metrics
+
+
+def _threshold_alone(kind: str, threshold: float) -> config_pb2.MetricConfig:
+    """A metric that is not computed, but has the threshold of the confusion matrix, which no other metric has."""
+    base = min(OF_DECISIONS[kind] - {"binary_accuracy"})
+    settings = {"name": _THRESHOLD_ALONE, "thresholds": [threshold]}
+    return config_pb2.MetricConfig(class_name=METRICS[kind][base], config=json.dumps(settings))
 
 
 def _metric_config(kind: str, name: str, evaluate: EvaluateConfig) -> config_pb2.MetricConfig:
@@ -149,8 +164,8 @@ def label_kind(config: config_pb2.EvalConfig) -> str:
 
 
 def decision_threshold(config: config_pb2.EvalConfig) -> float:
-    """The probability above which a prediction counts as positive; a half if no metric depends on it. Metrics with a
-    threshold of their own, as `precision@0.3`, have no part in it.
+    """The probability above which a prediction counts as positive; a half if no metric has it. Metrics with a threshold
+    of their own, as `precision@0.3`, have no part in it.
     """
     for metric in config.metrics_specs[0].metrics:
         settings = json.loads(metric.config or "{}")
@@ -159,12 +174,13 @@ def decision_threshold(config: config_pb2.EvalConfig) -> float:
         for found in (settings.get("threshold"), *settings.get("thresholds", ())):
             if found is not None:
                 return float(found)
-    return 0.5
+    return _USUAL_THRESHOLD
 
 
 def measured_names(config: config_pb2.EvalConfig) -> tuple[str, ...]:
     """The metrics by their names in the config of the pipeline, without the example count."""
-    return tuple(json.loads(metric.config)["name"] for metric in config.metrics_specs[0].metrics if metric.config)
+    configs = (json.loads(metric.config) for metric in config.metrics_specs[0].metrics if metric.config)
+    return tuple(each["name"] for each in configs if each["name"] != _THRESHOLD_ALONE)
 
 
 def model_names(config: config_pb2.EvalConfig) -> tuple[str, str | None]:

@@ -241,6 +241,19 @@ def test_metrics_slices_and_verdict_equal_stock_tfx_with_a_baseline(
             assert found == close
 
 
+def test_confusion_matrix_is_at_the_threshold_of_the_config_without_a_metric_at_it(
+    data: Any, examples: Any, models: Any, tmp_path: Path
+) -> None:
+    metrics = ("auc", "precision@0.7")
+    evaluation, _ = evaluate(tmp_path, "binary", examples, models["binary"], metrics=metrics, decision_threshold=0.3)
+    y, p = data["binary"], 1 / (1 + np.exp(-data["a"].astype(float)))
+    assert evaluation.metrics.keys() == {*metrics}
+    assert evaluation.metrics["precision@0.7"] == pytest.approx(sklearn.metrics.precision_score(y, p > 0.7))
+    assert evaluation.decision_threshold == 0.3
+    assert evaluation.confusion is not None
+    np.testing.assert_array_equal(evaluation.confusion.counts, sklearn.metrics.confusion_matrix(y, p > 0.3))
+
+
 def test_decisions_are_made_at_the_threshold_of_the_config(
     data: Any, examples: Any, models: Any, tmp_path: Path
 ) -> None:

@@ -24,6 +24,8 @@ from headrace.components.evaluation.result import ClassMetrics, Confusion, Curve
 Array = NDArray[np.float64]
 FOLDS = 20
 """As many as TFMA's jackknife has samples."""
+_ROUNDING = 1e-6
+"""How far sums over the predictions of one model may be apart, as a fraction, because devices add in any order."""
 STANDARD_ERRORS = 1.96
 """Half the width of a 95 % confidence interval."""
 
@@ -85,6 +87,12 @@ class MetricAccumulator:
             counts,
             functools.reduce(operator.add, [one.examples for one in each]),
             functools.reduce(operator.add, [one.squares for one in each]),
+        )
+
+    def equals(self, other: MetricAccumulator) -> bool:
+        """Whether all sums of all folds are the same, up to rounding: those of the losses differ if models do."""
+        return self.sums.shape == other.sums.shape and np.allclose(
+            self.sums, other.sums, rtol=_ROUNDING, atol=0, equal_nan=True
         )
 
     @property

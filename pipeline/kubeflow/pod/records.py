@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 TRAINED, PUSHED = "trained", "pushed"
 """The folders of the objects of trainings and of pushes."""
 BEFORE = "before.json"
+_PUSH = re.compile(r"[0-9]+-[0-9a-f]{16}\.json")
 _TRAINING = re.compile(r"(?P<time>[0-9T:.+-]+)-(?P<kind>judged|blessed|passed)-[0-9a-f]{16}\.json")
 
 
@@ -52,12 +53,14 @@ def fetch_pushes(uri: str, path: Path, store: Store) -> PushRecord:
     return _fetch_pushes(uri, path, store)[0]
 
 
-def known_pushes(uri: str, path: Path, store: Store) -> PushRecord | None:
-    """The same for a component that may push, as `publish_pushes` wants it: None if there is no record yet, or if
-    `pushed.json` lacks what an object says, so that it is written again.
+def known_pushes(uri: str, path: Path, store: Store, *, pushes: bool) -> PushRecord | None:
+    """The same for a component, as `publish_pushes` wants it.
+
+    pushes: whether the component may push. For such a one it is None if `pushed.json` lacks what an object says, so
+    that it is written again. Others may have credentials that only read.
     """
     record, is_whole = _fetch_pushes(uri, path, store)
-    return record if is_whole and path.exists() else None
+    return record if is_whole or not pushes else None
 
 
 def read_pushes(uri: str, store: Store) -> PushRecord:
@@ -103,7 +106,11 @@ def _stored_pushes(uri: str, path: Path, store: Store) -> tuple[PushRecord, Push
     except RunError as error:
         raise RunError(str(error).replace(str(path), uri)) from None
     whole, folder = found, sibling(uri, PUSHED)
-    for name in sorted({*store.children(folder)} - _names_of(found)):
+    there = {*store.children(folder)}
+    names = {name for name in there if _PUSH.fullmatch(name)}
+    for stray in sorted(there - names):
+        logger.warning(f"{folder}/{stray} is not a record of a push; it is ignored")
+    for name in sorted(names - _names_of(found)):
         try:
             whole = whole.merged_with(parse_record(PushRecord, store.text(f"{folder}/{name}")))
         except ValueError as error:

@@ -147,7 +147,7 @@ def _trained(path: Path, uri: str, context: _Context) -> Iterator[None]:
 @contextlib.contextmanager
 def _push_record(path: Path, uri: str, context: _Context) -> Iterator[None]:
     """`pushed.json`, read here so that an error names the object."""
-    known = records.known_pushes(uri, path, context.store)
+    known = records.known_pushes(uri, path, context.store, pushes=context.pushes)
     yield
     records.publish_pushes(uri, path, context.store, known)
 

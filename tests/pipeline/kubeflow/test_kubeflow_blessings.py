@@ -377,14 +377,44 @@ def test_push_whose_note_another_run_wrote_over_is_found_and_noted_again(store: 
         if run == "run-a":
             old = store.text(f"{HOME}/pushed.json")
     store.write(f"{HOME}/pushed.json", old)
-    with present(push_record(pods[2]), pods[2], store):  # a Pusher that has nothing to push
+    destination = {"destination": str(Path(pods[2].local(f"{HOME}/serving/trips")))}
+    with present({**push_record(pods[2]), **destination}, pods[2], store):  # a Pusher that has nothing to push
         found = PushRecord.read(pods[2].local(f"{HOME}/pushed.json"))
     assert [push.version for push in found.last.values()] == ["1790000002"]
     (models,) = PushRecord.model_validate_json(without_checksum(store.text(f"{HOME}/pushed.json"))).models.values()
     assert sorted(models) == ["1790000001", "1790000002"]
-    store.write(f"{HOME}/pushed/1790000003-0123.json", "{")
+    store.write(f"{HOME}/pushed/1790000003-0123456789abcdef.json", "{")
     with (
-        pytest.raises(RunError, match=f"{HOME}/pushed/1790000003-0123.json"),
+        pytest.raises(RunError, match=f"{HOME}/pushed/1790000003-0123456789abcdef.json"),
         present(push_record(pods[3]), pods[3], store),
     ):
         pass
+
+
+def test_component_that_only_reads_pushes_writes_nothing(store: Store, tmp_path: Path) -> None:
+    pods = [PodPaths(str(tmp_path / f"{number}")) for number in range(3)]
+    with present(push_record(pods[0]), pods[0], store):
+        note_push(pods[0], "run-a", "1790000001")
+    old = store.text(f"{HOME}/pushed.json")
+    with present(push_record(pods[1]), pods[1], store):
+        note_push(pods[1], "run-b", "1790000002")
+    store.write(f"{HOME}/pushed.json", old)
+    before = store.listing(HOME)
+    with present(push_record(pods[2]), pods[2], store):  # a Baseline, WarmStart or ModelInService
+        found = PushRecord.read(pods[2].local(f"{HOME}/pushed.json"))
+    assert [push.version for push in found.last.values()] == ["1790000002"]
+    assert store.listing(HOME) == before
+    assert store.text(f"{HOME}/pushed.json") == old
+
+
+def test_stray_object_among_pushes_is_ignored_with_a_warning(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pods = [PodPaths(str(tmp_path / f"{number}")) for number in range(2)]
+    with present(push_record(pods[0]), pods[0], store):
+        note_push(pods[0], "run-a", "1790000001")
+    store.write(f"{HOME}/pushed/notes.txt", "not a push")
+    with present(push_record(pods[1]), pods[1], store):
+        found = PushRecord.read(pods[1].local(f"{HOME}/pushed.json"))
+    assert [push.version for push in found.last.values()] == ["1790000001"]
+    assert f"{HOME}/pushed/notes.txt is not a record of a push" in caplog.text

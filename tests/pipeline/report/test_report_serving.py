@@ -16,7 +16,10 @@ OUTCOMES = [
         ("in service", "TensorFlow Serving at http://serving:8501 and serving:8500", "17, AVAILABLE after 2.5 s",
          "Config file updated"),
     ),
-    (ServingOutcome(version=17, written=True), ("in service", "17, not confirmed", "Config file updated")),
+    (
+        ServingOutcome(version=17, written=True),
+        ("not asked", "names no address", "17, not confirmed", "Config file updated"),
+    ),
     (
         ServingOutcome(version=17, address="s:8500", error=f"out of memory {EVIL}", rejected=True, restored=16),
         ("rolled back", "rejected version 17; version 16 is in service", f"out of memory {EVIL}", "Rolled back to 16"),
@@ -39,6 +42,7 @@ def test_report_says_which_server_has_which_version_and_what_was_rolled_back(
     outcome.write(whole.folder)
     page = whole.report()
     text = " ".join(page.all_text().split())
+    assert ("The model server has what was pushed" in text) == (outcome.seconds is not None)
     for words in said:
         assert words in text, text[text.index("Serving") :][:600]
     assert not {"script"} & {tag for tag, _ in page.tags}
