@@ -91,7 +91,7 @@ def _show(draft: Draft, file: Path) -> None:
     for choice in draft.table.choices:
         if choice.suspicion:
             click.echo(f"note: {choice.column} {choice.suspicion}", err=True)
-    left_out = "are left out" if len(labels) == 1 else "count for the other labels alone"
+    left_out = "are left out" if len(labels) == 1 else "count for the other labels only"
     for name, missing in draft.table.missing.items():
         if missing:
             what = "count as rows of no class" if labels[name].several else left_out
