@@ -65,7 +65,7 @@ class LabelConfig(Section):
     in_task: ClassVar[bool] = False
     """Whether it is one of several labels."""
     optional: ClassVar[bool] = False
-    """Whether a row may lack it, and counts for the other labels alone."""
+    """Whether a row may lack it, and counts for the other labels only."""
 
     key: Name = ""
     """The data column. Required, except for multitask, whose tasks name theirs."""

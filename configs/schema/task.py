@@ -26,7 +26,7 @@ class TaskConfig(Section):
     """As `label.separator`."""
     missing: Literal["refuse", "mask", "none"] = "refuse"
     """What to do with a row that has no label for this task. refuse: it is a problem in the data, so that
-    `data.on_anomaly` decides. mask: the row counts for the other tasks alone, in the loss and in the metrics, where
+    `data.on_anomaly` decides. mask: the row counts for the other tasks only, in the loss and in the metrics, where
     `unlabelled` counts it. none: only for multilabel, the row belongs to none of the classes."""
     loss_weight: Annotated[float, Field(gt=0)] = 1.0
     """How much the task counts: the loss of training, and the eval loss that early stopping watches, is the sum of the

@@ -98,7 +98,7 @@ def test_init_writes_a_task_for_each_label(story: Story) -> None:
     ):
         assert line in text, text
     missing = story.data["sold"].isna().sum()
-    assert f"note: {missing:,} rows have no sold, and count for the other labels alone" in story.init.err
+    assert f"note: {missing:,} rows have no sold, and count for the other labels only" in story.init.err
 
 
 def test_predictions_have_the_columns_of_each_task_prefixed_with_its_name(story: Story) -> None:
