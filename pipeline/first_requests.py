@@ -1,11 +1,11 @@
 """Check the first requests of a model server's log, which `gates.skew` holds against the data.
 
-rejected, notes = request_violations(config)      # each with the setting that it concerns
+rejected, notes = request_violations(config, spans)      # each with the setting that it concerns
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,19 +17,23 @@ from headrace.configs.schema.section import KeyPath
 
 if TYPE_CHECKING:
     from headrace.components.example_gen.sources import Source
+    from headrace.components.example_gen.spans.manifest import Span
 
 LISTED = 12
 """Columns that a message lists."""
 WHERE: KeyPath = ("gates", "skew", "source")
 
 
-def request_violations(config: PipelineConfig) -> tuple[list[Violation], list[Violation]]:
+def request_violations(config: PipelineConfig, spans: Sequence[Span]) -> tuple[list[Violation], list[Violation]]:
     """What a run would reject in the newest requests, and what the gate would find odd about their columns.
 
-    Nothing while nothing is logged, as before the first push. Of the log are read the columns that the gate compares.
+    Nothing while nothing is logged, as before the first push. Of the log are read the columns that the gate compares,
+    up to the date of the run. spans: of the training data.
     """
     from headrace.components.example_gen.head import read_head
     from headrace.components.example_gen.sources import ReadOptions, open_source
+    from headrace.components.example_gen.spans.find import date_of_run
+    from headrace.components.example_gen.spans.manifest import SpanManifest
     from headrace.components.gates.serving_log import as_logged, as_read, find_log
 
     gate = config.gates.skew
@@ -40,7 +44,7 @@ def request_violations(config: PipelineConfig) -> tuple[list[Violation], list[Vi
         return [], []  # which is reported as a mistake of `data.schema`
     try:
         data = as_read(data, config.compared_columns)
-        manifest = find_log(data, "")
+        manifest = find_log(data, date_of_run(config.data, SpanManifest(tuple(spans))))
         if not manifest.spans:
             return [], []
         newest, logged = manifest.spans[-1], as_logged(data, manifest, config.compared_columns)

@@ -64,7 +64,7 @@ def data_violations(config: PipelineConfig) -> tuple[list[Violation], list[Viola
     rows, notes = check_rows(config, spans, columns)
     if rows and not columns:  # nothing could be read, so that no name would be found
         return rows, []
-    requests, odd = request_violations(config)
+    requests, odd = request_violations(config, spans)
     return [*lists, *_names(config, columns), *rows, *requests], [*notes, *odd]
 
 
