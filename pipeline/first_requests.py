@@ -34,7 +34,8 @@ def request_violations(config: PipelineConfig, spans: Sequence[Span]) -> tuple[l
     from headrace.components.example_gen.sources import ReadOptions, open_source
     from headrace.components.example_gen.spans.find import date_of_run
     from headrace.components.example_gen.spans.manifest import SpanManifest
-    from headrace.components.gates.serving_log import as_logged, as_read, find_log
+    from headrace.components.gates.log_columns import as_logged, as_read
+    from headrace.components.gates.serving_log import find_log
 
     gate = config.gates.skew
     if gate is None:

@@ -15,8 +15,8 @@ from headrace.components.example_gen.required import RequiredColumn
 from headrace.components.example_gen.spans.component import Spans
 from headrace.components.gates.data_gate import DataGate
 from headrace.components.gates.data_verdict import DataVerdict
+from headrace.components.gates.log_columns import as_read
 from headrace.components.gates.serving import ServingLog, ServingStatistics
-from headrace.components.gates.serving_log import as_read
 from headrace.components.schema import check_float64, read_schema
 from headrace.components.schema_gen import SchemaGen
 from headrace.components.statistics.component import StatisticsGen

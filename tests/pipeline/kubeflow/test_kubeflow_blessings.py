@@ -328,7 +328,9 @@ def test_old_versions_leave_the_store_and_the_graph_of_a_new_one_comes_last(
         for name in ("saved_model.pb", "variables/index"):
             (folder / "11" / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / "11" / name).write_text("new")
-        (folder.parent / "pushed.json").write_text("{}")
+        entry = Entry(uri=str(folder.parent / "run-a/trainer/5/model"), blessed_at="2026-03-01")
+        record = folder.parent / "pushed.json"
+        PushRecord.read(record).write(record, entry, folder / "11")
         for old in (folder / "7").iterdir():
             old.unlink()
         (folder / "7").rmdir()
