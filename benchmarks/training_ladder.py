@@ -118,16 +118,16 @@ class Pipelines:
         return pipeline.open("train", files or self.files)
 
     def numpy(self) -> Fetch:
-        """The columns in memory, fetched at random places."""
+        """The columns in memory, fetched at random positions."""
         columns = self.columns()
         random, size = np.random.default_rng(0), len(columns[self.label_key])
 
-        def places() -> Iterator[np.ndarray]:
+        def positions() -> Iterator[np.ndarray]:
             while True:
                 order = random.permutation(size)
                 yield from (order[start : start + self.batch_size] for start in range(0, size, self.batch_size))
 
-        batches = places()
+        batches = positions()
         return lambda count: sum(
             len({name: column[which] for name, column in columns.items()}[self.label_key])
             for _, which in zip(range(count), batches, strict=False)

@@ -24,7 +24,7 @@ FACTORY_OF_BATCHES = "TFX's factory, cache(), batches in random order"
 FACTORY = "TFX's factory, unbatch(), cache(), full shuffle"
 FIVE_LINES = "five lines of tf.data, full shuffle"
 GATHER = "tf.data over permuted row numbers, tf.gather of each column"
-POLARS = "polars, rows at random places"
+POLARS = "polars, rows at random positions"
 GRAIN = "grain, by row"
 DATASETS = "Hugging Face datasets, batches of random rows"
 
@@ -104,7 +104,7 @@ class Rivals:
         return lambda count: sum(len(next(batches)[self.pipelines.label_key]) for _ in range(count))
 
     def datasets(self) -> Fetch:
-        """An Arrow table in memory, read at random places as NumPy arrays."""
+        """An Arrow table in memory, read at random positions as NumPy arrays."""
         datasets = import_module("datasets")
         table = datasets.Dataset.from_dict({name: column.reshape(self.size) for name, column in self.columns.items()})
         table = table.with_format("numpy")
@@ -118,10 +118,10 @@ class Rivals:
         """Batches of permuted row numbers, each of which `take` turns into columns."""
         random = np.random.default_rng(0)
 
-        def places() -> Iterator[np.ndarray[Any, Any]]:
+        def positions() -> Iterator[np.ndarray[Any, Any]]:
             while True:
                 order = random.permutation(self.size)
                 yield from (order[start : start + self.batch_size] for start in range(0, self.size, self.batch_size))
 
-        batches = places()
+        batches = positions()
         return lambda count: sum(len(take(next(batches))[0]) for _ in range(count))

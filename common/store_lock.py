@@ -60,7 +60,7 @@ USUAL = Timing()
 
 
 @contextlib.contextmanager
-def held(system: Any, path: str, waiting: str = "", timing: Timing | None = None) -> Iterator[Claim]:
+def held(system: Any, path: str, waiting: str = "", timing: Timing | None = None) -> Iterator[HeldLock]:
     """Wait until nobody else holds the lock, and hold it.
 
     Args:
@@ -71,7 +71,7 @@ def held(system: Any, path: str, waiting: str = "", timing: Timing | None = None
 
     Raises OSError if the store fails while it waits.
     """
-    claim = Claim(system, path, timing or USUAL)
+    claim = HeldLock(system, path, timing or USUAL)
     try:
         while others := claim.others():
             if waiting:
@@ -91,7 +91,7 @@ def held(system: Any, path: str, waiting: str = "", timing: Timing | None = None
         claim.withdraw()
 
 
-class Claim:
+class HeldLock:
     """The claim of this process to a lock; arguments as of `held`."""
 
     def __init__(self, system: Any, path: str, timing: Timing) -> None:

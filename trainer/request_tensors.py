@@ -82,10 +82,10 @@ def present_values(tensors: Mapping[str, tf.Tensor]) -> dict[str, tf.SparseTenso
         names = [name for name, tensor in tensors.items() if tensor.dtype == dtype]
         stacked = tf.stack([tensors[name] for name in names])
         present = _present(stacked)
-        places = tf.where(present)
+        positions = tf.where(present)
         counts = tf.math.count_nonzero(present, axis=1)
-        values = tf.split(tf.gather_nd(stacked, places), counts)
-        rows = tf.split(tf.stack([places[:, 1], tf.zeros_like(places[:, 1])], axis=1), counts)
+        values = tf.split(tf.gather_nd(stacked, positions), counts)
+        rows = tf.split(tf.stack([positions[:, 1], tf.zeros_like(positions[:, 1])], axis=1), counts)
         shape = tf.stack([tf.shape(stacked, tf.int64)[1], 1])
         parts = zip(names, rows, values, strict=True)
         sparse.update({name: tf.SparseTensor(indices, value, shape) for name, indices, value in parts})

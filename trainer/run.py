@@ -29,7 +29,7 @@ from headrace.trainer.sections import TrainerSections
 from headrace.trainer.training import plan, train_model
 from headrace.trainer.trees.training import train_trees
 from headrace.trainer.warmup import write_warmup
-from headrace.trainer.weights.sidecar import Origin
+from headrace.trainer.weights.sidecar import TrainingOrigin
 from headrace.trainer.weights.warm_start import WeightLayout
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def run_fn(fn_args: FnArgs) -> None:
     export(fn_args.serving_model_dir, signatures, job.run_dir / WEIGHTS)
     serving = Path(fn_args.serving_model_dir)
     WeightLayout.of(model, sections, transform_output).write(serving)
-    Origin(job.work, job.base_uri).write(serving)
+    TrainingOrigin(job.work, job.base_uri).write(serving)
     _describe(sections, built, signatures, transform_output).write(serving)
     write_warmup(serving, signatures.all(), signatures.raw_spec, RawColumns.of(sections).vectors)
     if saved := checkpoints(job):

@@ -113,8 +113,8 @@ class Writer(NamedTuple):
         length, begun = tf.maximum(inputs["length"], 0), prompt.lengths
         total = length + tf.maximum(tf.reduce_max(begun), 0)  # of no texts, it is the smallest integer
         written = self._classes(read, prompt, inputs, total)
-        places = begun[:, tf.newaxis] + tf.range(length)
-        new = tf.gather(tf.pad(written, [[0, 0], [0, 1]]), tf.minimum(places, tf.shape(written)[1]), batch_dims=1)
+        positions = begun[:, tf.newaxis] + tf.range(length)
+        new = tf.gather(tf.pad(written, [[0, 0], [0, 1]]), tf.minimum(positions, tf.shape(written)[1]), batch_dims=1)
         is_word = tf.cumsum(tf.cast(new == END, tf.int32), axis=1) == 0
         words = tf.where(is_word, tf.gather(tf.constant(self.names), new), "")
         added = tf.strings.reduce_join(words, axis=1, separator=" ")

@@ -47,7 +47,7 @@ class TfApi:
         self._library = ctypes.CDLL(library, handle=_opened(library))
         pointer, text, size, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int
         shape = ctypes.POINTER(ctypes.c_int64)
-        several, outputs = ctypes.POINTER(pointer), ctypes.POINTER(TfOutput)
+        array, outputs = ctypes.POINTER(pointer), ctypes.POINTER(TfOutput)
         self._declare("TF_NewStatus", pointer)
         self._declare("TF_GetCode", number, pointer)
         self._declare("TF_Message", text, pointer)
@@ -74,7 +74,20 @@ class TfApi:
         self._declare(
             "TF_SessionRun",
             None,
-            *(pointer, pointer, outputs, several, number, outputs, several, number, pointer, number, pointer, pointer),
+            *(
+                pointer,
+                pointer,
+                outputs,
+                array,
+                number,
+                outputs,
+                array,
+                number,
+                pointer,
+                number,
+                pointer,
+                pointer,
+            ),
         )
         self.status = self.TF_NewStatus()
 

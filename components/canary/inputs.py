@@ -111,7 +111,7 @@ def _huge(text: bytes) -> list[bytes]:
     return [_changed(text, {"bytes_list": ("bytes_list", [b"x" * HUGE])})]
 
 
-def _several(text: bytes) -> list[bytes]:
+def _many_values(text: bytes) -> list[bytes]:
     return [_changed(text, {kind: (kind, values * SEVERAL) for kind, values in _SOME.items()})]
 
 
@@ -145,7 +145,7 @@ _CHANGES: dict[str, Callable[[bytes], list[bytes]]] = {
     "missing features": _each_left_out,
     "wrong types": _other_kinds,
     "huge strings": _huge,
-    "1,000 values in each feature": _several,
+    "1,000 values in each feature": _many_values,
     "extreme numbers": _extreme,
     "broken examples": _broken,
 }

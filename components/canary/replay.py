@@ -161,13 +161,13 @@ class _Differences:
         wrong = np.flatnonzero(~same.all(axis=1))
         self.rows += len(wrong)
         for row in wrong[: SHOWN_ROWS - len(self._shown)]:
-            places = np.flatnonzero(~same[row])[:SHOWN_VALUES]
+            positions = np.flatnonzero(~same[row])[:SHOWN_VALUES]
             self._shown.append(
                 ReplayedRow(
                     row=first + int(row) + 1,
-                    place=int(places[0]) + 1 if width > 1 else None,
-                    written=_text(before[row], in_written[row], places),
-                    served=_text(now[row], in_served[row], places),
+                    place=int(positions[0]) + 1 if width > 1 else None,
+                    written=_text(before[row], in_written[row], positions),
+                    served=_text(now[row], in_served[row], positions),
                 )
             )
 
@@ -210,8 +210,8 @@ def _is_padding(now: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(found | np.isnan(now) if np.issubdtype(now.dtype, np.inexact) else found)
 
 
-def _text(values: NDArray[Any], there: NDArray[np.bool_], places: NDArray[np.int64]) -> str:
-    shown = [_value(values[place]) for place in places if there[place]]
+def _text(values: NDArray[Any], there: NDArray[np.bool_], positions: NDArray[np.int64]) -> str:
+    shown = [_value(values[place]) for place in positions if there[place]]
     return ", ".join(shown) or "no value"
 
 

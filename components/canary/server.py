@@ -78,7 +78,7 @@ def examine_on_server(
         with opened(settings, pipeline) as clients:
             wait_until_answering(clients, settings.timeout_seconds)
             with staged(model, settings.folder) as stage:
-                return _Examination(settings, clients, stage, patience).verdict(asked)
+                return _ServerExamination(settings, clients, stage, patience).verdict(asked)
     except UnreachableError as error:
         if settings.on_unreachable == "warn":
             logger.warning(f"deploy.canary.server: {error}; the model was not tried on it")
@@ -93,7 +93,7 @@ class _LostError(Exception):
     """The server ended at a request, or as it loaded the model, and did not come back. `str(error)` says how."""
 
 
-class _Examination:
+class _ServerExamination:
     """One version on one server."""
 
     def __init__(self, settings: CanaryServer, clients: Sequence[Client], stage: Stage, patience: float) -> None:

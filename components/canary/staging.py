@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from headrace.common.durable import sync_folder, sync_tree, write_text
 from headrace.common.errors import RunError
-from headrace.common.store_lock import Claim, held
+from headrace.common.store_lock import HeldLock, held
 from headrace.components.deploy.push import locked, versions
 from headrace.components.example_gen.paths import is_remote
 
@@ -146,7 +146,7 @@ class _ObjectStore:
         except DataError as error:
             raise RunError(f"deploy.canary.server.folder: {error}") from None
         self._path = location.arrow
-        self._claim: Claim
+        self._claim: HeldLock
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:

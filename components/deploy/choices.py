@@ -30,7 +30,7 @@ from headrace.components.deploy.registry import (
 )
 from headrace.components.schema import column_types, read_schema
 from headrace.components.split_spans import TRAINED_ON, RoleOfSpans
-from headrace.trainer.weights.sidecar import Origin, work_digest
+from headrace.trainer.weights.sidecar import TrainingOrigin, work_digest
 
 logger = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ def choose_base_model(
         if entry.made_for and (why := roles.why_not_base(entry.made_for.trained_on)):
             logger.info(f"training does not start from the blessed model {entry.uri}: {why}")
             continue
-        origin = Origin.read(Path(entry.uri) / "Format-Serving")
+        origin = TrainingOrigin.read(Path(entry.uri) / "Format-Serving")
         if origin is None or origin.work != work:
             return entry.uri
         return origin.base if origin.base and Path(origin.base).is_dir() else None

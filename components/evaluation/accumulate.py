@@ -19,23 +19,23 @@ from headrace.common.errors import RunError
 from headrace.components.evaluation import tfma
 from headrace.components.evaluation.explain import Explaining, Judged, loaded_model
 from headrace.components.evaluation.intervals import folds_of, mixed_positions
-from headrace.components.evaluation.kept import Kept
 from headrace.components.evaluation.measured import KeyedAccumulator, ModelSlice
 from headrace.components.evaluation.metrics import metrics_of
 from headrace.components.evaluation.metrics.accumulator import Array, MetricAccumulator, RunningTotal
+from headrace.components.evaluation.ranked_examples import RankedExamples
 from headrace.components.evaluation.slices import assign_slices
 from headrace.components.evaluation.weights import example_weights
 from headrace.components.file_groups import FileGroup
 from headrace.components.transform.shards import read_records
 
-KEPT = "kept"
+RANKED = "kept"
 """The output with the examples that are kept."""
 
 
 class AccumulateFiles(beam.DoFn):
     """Groups of files to accumulators by model and slice, each with the group's number.
 
-    A second output, KEPT, has examples of the candidate's, by what they are kept for. models: the SavedModel's
+    A second output, RANKED, has examples of the candidate's, by what they are kept for. models: the SavedModel's
     directory by the model's name, that of the candidate first; kind: of the label; split: its name, for messages.
     """
 
@@ -63,22 +63,22 @@ class AccumulateFiles(beam.DoFn):
     def process(self, group: FileGroup) -> Iterator[tuple[ModelSlice, tuple[int, MetricAccumulator]] | TaggedOutput]:
         """Accumulate the files for every model and slice. Raises RunError if the models are not comparable."""
         totals: defaultdict[ModelSlice, RunningTotal] = defaultdict(RunningTotal)
-        kept: dict[str, Kept] = {}
+        ranked: dict[str, RankedExamples] = {}
         for file in group.files:
             start, name = 0, zlib.crc32(Path(file).name.encode())
             for examples in read_records(file):
                 number = int(examples.shape[0])
-                for key, accumulator in self._process_batch(examples, (start, number, name), kept):
+                for key, accumulator in self._process_batch(examples, (start, number, name), ranked):
                     totals[key].add(accumulator)
                 start += number
         yield from ((key, (group.number, total.merged())) for key, total in totals.items())
-        yield from (TaggedOutput(KEPT, (key, (group.number, one))) for key, one in kept.items())
+        yield from (TaggedOutput(RANKED, (key, (group.number, one))) for key, one in ranked.items())
 
     def _process_batch(
-        self, examples: tf.Tensor, place: tuple[int, int, int], kept: dict[str, Kept]
+        self, examples: tf.Tensor, place: tuple[int, int, int], ranked: dict[str, RankedExamples]
     ) -> Iterator[KeyedAccumulator]:
-        """The accumulators of serialized examples [n]. place: the arguments of `folds_of`; kept: what is kept of the
-        candidate's examples so far, to which those of this batch are added.
+        """The accumulators of serialized examples [n]. place: the arguments of `folds_of`; ranked: the candidate's
+        examples kept so far, to which those of this batch are added.
         """
         serialized, folds, drawn = examples.numpy(), folds_of(*place), mixed_positions(*place)
         batch = self._decoder.DecodeBatch(serialized.tolist())
@@ -95,7 +95,7 @@ class AccumulateFiles(beam.DoFn):
             judged = Judged(labels[used], predictions[used], weights[used])
             if name == self._candidate:
                 for key, one in self._explaining.keep(judged, self._metrics, drawn[used], serialized[used]).items():
-                    kept[key] = kept[key].merge([one]) if key in kept else one
+                    ranked[key] = ranked[key].merge([one]) if key in ranked else one
             for keys, groups in ((each.keys, each.groups[used]) for each in assignments):
                 found = self._metrics.accumulate(
                     judged.labels, judged.predictions, groups, len(keys), judged.weights, folds[used]
@@ -129,23 +129,23 @@ def _not_comparable(path: str) -> str:
 
 def accumulate_here(
     accumulate: AccumulateFiles, groups: Sequence[FileGroup]
-) -> tuple[list[KeyedAccumulator], dict[str, Kept]]:
+) -> tuple[list[KeyedAccumulator], dict[str, RankedExamples]]:
     """What the Beam pipeline gathers, without Beam: the accumulators of each model and slice, and the kept examples.
 
     The accumulators of a key are merged in the order of the groups, as there, so the sums have the same rounding.
     """
     totals: dict[ModelSlice, list[MetricAccumulator]] = {}
-    kept: dict[str, list[Kept]] = {}
+    ranked: dict[str, list[RankedExamples]] = {}
     accumulate.setup()
     for group in groups:
         for found in accumulate.process(group):
             if isinstance(found, TaggedOutput):
                 key, (_, examples) = found.value
-                kept.setdefault(key, []).append(examples)
+                ranked.setdefault(key, []).append(examples)
             else:
                 model_slice, (_, accumulator) = found
                 totals.setdefault(model_slice, []).append(accumulator)
-    return [(key, merge(parts)) for key, parts in totals.items()], {key: merge(parts) for key, parts in kept.items()}
+    return [(key, merge(parts)) for key, parts in totals.items()], {key: merge(parts) for key, parts in ranked.items()}
 
 
 def merge(parts: Sequence[Any]) -> Any:

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from headrace.common.names import join_names
-from headrace.components.evaluation.kept import EXAMPLES, Kept
 from headrace.components.evaluation.metrics.accumulator import Array
+from headrace.components.evaluation.ranked_examples import EXAMPLES, RankedExamples
 from headrace.components.evaluation.result import BAND, Agreement, ErrorBand, WorstExample, WorstExamples
 from headrace.configs.schema.data import bits_column
 
@@ -26,9 +26,9 @@ _OUTSIDE = 0.005
 """Share of the examples at either end that may lie beyond the edges."""
 
 
-def worst_examples(kept: Kept, columns: Sequence[str], name: Callable[[Any], str] | None) -> WorstExamples:
+def worst_examples(ranked: RankedExamples, columns: Sequence[str], name: Callable[[Any], str] | None) -> WorstExamples:
     """The kept examples as rows. name: what a label or prediction is called; None for numbers that are themselves."""
-    each = zip(*(kept.columns[key] for key in ("label", "prediction", "loss", EXAMPLES)), strict=True)
+    each = zip(*(ranked.columns[key] for key in ("label", "prediction", "loss", EXAMPLES)), strict=True)
     shown = columns[:MOST_COLUMNS]
     rows = []
     for label, prediction, loss, serialized in each:
@@ -85,9 +85,9 @@ def number_as_text(value: float) -> str:
     return np.format_float_positional(np.float32(value), trim="-")
 
 
-def agreement(kept: Kept) -> Agreement | None:
+def agreement(ranked: RankedExamples) -> Agreement | None:
     """Predicted against actual numbers; None if there is no pair of them."""
-    labels, predictions, weights = (kept.columns[name] for name in ("label", "prediction", "weight"))
+    labels, predictions, weights = (ranked.columns[name] for name in ("label", "prediction", "weight"))
     finite = np.isfinite(labels) & np.isfinite(predictions)
     labels, predictions, weights = labels[finite], predictions[finite], weights[finite]
     if not len(labels):

@@ -21,10 +21,10 @@ from headrace.common.names import join_names
 from headrace.components.evaluation import tfma
 from headrace.components.evaluation.examples import PAIRS, agreement, column_names, number_as_text, worst_examples
 from headrace.components.evaluation.importance import MOST_EXAMPLES, REPEATS, Explainer, sample_size
-from headrace.components.evaluation.kept import EXAMPLES, Kept
 from headrace.components.evaluation.metrics import metrics_of
 from headrace.components.evaluation.metrics.accumulator import Array, LabelMetrics
 from headrace.components.evaluation.metrics.regression import RegressionMetrics
+from headrace.components.evaluation.ranked_examples import EXAMPLES, RankedExamples
 from headrace.components.evaluation.result import Evaluation, Explanation, FeatureImportance, PartialDependence
 from headrace.components.example_gen.tfexample.encode import encode
 from headrace.components.example_gen.tfexample.float64_columns import with_bits, without_bits
@@ -62,20 +62,20 @@ class Explaining:
 
     def keep(
         self, judged: Judged, metrics: LabelMetrics, drawn: NDArray[np.uint64], examples: NDArray[Any]
-    ) -> dict[str, Kept]:
+    ) -> dict[str, RankedExamples]:
         """The examples of a batch to keep. drawn: random numbers, [n]; examples: serialized, [n]."""
         labels, predictions, weights = judged
-        found: dict[str, Kept] = {}
+        found: dict[str, RankedExamples] = {}
         if self.rows:
             losses = metrics.losses(labels, predictions)
             shown = {"label": labels, "prediction": metrics.predicted(predictions), "loss": losses}
-            found[WORST] = Kept.of(self.rows, -losses, {**shown, EXAMPLES: examples})
+            found[WORST] = RankedExamples.of(self.rows, -losses, {**shown, EXAMPLES: examples})
         if self.importance:
             most = MOST_EXAMPLES if self.importance == AUTO else self.importance
-            found[SAMPLE] = Kept.of(most, drawn, {"label": labels, "weight": weights, EXAMPLES: examples})
+            found[SAMPLE] = RankedExamples.of(most, drawn, {"label": labels, "weight": weights, EXAMPLES: examples})
         if isinstance(metrics, RegressionMetrics):
             paired = {"label": labels, "prediction": predictions[:, 0], "weight": weights}
-            found[PAIRED] = Kept.of(PAIRS, drawn, paired)
+            found[PAIRED] = RankedExamples.of(PAIRS, drawn, paired)
         return {key: one for key, one in found.items() if len(one)}
 
 
@@ -85,16 +85,18 @@ def loaded_model(path: str) -> Any:
     return tf.saved_model.load(path)
 
 
-def explain(evaluation: Evaluation, kept: Mapping[str, Kept], judge: Judge, asked: Explaining) -> Evaluation:
+def explain(
+    evaluation: Evaluation, ranked: Mapping[str, RankedExamples], judge: Judge, asked: Explaining
+) -> Evaluation:
     """The evaluation with what the kept examples show."""
-    if PAIRED in kept:
-        evaluation = replace(evaluation, agreement=agreement(kept[PAIRED]))
-    if SAMPLE in kept:
-        evaluation = replace(evaluation, explanation=_explanation(kept[SAMPLE], judge, asked))
-    if WORST in kept:
+    if PAIRED in ranked:
+        evaluation = replace(evaluation, agreement=agreement(ranked[PAIRED]))
+    if SAMPLE in ranked:
+        evaluation = replace(evaluation, explanation=_explanation(ranked[SAMPLE], judge, asked))
+    if WORST in ranked:
         important = [one.column for one in evaluation.explanation.importance]
-        others = [name for name in judge.columns(kept[WORST]) if name not in important]
-        rows = worst_examples(kept[WORST], [*important, *others], judge.class_name)
+        others = [name for name in judge.columns(ranked[WORST]) if name not in important]
+        rows = worst_examples(ranked[WORST], [*important, *others], judge.class_name)
         evaluation = replace(evaluation, worst=rows)
     return evaluation
 
@@ -127,11 +129,11 @@ class Judge:
         """The data columns of which the model reads float64."""
         return self.described.float64 if self.described is not None else ()
 
-    def columns(self, kept: Kept) -> list[str]:
+    def columns(self, ranked: RankedExamples) -> list[str]:
         """The data columns that the model reads; if that is unknown, all but the label."""
         if self.described is not None:
             return list(self.described.features)
-        return [name for name in column_names(kept.columns[EXAMPLES]) if name != self.call.label_key]
+        return [name for name in column_names(ranked.columns[EXAMPLES]) if name != self.call.label_key]
 
     @property
     def class_name(self) -> Callable[[Any], str] | None:
@@ -163,13 +165,13 @@ class Judge:
         return Explainer(predict, lambda predictions: self.metrics.losses(labels, predictions), batch, weights)
 
 
-def _explanation(kept: Kept, judge: Judge, asked: Explaining) -> Explanation:
-    columns = judge.columns(kept)
-    number = min(len(kept), sample_size(len(columns)) if asked.importance == AUTO else asked.importance)
+def _explanation(ranked: RankedExamples, judge: Judge, asked: Explaining) -> Explanation:
+    columns = judge.columns(ranked)
+    number = min(len(ranked), sample_size(len(columns)) if asked.importance == AUTO else asked.importance)
     if not number:
         long = f"the model reads {len(columns):,} columns, which would take long"
         return Explanation(note=f"{long}; set `evaluate.importance` to a number of examples")
-    labels, weights, serialized = (kept.columns[name][:number] for name in ("label", "weight", EXAMPLES))
+    labels, weights, serialized = (ranked.columns[name][:number] for name in ("label", "weight", EXAMPLES))
     batch = without_bits(ExamplesToRecordBatchDecoder().DecodeBatch(serialized.tolist()), judge.float64)
     explainer = judge.explainer(batch, labels, weights)
     try:

@@ -10,10 +10,10 @@ import apache_beam as beam
 from tensorflow_model_analysis.proto import config_pb2
 
 from headrace.components.evaluation import tfma, verdict
-from headrace.components.evaluation.accumulate import KEPT, AccumulateFiles, merge
+from headrace.components.evaluation.accumulate import RANKED, AccumulateFiles, merge
 from headrace.components.evaluation.explain import Explaining, Judge, explain
-from headrace.components.evaluation.kept import Kept
 from headrace.components.evaluation.measured import KeyedAccumulator, Measured, measure
+from headrace.components.evaluation.ranked_examples import RankedExamples
 from headrace.components.evaluation.result import Evaluation, Metrics, SliceMetrics, ThresholdCheck
 from headrace.components.evaluation.verdict import Requirements
 from headrace.components.file_groups import MergeInOrder
@@ -52,25 +52,25 @@ def evaluate_task(groups: beam.PCollection, task: EvaluatedTask) -> beam.PCollec
     """Groups of files to one TaskEvaluation."""
     stage = task.stage
     accumulated = groups | stage("PredictAndAccumulate") >> beam.ParDo(task.accumulate()).with_outputs(
-        KEPT, main="accumulators"
+        RANKED, main="accumulators"
     )
-    kept = beam.pvalue.AsDict(accumulated[KEPT] | stage("Keep") >> MergeInOrder(merge))
+    ranked = beam.pvalue.AsDict(accumulated[RANKED] | stage("Keep") >> MergeInOrder(merge))
     return (
         accumulated["accumulators"]
         | stage("AddUp") >> MergeInOrder(merge)
         | stage("Gather") >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
-        | stage("Conclude") >> beam.Map(conclude_task, kept, task)
+        | stage("Conclude") >> beam.Map(conclude_task, ranked, task)
     )
 
 
 def conclude_task(
-    accumulators: Sequence[KeyedAccumulator], kept: Mapping[str, Kept], task: EvaluatedTask
+    accumulators: Sequence[KeyedAccumulator], ranked: Mapping[str, RankedExamples], task: EvaluatedTask
 ) -> TaskEvaluation:
     """The metrics of a task, the verdict, and what the kept examples show."""
     config, model = task.config, next(iter(task.models.values()))
     measured = measure(accumulators, config)
     evaluation = verdict.conclude(accumulators, measured, config, task.split, task.required)
-    evaluation = explain(evaluation, kept, Judge.of(model, config, task.task), task.explaining)
+    evaluation = explain(evaluation, ranked, Judge.of(model, config, task.task), task.explaining)
     return task.task, measured, evaluation
 
 

@@ -166,18 +166,18 @@ class ColumnStack:
     """Columns of one type, one after the other.
 
     Attributes:
-        places: the columns' positions in the batch.
+        positions: the columns' positions in the batch.
         values: all values of the first column, then all of the second, and so on.
         rows: the number of rows of each column.
     """
 
-    places: NDArray[np.int64]
+    positions: NDArray[np.int64]
     values: pa.Array
     rows: int
 
     def per_column(self, values: NDArray[Value]) -> NDArray[Value]:
         """What was computed from each value, as [columns, rows]."""
-        return values.reshape(len(self.places), self.rows)
+        return values.reshape(len(self.positions), self.rows)
 
 
 def worth_stacking(batch: pa.RecordBatch) -> bool:
@@ -190,9 +190,9 @@ def stacks(batch: pa.RecordBatch) -> Iterator[ColumnStack]:
     columns, by_type = batch.columns, dict[object, list[int]]()
     for place, arrow in enumerate(batch.schema.types):
         by_type.setdefault(arrow if arrow.num_fields else arrow.id, []).append(place)
-    for key, places in by_type.items():
-        sizes = [8 * batch.num_rows if key in _FIXED_WIDTH else columns[place].nbytes for place in places]
-        for own in grouped(places, sizes, STACK_BYTES):
+    for key, positions in by_type.items():
+        sizes = [8 * batch.num_rows if key in _FIXED_WIDTH else columns[place].nbytes for place in positions]
+        for own in grouped(positions, sizes, STACK_BYTES):
             yield _stack([columns[place] for place in own], own)
 
 
@@ -203,6 +203,6 @@ def stacks_or_columns(batch: pa.RecordBatch) -> Iterator[ColumnStack]:
     return (ColumnStack(np.array([place]), column, batch.num_rows) for place, column in enumerate(batch.columns))
 
 
-def _stack(columns: Sequence[pa.Array], places: Sequence[int]) -> ColumnStack:
+def _stack(columns: Sequence[pa.Array], positions: Sequence[int]) -> ColumnStack:
     values = columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
-    return ColumnStack(np.array(places), values, len(columns[0]))
+    return ColumnStack(np.array(positions), values, len(columns[0]))

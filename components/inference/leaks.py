@@ -125,6 +125,6 @@ def rank_correlation(one: np.ndarray, other: np.ndarray) -> float:
 
 def average_ranks(values: np.ndarray) -> np.ndarray:
     """The rank of each number from 1, and of equal ones their average: float64 [n]."""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: np.ndarray = (np.cumsum(counts) - (counts - 1) / 2)[places]
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: np.ndarray = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
     return ranks

@@ -191,10 +191,10 @@ class VocabularyIds:
     def _look_up(self, texts: Sequence[bytes]) -> NDArray[np.int64]:
         unknown = len(self._ids)
         ids = np.fromiter(map(self._ids.get, texts, repeat(unknown)), np.int64, len(texts))
-        places = np.flatnonzero(ids == unknown)
-        if self._buckets > 1 and len(places):
-            others = tf.constant([texts[place] for place in places.tolist()], tf.string)
-            ids[places] += tf.strings.to_hash_bucket_fast(others, self._buckets).numpy()
+        positions = np.flatnonzero(ids == unknown)
+        if self._buckets > 1 and len(positions):
+            others = tf.constant([texts[place] for place in positions.tolist()], tf.string)
+            ids[positions] += tf.strings.to_hash_bucket_fast(others, self._buckets).numpy()
         return ids
 
 

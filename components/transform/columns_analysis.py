@@ -27,8 +27,8 @@ from headrace.components.transform.transform_fn import traces_analyzers, write_t
 from headrace.trainer import columns
 from headrace.trainer.columns import Batch
 from headrace.trainer.columns.analyzers.all_columns import (
-    Accumulator,
     ColumnAnalyzers,
+    ColumnsAccumulator,
     Statistics,
     as_tensors,
     statistics_of,
@@ -106,7 +106,7 @@ class AccumulateShards(beam.DoFn):
                 accumulator = self._add_file(accumulator, file)
         yield group.key, (group.number, self._analyzers.encode(accumulator))
 
-    def _add_file(self, accumulator: Accumulator, file: str) -> Accumulator:
+    def _add_file(self, accumulator: ColumnsAccumulator, file: str) -> ColumnsAccumulator:
         analyzers = self._analyzers
         if not self._columnar.covers:
             for serialized in read_records(file):
@@ -191,7 +191,7 @@ def _accumulate(
         )
 
 
-def _stored(cache: AnalysisCache, span: str, analyzers: ColumnAnalyzers) -> Accumulator:
+def _stored(cache: AnalysisCache, span: str, analyzers: ColumnAnalyzers) -> ColumnsAccumulator:
     files = cache.entries(span)
     return analyzers.decode({entry: next(read_entry(files[entry], 1)) for entry in analyzers.entries})
 

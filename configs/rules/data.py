@@ -85,8 +85,8 @@ def stratified_rows_are_split_by_hash(data: DataConfig, label: LabelConfig) -> I
     if len(data.hashed_splits) == 1:
         yield where, "each split has its own rows, so there is nothing to divide; remove it"
     if data.stratify is True and label.kind not in {"binary", "multiclass"}:
-        several = {"multilabel": "may have several classes in a row", "multitask": "has several columns"}
-        what = several.get(label.kind, "has no classes")
+        reasons = {"multilabel": "may have several classes in a row", "multitask": "has several columns"}
+        what = reasons.get(label.kind, "has no classes")
         yield where, f"a {label.kind} label {what}; name a column with one class in each row, or remove it"
 
 

@@ -133,8 +133,8 @@ def class_weights_are_of_classes(train: TrainConfig, label: LabelConfig) -> Iter
     if weights is None:
         return
     if label.kind not in ("binary", "multiclass"):
-        several = {"multilabel": "may have several classes at once", "multitask": "has several sets of classes"}
-        what = several.get(label.kind, "has no classes to weigh")
+        reasons = {"multilabel": "may have several classes at once", "multitask": "has several sets of classes"}
+        what = reasons.get(label.kind, "has no classes to weigh")
         yield where, f"a {label.kind} label {what}; remove it"
         return
     classes = [str(value) for value in label.class_values]

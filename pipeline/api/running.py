@@ -18,7 +18,7 @@ from headrace.pipeline.api.serving import serve_after_run
 logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from headrace.pipeline.registration.register import Outcome
+    from headrace.pipeline.registration.register import RegistrationOutcome
     from headrace.pipeline.run import Run
     from headrace.pipeline.terminal import Display
 
@@ -205,7 +205,7 @@ def write_card_of(config: PipelineConfig, there: Sequence[Run], version: Path) -
         logger.warning("%s was pushed, but its model card cannot be written: %s", version, error)
 
 
-def register_versions(config: PipelineConfig) -> list[Outcome]:
+def register_versions(config: PipelineConfig) -> list[RegistrationOutcome]:
     """Bring the model registries of `deploy.registry` to the state of `deploy.push`. What prevents that is logged.
 
     Commands that do so at the same time wait for each other, as both would find the same versions missing.
@@ -227,6 +227,6 @@ def register_versions(config: PipelineConfig) -> list[Outcome]:
         return []
 
 
-def register_after_run(config: PipelineConfig) -> list[Outcome]:
+def register_after_run(config: PipelineConfig) -> list[RegistrationOutcome]:
     """Like `register_versions`, unless the run only predicts and so pushes nothing."""
     return [] if config.only_predicts else register_versions(config)

@@ -13,7 +13,7 @@ from headrace.common.errors import RunError
 from headrace.common.names import did_you_mean
 from headrace.components.contents import UNFINISHED
 from headrace.pipeline.cache.differences import LISTING, Difference, differences, manifest_changes
-from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, ComponentExplanation, Explanation
+from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, ComponentExplanation, RunExplanation
 from headrace.pipeline.cache_key import KeyInput, KeyParts
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
@@ -46,13 +46,13 @@ class EarlierExecution:
     unfinished: str = ""
 
 
-def explain(folders: Folders, run_id: str | None = None) -> Explanation:
+def explain(folders: Folders, run_id: str | None = None) -> RunExplanation:
     """Explain a run; None for the newest. Raises RunError if there is none."""
     found = runs(folders)
     run = _chosen(found, run_id, folders)
     earlier = found[found.index(run) + 1 :]
     components = [_component(node, run, earlier, folders) for node in run.record.nodes]
-    return Explanation(run.record.pipeline, run.record.run_id, components)
+    return RunExplanation(run.record.pipeline, run.record.run_id, components)
 
 
 def runs(folders: Folders) -> list[RecordedRun]:

@@ -37,7 +37,7 @@ class ComponentExplanation:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class RunExplanation:
     """All components of a run. run: "" for the next run."""
 
     pipeline: str
@@ -45,7 +45,7 @@ class Explanation:
     components: list[ComponentExplanation]
 
 
-def show(explanation: Explanation, console: Console) -> None:
+def show(explanation: RunExplanation, console: Console) -> None:
     """Print a table if the console is a terminal, plain lines elsewhere."""
     if console.is_terminal:
         from rich.text import Text
@@ -56,7 +56,7 @@ def show(explanation: Explanation, console: Console) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True, emoji=False)
 
 
-def lines(explanation: Explanation) -> Iterator[str]:
+def lines(explanation: RunExplanation) -> Iterator[str]:
     """`Trainer  ran  [compared with run ...] setting train.epochs: 5 → 3`."""
     width = max((len(one.component) for one in explanation.components), default=0)
     yield _headline(explanation)
@@ -65,15 +65,15 @@ def lines(explanation: Explanation) -> Iterator[str]:
             yield f"{one.component:<{width}}  {one.result:<15}  {_run(one)}{reason}".rstrip()
 
 
-def as_json(explanation: Explanation) -> str:
+def as_json(explanation: RunExplanation) -> str:
     return json.dumps(asdict(explanation), indent=1, ensure_ascii=False)
 
 
-def _headline(explanation: Explanation) -> str:
+def _headline(explanation: RunExplanation) -> str:
     return f"{explanation.pipeline}  {f'run {explanation.run}' if explanation.run else 'the next run'}"
 
 
-def _table(explanation: Explanation) -> Table:
+def _table(explanation: RunExplanation) -> Table:
     from rich.table import Table
     from rich.text import Text
 

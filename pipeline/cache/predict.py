@@ -28,7 +28,7 @@ from headrace.components.trigger.decision import GO, NO, WHY
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.build import create_pipeline
 from headrace.pipeline.cache.explain import RecordedRun, explain_miss, most_similar, run_of, runs
-from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, ComponentExplanation, Explanation
+from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, ComponentExplanation, RunExplanation
 from headrace.pipeline.cache_key import KeyInput, KeyParts, cache_key
 from headrace.pipeline.execute import execute
 from headrace.pipeline.folders import Folders, locked
@@ -43,14 +43,14 @@ RECORDERS = frozenset(
 """Executors that change files outside their outputs."""
 
 
-def predict(config: PipelineConfig) -> Explanation:
+def predict(config: PipelineConfig) -> RunExplanation:
     """Predict the next run. Raises RunError while another run of the pipeline is in progress."""
     folders = Folders.of(config)
     nodes = plan(create_pipeline(config))
     earlier = runs(folders)
     if not folders.metadata.exists():
         components = [ComponentExplanation(id_, "would run", reasons=["there is no earlier run"]) for id_ in nodes]
-        return Explanation(config.pipeline.name, "", components)
+        return RunExplanation(config.pipeline.name, "", components)
     with locked(folders.home), tempfile.TemporaryDirectory() as scratch:
         metadata = Metadata(folders.metadata, config.pipeline.name, "")
         return _Prediction(config, folders, nodes, earlier, metadata, Path(scratch)).explanation()
@@ -75,8 +75,8 @@ class _Prediction:
         self._outputs: dict[str, dict[str, StoredArtifact]] = {}
         self._stopped: dict[str, str] = {}
 
-    def explanation(self) -> Explanation:
-        return Explanation(self._config.pipeline.name, "", [self._node(node) for node in self._nodes.values()])
+    def explanation(self) -> RunExplanation:
+        return RunExplanation(self._config.pipeline.name, "", [self._node(node) for node in self._nodes.values()])
 
     def _node(self, node: Node) -> ComponentExplanation:
         stopped = next((self._stopped[id_] for id_ in node.upstream if id_ in self._stopped), None)

@@ -64,10 +64,10 @@ def spans(config: PipelineConfig, _built: Components, folders: Folders) -> BaseN
 
 def example_gen(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode:
     required = RequiredColumn.of(config.label)
-    unread = SPAN_SETTINGS - {"source"} | JUDGING_SETTINGS
+    ignored = SPAN_SETTINGS - {"source"} | JUDGING_SETTINGS
     return ExampleGen(
         spans=built.spans.outputs["spans"],
-        data=_read(config).model_dump_json(by_alias=True, exclude=unread),
+        data=_read(config).model_dump_json(by_alias=True, exclude=ignored),
         store=str(folders.spans),
         code=sources_digest("headrace.components.example_gen.component", *config.data.source.own_modules()),
         required=required.to_json() if required else None,

@@ -18,7 +18,7 @@ from headrace.configs.schema.serving import ServingConfig
 from headrace.pipeline.kubeflow.registration import readable
 from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.kubeflow.stored_models import StoredHome
-from headrace.pipeline.production.serve import PushedModel, Service, bring_up
+from headrace.pipeline.production.serve import ModelService, PushedModel, bring_up
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def serve_pushed(given: Mapping[str, Any], home: str, store: Store, *, from_pod:
         (logger.info if outcome.error is None else logger.warning)(f"serving: {outcome.words}")
 
 
-def _service(home: str, push: str, store: Store) -> Service | None:
+def _service(home: str, push: str, store: Store) -> ModelService | None:
     with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
         models = StoredHome(home, push, store, Path(folder)).models()
     versions = {
@@ -61,4 +61,4 @@ def _service(home: str, push: str, store: Store) -> Service | None:
         for model in models
         for number in model.versions
     }
-    return Service(readable(f"{home}/{push}"), versions) if versions else None
+    return ModelService(readable(f"{home}/{push}"), versions) if versions else None

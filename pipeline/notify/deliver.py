@@ -33,7 +33,7 @@ from headrace.configs.schema.notify import (
 from headrace.pipeline.notify import event as events
 from headrace.pipeline.notify import metrics, transport
 from headrace.pipeline.notify.text import one_line, slack_text
-from headrace.pipeline.notify.transport import DeliveryError, Destination, MailServer, environment
+from headrace.pipeline.notify.transport import DeliveryError, Endpoint, MailServer, environment
 
 COMMAND_SECONDS = 30.0
 """After which a receiver's program is killed."""
@@ -85,7 +85,7 @@ def _(receiver: WebhookReceiver, message: Message, outside: Outside) -> None:
 @deliver.register
 def _(receiver: SlackReceiver, message: Message, outside: Outside) -> None:
     body = json.dumps({"text": slack_text(message.headline, message.lines)}).encode()
-    to = Destination(*_named_url(receiver.url_env, outside), ca_file=receiver.ca_file)
+    to = Endpoint(*_named_url(receiver.url_env, outside), ca_file=receiver.ca_file)
     _send(to, "POST", body, "application/json; charset=utf-8", outside)
 
 
@@ -129,7 +129,7 @@ def _(receiver: CommandReceiver, message: Message, outside: Outside) -> None:
 def _(receiver: PushgatewayReceiver, message: Message, outside: Outside) -> None:
     to = _destination(receiver, outside)
     group = f"/metrics/job/{metrics.JOB}/pipeline/{urllib.parse.quote(message.pipeline, safe='')}"
-    to = Destination(to.url.rstrip("/") + group, to.shown, to.authorization, to.ca_file)
+    to = Endpoint(to.url.rstrip("/") + group, to.shown, to.authorization, to.ca_file)
     _send(to, "PUT", message.metrics.encode(), metrics.CONTENT_TYPE, outside)
 
 
@@ -155,7 +155,7 @@ def mail_of(receiver: EmailReceiver, message: Message) -> EmailMessage:
     return mail
 
 
-def _destination(receiver: WebhookReceiver | PushgatewayReceiver, outside: Outside) -> Destination:
+def _destination(receiver: WebhookReceiver | PushgatewayReceiver, outside: Outside) -> Endpoint:
     variable = receiver.authorization_env
     authorization = None if variable is None else environment(variable, outside.environ)
     if receiver.url_env is not None:
@@ -163,7 +163,7 @@ def _destination(receiver: WebhookReceiver | PushgatewayReceiver, outside: Outsi
     else:
         url = receiver.url or ""
         shown = transport.host_of(url)
-    return Destination(url, shown, authorization, receiver.ca_file)
+    return Endpoint(url, shown, authorization, receiver.ca_file)
 
 
 def _named_url(variable: str, outside: Outside) -> tuple[str, str]:
@@ -174,5 +174,5 @@ def _named_url(variable: str, outside: Outside) -> tuple[str, str]:
     return url, f"the server of {variable}"
 
 
-def _send(to: Destination, method: str, body: bytes, content_type: str, outside: Outside) -> None:
+def _send(to: Endpoint, method: str, body: bytes, content_type: str, outside: Outside) -> None:
     transport.with_tries(lambda: transport.request(to, method, body, content_type), outside.sleep)

@@ -19,7 +19,7 @@ from headrace.pipeline.folders import Folders
 from headrace.pipeline.notify.deliver import Message, Outside
 from headrace.pipeline.notify.event import SPEC_VERSION, TEST, not_started, read_event, source, timestamp
 from headrace.pipeline.notify.record import FILE_NAME, Delivery, read_deliveries, write_deliveries
-from headrace.pipeline.notify.send import Outcome, messages, report, send
+from headrace.pipeline.notify.send import DeliveryOutcome, messages, report, send
 from headrace.pipeline.notify.text import TEST_HEADLINE
 from headrace.pipeline.results.record import RunRecord, Status, newest_first
 from headrace.pipeline.results.run_folder import RunFolder
@@ -34,10 +34,10 @@ def notify(config: PipelineConfig, folder: RunFolder, outside: Outside | None = 
     """Tell the receivers of a run that has ended, each of them once, and record it in the run's folder."""
     if not config.notify:
         return
-    told = read_deliveries(folder.path) or {}
+    delivered = read_deliveries(folder.path) or {}
     try:
         event = read_event(folder, killed=killed)
-        found = messages(config.notify, event, told, _last_success(config))
+        found = messages(config.notify, event, delivered, _last_success(config))
     except (HeadraceError, OSError, ValueError, TypeError, KeyError) as error:
         logger.warning("notify: nobody was told of run %s, whose results are damaged: %s", folder.record.run_id, error)
         found = {}
@@ -45,7 +45,7 @@ def notify(config: PipelineConfig, folder: RunFolder, outside: Outside | None = 
     now = timestamp(time.time())
     new = {one.receiver: Delivery(found[one.receiver].id, now, one.error) for one in outcomes}
     try:
-        write_deliveries(folder.path, {**told, **new})
+        write_deliveries(folder.path, {**delivered, **new})
     except OSError as error:
         logger.warning("%s cannot be written: %s", folder.path / FILE_NAME, error.strerror)
     report(outcomes, found)
@@ -75,7 +75,7 @@ def notify_of_no_start(
     report(send(config.notify, found, outside), found)
 
 
-def send_test(config: PipelineConfig, outside: Outside | None = None) -> list[Outcome]:
+def send_test(config: PipelineConfig, outside: Outside | None = None) -> list[DeliveryOutcome]:
     """Send a test message to every receiver, in the order of the config.
 
     Receivers of metrics get nothing, because it would replace the metrics of the last run. The environment variables
@@ -93,13 +93,13 @@ def send_test(config: PipelineConfig, outside: Outside | None = None) -> list[Ou
     }
     message = Message(name, event, TEST_HEADLINE.format(name), [f"runs: {home}"])
     outside = outside or Outside.of_process()
-    told = {each: message for each, receiver in config.notify.items() if isinstance(receiver, Receiver)}
-    outcomes = {one.receiver: one for one in send(config.notify, told, outside)}
+    tests = {each: message for each, receiver in config.notify.items() if isinstance(receiver, Receiver)}
+    outcomes = {one.receiver: one for one in send(config.notify, tests, outside)}
     for each, receiver in config.notify.items():
         if each not in outcomes:
             missing = [variable for variable in variables(receiver) if not outside.environ.get(variable)]
             error = f"the environment variable {missing[0]} is not set" if missing else None
-            outcomes[each] = Outcome(each, error, "gets metrics at the end of a run; nothing was sent")
+            outcomes[each] = DeliveryOutcome(each, error, "gets metrics at the end of a run; nothing was sent")
     return [outcomes[each] for each in config.notify]
 
 

@@ -1,10 +1,10 @@
 """The messages about one event, and their delivery to the receivers of a config at the same time.
 
-found = messages(config.notify, event, told=set(), last_success=None)
+found = messages(config.notify, event, delivered=set(), last_success=None)
 outcomes = send(config.notify, found)
 report(outcomes, found)
 
-Nothing here raises because of a receiver: one that was not reached is an Outcome with the reason.
+Nothing here raises because of a receiver: one that was not reached is an DeliveryOutcome with the reason.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DeliveryOutcome:
     """What became of the message to a receiver. error: why it was not delivered, None if it was; what: in words."""
 
     receiver: str
@@ -37,7 +37,7 @@ class Outcome:
 
 
 def messages(
-    receivers: Mapping[str, AnyReceiver], event: Event, told: Collection[str], last_success: float | None
+    receivers: Mapping[str, AnyReceiver], event: Event, delivered: Collection[str], last_success: float | None
 ) -> dict[str, Message]:
     """The messages by receiver, without those that were told already, or want nothing of this.
 
@@ -47,34 +47,34 @@ def messages(
     text = metrics.text_format(metrics.gauges(event, last_success), {"pipeline": event.pipeline})
     for name, receiver in receivers.items():
         about = _about(receiver, event.happened)
-        if name not in told and about is not None:
+        if name not in delivered and about is not None:
             found[name] = Message(event.pipeline, event.cloud_event(about), headline(event, about), body(event), text)
     return found
 
 
 def send(
     receivers: Mapping[str, AnyReceiver], found: Mapping[str, Message], outside: Outside | None = None
-) -> list[Outcome]:
+) -> list[DeliveryOutcome]:
     """Deliver the messages at the same time, so that one receiver that does not answer delays no other."""
     if not found:
         return []
     outside = outside or Outside.of_process()
 
-    def one(name: str) -> Outcome:
+    def one(name: str) -> DeliveryOutcome:
         try:
             deliver(receivers[name], found[name], outside)
         except DeliveryError as error:
-            return Outcome(name, str(error))
+            return DeliveryOutcome(name, str(error))
         except Exception as error:  # a run must not fail because of a receiver, whatever it does
             logger.debug("notify.%s", name, exc_info=True)
-            return Outcome(name, f"an unexpected {type(error).__name__}")
-        return Outcome(name, None)
+            return DeliveryOutcome(name, f"an unexpected {type(error).__name__}")
+        return DeliveryOutcome(name, None)
 
     with ThreadPoolExecutor(min(PARALLEL, len(found))) as threads:
         return list(threads.map(one, found))
 
 
-def report(outcomes: Sequence[Outcome], found: Mapping[str, Message]) -> None:
+def report(outcomes: Sequence[DeliveryOutcome], found: Mapping[str, Message]) -> None:
     """Log which receivers were not reached, and why."""
     for one in outcomes:
         if one.error is not None:

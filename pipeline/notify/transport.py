@@ -50,7 +50,7 @@ class DeliveryError(Exception):
 
 
 @dataclass(frozen=True)
-class Destination:
+class Endpoint:
     """An HTTP server. url: may hold a credential; shown: what messages call it."""
 
     url: str
@@ -71,13 +71,13 @@ def with_tries(send: Callable[[], Result], sleep: Callable[[float], None] = time
     return send()
 
 
-def request(to: Destination, method: str, body: bytes, content_type: str) -> None:
+def request(to: Endpoint, method: str, body: bytes, content_type: str) -> None:
     """Send one request, and follow no redirect: it would lead elsewhere. Raises DeliveryError."""
     exchange(to, method, body, {"Content-Type": content_type}, most=1)
 
 
 def exchange(  # noqa: PLR0913 - what an HTTP request consists of
-    to: Destination,
+    to: Endpoint,
     method: str,
     body: bytes | BinaryIO | None,
     headers: Mapping[str, str],

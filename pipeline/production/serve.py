@@ -37,7 +37,7 @@ class PushedModel:
 
 
 @dataclass(frozen=True)
-class Service:
+class ModelService:
     """All versions in `deploy.push` by number. path: of the folder, for a server on this machine."""
 
     path: str
@@ -62,7 +62,7 @@ class Service:
         return Labels(stable=max(earlier, default=self.in_service), canary=self.in_service)
 
 
-def local_service(there: Destination) -> Service | None:
+def local_service(there: Destination) -> ModelService | None:
     """The folder on this machine; None if nothing was pushed."""
     if not there.versions:
         return None
@@ -71,10 +71,10 @@ def local_service(there: Destination) -> Service | None:
         uri = there.model_of(str(number))
         entry = there.registry.find(uri) if uri else None
         versions[number] = PushedModel(uri, withdrawn=entry is not None and entry.withdrawn_at is not None)
-    return Service(str(there.path), versions)
+    return ModelService(str(there.path), versions)
 
 
-def bring_up(serving: ServingConfig, pipeline: str, service: Service) -> ServingOutcome:
+def bring_up(serving: ServingConfig, pipeline: str, service: ModelService) -> ServingOutcome:
     """Write the config file, and wait until the server has loaded the version in service.
 
     Raises RunError if the config file cannot be written.

@@ -20,7 +20,7 @@ from headrace.common.credentials import redact
 from headrace.configs.schema.model_registry import RegistryServer
 from headrace.pipeline.notify import transport
 from headrace.pipeline.notify.text import one_line
-from headrace.pipeline.notify.transport import DeliveryError, Destination
+from headrace.pipeline.notify.transport import DeliveryError, Endpoint
 
 SECONDS = 10.0
 """To connect, and to wait for each part of an answer."""
@@ -83,8 +83,8 @@ class Api:
             raise DeliveryError(f"{to.shown} answers with something else than JSON; is its URL the one of the API?")
         return found
 
-    def _at(self, path: str) -> Destination:
-        return Destination(self.url + path, transport.host_of(self.url), self.authorization, self.ca_file)
+    def _at(self, path: str) -> Endpoint:
+        return Endpoint(self.url + path, transport.host_of(self.url), self.authorization, self.ca_file)
 
     def _explained(self, error: DeliveryError) -> DeliveryError:
         """The error with the server's own words, and what to change."""

@@ -44,9 +44,13 @@ class KubeflowModels:
         self._listed = {str(one["id"]): one for one in self._versions()} if self._model else {}
         found: dict[int, Known] = {}
         for id_, one in self._listed.items():
-            told = _properties(one)
-            if told.get(_DESTINATION) == self._destination and told.get(_VERSION, "").isdecimal() and told.get(STATE):
-                found[int(told[_VERSION])] = Known(id_, told[STATE])
+            properties = _properties(one)
+            if (
+                properties.get(_DESTINATION) == self._destination
+                and properties.get(_VERSION, "").isdecimal()
+                and properties.get(STATE)
+            ):
+                found[int(properties[_VERSION])] = Known(id_, properties[STATE])
         return found
 
     def add(self, version: PushedVersion) -> Known:
@@ -69,8 +73,8 @@ class KubeflowModels:
 
     def mark(self, one: Known, state: State) -> None:
         """Note the state of a version."""
-        told = {**self._listed[one.id].get("customProperties", {}), STATE: _text(state)}
-        body = {"customProperties": told, "state": "ARCHIVED" if state in _ARCHIVED else "LIVE"}
+        properties = {**self._listed[one.id].get("customProperties", {}), STATE: _text(state)}
+        body = {"customProperties": properties, "state": "ARCHIVED" if state in _ARCHIVED else "LIVE"}
         self._listed[one.id] = self._api.send("PATCH", f"{self._root}/model_versions/{one.id}", body)
 
     def serve(self, one: Known) -> None:
@@ -108,7 +112,7 @@ class KubeflowModels:
             page = {"nextPageToken": token}
 
     def _body(self, version: PushedVersion) -> dict[str, Any]:
-        told = {f"{PREFIX}{name}": _text(value) for name, value in version.facts.items()}
+        properties = {f"{PREFIX}{name}": _text(value) for name, value in version.facts.items()}
         measured = {
             f"metric.{name}": {"metadataType": "MetadataDoubleValue", "double_value": value}
             for name, value in sorted(version.metrics.items())
@@ -118,7 +122,7 @@ class KubeflowModels:
             "registeredModelId": self._model,
             "description": version.description,
             "state": "LIVE",
-            "customProperties": {**told, **measured, _DESTINATION: _text(self._destination)},
+            "customProperties": {**properties, **measured, _DESTINATION: _text(self._destination)},
         }
 
     def _artifact(self, version: PushedVersion) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class ModelRegistry(Protocol):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RegistrationOutcome:
     """What became of a registry. model: its name there; added: the numbers of new versions; error: why not all."""
 
     registry: str
@@ -77,7 +77,7 @@ class Outcome:
 
 def register(
     registries: ModelRegistries, pipeline: str, shelf: Shelf, environ: Mapping[str, str] = os.environ
-) -> list[Outcome]:
+) -> list[RegistrationOutcome]:
     """Register the versions of a folder in each registry, and log what was not possible."""
     outcomes = [_registered(name, server, pipeline, shelf, environ) for name, server in registries.named]
     for one in outcomes:
@@ -87,7 +87,9 @@ def register(
     return outcomes
 
 
-def _registered(name: str, server: RegistryServer, pipeline: str, shelf: Shelf, environ: Mapping[str, str]) -> Outcome:
+def _registered(
+    name: str, server: RegistryServer, pipeline: str, shelf: Shelf, environ: Mapping[str, str]
+) -> RegistrationOutcome:
     model, work = server.model, None
     try:
         registry = _opened(server, pipeline, shelf.destination, environ)
@@ -97,10 +99,10 @@ def _registered(name: str, server: RegistryServer, pipeline: str, shelf: Shelf, 
     except Exception as why:  # a push must not fail because of a registry, whatever it answers
         error = _reason(why)
     if work is None:
-        return Outcome(name, model, error=error)
+        return RegistrationOutcome(name, model, error=error)
     problems = [f"{', '.join(what)}: {why}" for why, what in work.failed.items()]
     problems += [error] if error is not None and error not in work.failed else []
-    return Outcome(name, model, tuple(work.added), "; ".join(problems) or None)
+    return RegistrationOutcome(name, model, tuple(work.added), "; ".join(problems) or None)
 
 
 def _reason(error: Exception) -> str:

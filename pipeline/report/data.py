@@ -151,8 +151,8 @@ def _file_order(folder: RunFolder) -> list[str]:
 
 
 def _column_rows(split: SplitSummary, config: PipelineConfig | None, order: list[str]) -> list[ColumnRow]:
-    places = {name: place for place, name in enumerate(order)}
-    columns = sorted(split.columns.values(), key=lambda column: places.get(column.name, len(places)))
+    positions = {name: place for place, name in enumerate(order)}
+    columns = sorted(split.columns.values(), key=lambda column: positions.get(column.name, len(positions)))
     return [
         ColumnRow(column, _role(column.name, config), histogram(_picture_title(column), column.histogram))
         for column in columns

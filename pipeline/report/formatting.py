@@ -32,8 +32,8 @@ def figure(value: float | None, digits: int = 4) -> str:
         return NONE
     if value == 0:
         return "0"
-    places = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
-    text = f"{value:,.{places}f}" if places < 10 else f"{value:.{digits - 1}e}"
+    decimals = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
+    text = f"{value:,.{decimals}f}" if decimals < 10 else f"{value:.{digits - 1}e}"
     return (text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text).replace("-", MINUS)
 
 

@@ -14,7 +14,7 @@ from headrace.pipeline.verbs.options import config_options, load, reports_errors
 
 if TYPE_CHECKING:
     from headrace.configs.config import PipelineConfig
-    from headrace.pipeline.cache.explanation import Explanation
+    from headrace.pipeline.cache.explanation import RunExplanation
     from headrace.pipeline.local.prune import PrunePlan
 
 DAY = 86_400
@@ -54,7 +54,7 @@ def explain_cache(  # noqa: PLR0913, PLR0917
         explanation.show(found, StandardOutput())
 
 
-def _explanation(config: PipelineConfig, run: str | None, *, ahead: bool, kubeflow: bool) -> Explanation:
+def _explanation(config: PipelineConfig, run: str | None, *, ahead: bool, kubeflow: bool) -> RunExplanation:
     if ahead:
         with quiet():
             from headrace.pipeline.cache.predict import predict

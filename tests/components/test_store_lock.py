@@ -14,7 +14,7 @@ from pyarrow import fs
 from s3_servers import S3Server
 
 from headrace.common.errors import RunError
-from headrace.common.store_lock import Claim, Timing, held
+from headrace.common.store_lock import HeldLock, Timing, held
 from headrace.components.example_gen.remote.filesystems import filesystem, parse_location
 
 
@@ -110,7 +110,7 @@ def test_claim_of_a_killed_process_is_removed_once_it_is_old(
 
 
 def test_claim_that_is_renewed_is_respected_however_long_it_takes(tmp_path: Path, store: Store, time: Time) -> None:
-    first = Claim(store, f"{tmp_path}/.lock", time.timing())
+    first = HeldLock(store, f"{tmp_path}/.lock", time.timing())
     assert not first.others()
     (claim,) = tmp_path.iterdir()
     os.utime(claim, (time.now, time.now))

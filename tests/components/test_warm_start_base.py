@@ -8,7 +8,7 @@ import pytest
 from headrace.components.deploy.choices import choose_base_model
 from headrace.components.deploy.registry import Entry, MadeFor, Registry
 from headrace.components.split_spans import RoleOfSpans
-from headrace.trainer.weights.sidecar import Origin
+from headrace.trainer.weights.sidecar import TrainingOrigin
 
 DATA = MadeFor(label="l", columns={"a": "INT", "b": "INT"})
 
@@ -17,7 +17,7 @@ def model(folder: Path, name: str, work: str | None = None, base: str | None = N
     """A Model artifact that says where it comes from."""
     (folder / name / "Format-Serving").mkdir(parents=True)
     if work is not None:
-        Origin(work, base).write(folder / name / "Format-Serving")
+        TrainingOrigin(work, base).write(folder / name / "Format-Serving")
     return str(folder / name)
 
 
@@ -60,7 +60,7 @@ def test_origin_of_another_form_is_none(tmp_path: Path, field: str) -> None:
     (path,) = Path(uri).rglob("origin.json")
     path.write_text(json.dumps({**json.loads(path.read_text()), field: 5}))
     assert choose_base_model(registry(uri), "w", DATA) == uri
-    assert Origin.read(path.parents[1]) is None
+    assert TrainingOrigin.read(path.parents[1]) is None
 
 
 def test_model_that_is_gone_or_for_other_data_is_passed_over(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from parcels import write_parcels
 
 from headrace.components.evaluation.result import read_evaluation
 from headrace.configs.schema.model_registry import MlflowRegistry, ModelRegistries
-from headrace.pipeline.registration.register import Outcome, register
+from headrace.pipeline.registration.register import RegistrationOutcome, register
 from headrace.pipeline.registration.versions import PushedVersion, Shelf, State
 
 pytestmark = pytest.mark.slow
@@ -200,7 +200,7 @@ def test_version_that_others_can_read_is_named_by_its_uri_and_nothing_is_copied(
     for now in ({1: "in_service"}, {1: "superseded", 2: "in_service"}, {2: "superseded", 3: "in_service"}):
         states.update(now)  # type: ignore[arg-type]
         (outcome,) = register(settings, "pod", Shelf(at, dict(now), describe), {})  # type: ignore[arg-type]
-        assert outcome == Outcome("mlflow", "of-pod", (max(now),))
+        assert outcome == RegistrationOutcome("mlflow", "of-pod", (max(now),))
     found = mlflow.versions("of-pod")
     assert {number: one["source"] for number, one in found.items()} == {number: f"{at}/{number}" for number in "123"}
     told = {number: one["tags"]["headrace.state"] for number, one in found.items()}

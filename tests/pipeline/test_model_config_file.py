@@ -17,7 +17,7 @@ from headrace.common.errors import RunError
 from headrace.common.store_lock import Timing
 from headrace.pipeline.production.config_file import Labels, in_between, with_model
 from headrace.pipeline.production.place import update
-from headrace.pipeline.production.serve import PushedModel, Service
+from headrace.pipeline.production.serve import ModelService, PushedModel
 
 OTHER = 'model_config_list { config { name: "other" base_path: "/other" model_version_policy { all {} } } }'
 
@@ -121,7 +121,7 @@ def test_unchanged_file_is_not_written(tmp_path: Path) -> None:
 def test_stable_is_the_newest_other_model_that_was_not_rolled_back(
     versions: dict[int, PushedModel], labels: Labels
 ) -> None:
-    assert Service("/serving", versions).labels == labels
+    assert ModelService("/serving", versions).labels == labels
 
 
 def test_pipelines_that_change_one_file_in_an_object_store_at_once_all_have_their_entry(

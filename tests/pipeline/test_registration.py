@@ -21,7 +21,7 @@ from receivers import http_receiver
 from headrace.configs.schema.model_registry import KubeflowRegistry, MlflowRegistry, ModelRegistries
 from headrace.pipeline.notify.transport import DeliveryError
 from headrace.pipeline.registration.api import Api
-from headrace.pipeline.registration.register import LIMIT, Outcome, register
+from headrace.pipeline.registration.register import LIMIT, RegistrationOutcome, register
 from headrace.pipeline.registration.versions import PushedVersion, Shelf, State
 
 AT = "s3://models/taxi"
@@ -55,7 +55,9 @@ class Folder:
         )
 
 
-def brought_up(registry: Registry, folder: Folder, environ: Mapping[str, str] | None = None, **more: Any) -> Outcome:
+def brought_up(
+    registry: Registry, folder: Folder, environ: Mapping[str, str] | None = None, **more: Any
+) -> RegistrationOutcome:
     settings = ModelRegistries(kubeflow=KubeflowRegistry(url=registry.url, **more))
     (outcome,) = register(settings, "taxi", folder.shelf, environ or {})
     return outcome
@@ -68,7 +70,7 @@ def registry() -> Iterator[Registry]:
 
 
 def test_version_is_registered_with_metrics_facts_and_an_artifact(registry: Registry) -> None:
-    assert brought_up(registry, Folder({17: "in_service"})) == Outcome("kubeflow", "taxi", (17,))
+    assert brought_up(registry, Folder({17: "in_service"})) == RegistrationOutcome("kubeflow", "taxi", (17,))
     (one,) = registry.versions("taxi").values()
     assert (one["name"], one["state"]) == ("17", "LIVE")
     told = one["customProperties"]
@@ -91,7 +93,7 @@ def test_nothing_is_registered_twice_nor_described_again(registry: Registry) -> 
     folder = Folder({**dict.fromkeys(range(1, 6), "superseded"), 6: "in_service"})
     assert brought_up(registry, folder).added == (1, 2, 3, 4, 5, 6)
     before = len(registry.requests)
-    assert brought_up(registry, folder) == Outcome("kubeflow", "taxi")
+    assert brought_up(registry, folder) == RegistrationOutcome("kubeflow", "taxi")
     assert {request.method for request in registry.requests[before:]} == {"GET"}
     assert folder.asked == [1, 2, 3, 4, 5, 6]
     assert len(registry.versions("taxi")) == 6
@@ -170,7 +172,9 @@ def test_version_whose_records_are_damaged_holds_up_no_other(registry: Registry)
 
     settings = ModelRegistries(kubeflow=KubeflowRegistry(url=registry.url))
     (outcome,) = register(settings, "taxi", Shelf(AT, folder.states, describe), {})
-    assert outcome == Outcome("kubeflow", "taxi", (3,), "version 1, version 2: an unexpected ValueError (damaged)")
+    assert outcome == RegistrationOutcome(
+        "kubeflow", "taxi", (3,), "version 1, version 2: an unexpected ValueError (damaged)"
+    )
 
 
 def test_server_that_goes_away_is_asked_for_no_further_version(

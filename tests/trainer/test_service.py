@@ -24,7 +24,7 @@ from headrace.configs.schema.train import ServiceConfig, TrainConfig
 from headrace.trainer.input.memory import CacheChoice
 from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.pipeline import InputPipeline
-from headrace.trainer.input.service.client import Service
+from headrace.trainer.input.service.client import DataService
 from headrace.trainer.input.service.endless import endless
 from headrace.trainer.input.sources import ExampleSources
 from headrace.trainer.service.local import LocalService
@@ -43,11 +43,11 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return write_shards(tmp_path_factory.mktemp("shards"), [EACH] * FILES)
 
 
-def reader(running: LocalService, timeout: float = 8.0) -> Service:
-    return Service(ServiceConfig(address=running.address, timeout=timeout))
+def reader(running: LocalService, timeout: float = 8.0) -> DataService:
+    return DataService(ServiceConfig(address=running.address, timeout=timeout))
 
 
-def through(service: Service, **settings: Any) -> InputPipeline:
+def through(service: DataService, **settings: Any) -> InputPipeline:
     return pipeline(source=lambda _, files, packing, __: service.stream(files, packing), **settings)
 
 
@@ -136,7 +136,7 @@ def test_workers_read_as_many_records_at_a_time_as_the_config_says(shards: list[
 
 
 def test_unsharded_workers_shuffle_each_for_itself(shards: list[str], running: LocalService) -> None:
-    service = Service(ServiceConfig(address=running.address, sharding="off"))
+    service = DataService(ServiceConfig(address=running.address, sharding="off"))
     packing = Packing(SPEC)
     first = [packing.unpack(packed)["id"].numpy()[0] for packed in service.endless(endless(shards, packing)).take(40)]
     assert len(set(first)) > 25  # one order in both workers would give each batch twice: 20

@@ -18,7 +18,7 @@ from headrace.configs.schema.train import ServiceConfig, TrainConfig
 from headrace.trainer.input.buckets import LengthBuckets, choose_buckets
 from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.reading import ClusterWorker
-from headrace.trainer.input.service.client import Service
+from headrace.trainer.input.service.client import DataService
 from headrace.trainer.input.service.delivery import StalledError, elements_with_timeout
 from headrace.trainer.input.service.endless import coordinated_rounds
 from headrace.trainer.input.sources import ExampleSources
@@ -90,7 +90,7 @@ def test_two_trainers_get_equal_lengths_in_each_round_and_every_example(tmp_path
 @pytest.mark.slow
 def test_trainer_that_reads_ahead_ends_though_the_others_have_ended_before_it(running: LocalService) -> None:
     settings = ServiceConfig(address=running.address, sharding="off", coordinated=True)
-    service = Service(settings, ClusterWorker(0, TRAINERS, "of two, the other of which reads nothing"))
+    service = DataService(settings, ClusterWorker(0, TRAINERS, "of two, the other of which reads nothing"))
     numbers = tf.data.Dataset.range(100).batch(10).map(lambda batch: (batch,))
     first = numbers.take(1)
     iterators = [iter(first.concatenate(service.endless(numbers.repeat())).prefetch(2))]

@@ -14,7 +14,7 @@ from headrace.trainer import columns, models
 from headrace.trainer.export import WEIGHTS
 from headrace.trainer.run import run_fn
 from headrace.trainer.sections import TrainerSections
-from headrace.trainer.weights.sidecar import Origin, work_digest
+from headrace.trainer.weights.sidecar import TrainingOrigin, work_digest
 from headrace.trainer.weights.warm_start import WeightLayout, start_from
 
 Prepare = Callable[[str], Any]
@@ -129,8 +129,8 @@ def test_run_begins_where_the_base_model_ended_and_says_so(prepared: Prepare, tm
     best = records[0]["epochs"][records[0]["best_epoch"] - 1]["metrics"]["val_loss"]
     assert records[1]["epochs"][0]["metrics"]["val_loss"] == pytest.approx(best, abs=1e-3)
     assert records[1]["chosen"]["warm_start"].startswith(f"from {first}: took ")
-    origin = Origin.read(second / "Format-Serving")
-    assert origin == Origin(work_digest(fn_args.custom_config, fn_args.transform_output), str(first))
+    origin = TrainingOrigin.read(second / "Format-Serving")
+    assert origin == TrainingOrigin(work_digest(fn_args.custom_config, fn_args.transform_output), str(first))
 
 
 def test_a_layer_that_reads_an_operation_reads_what_the_operation_does() -> None:

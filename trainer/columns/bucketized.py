@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from headrace.configs.schema.features import BucketizedFeature
-from headrace.trainer.columns.analyzers.numbers import Quantiles
+from headrace.trainer.columns.analyzers.numbers import QuantileBoundaries
 from headrace.trainer.columns.base import Analyzer, Batch, Categories, CategoryColumn, VocabularySize
 from headrace.trainer.columns.raw import RawColumn
 
@@ -20,7 +20,7 @@ class BucketizedColumn(CategoryColumn[BucketizedFeature]):
 
     def analyzers(self) -> list[Analyzer]:
         """The quantiles, unless the config gives boundaries."""
-        return [Quantiles(self.key, self.feature.buckets)] if self.feature.buckets is not None else []
+        return [QuantileBoundaries(self.key, self.feature.buckets)] if self.feature.buckets is not None else []
 
     def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:  # noqa: ARG002
         """The buckets, and one category for missing values unless the config gives a substitute."""

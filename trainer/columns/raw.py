@@ -157,9 +157,9 @@ def _missing_value(dtype: tf.DType) -> tf.Tensor:
 
 def _sparse(values: tf.Tensor) -> tf.SparseTensor:
     """[batch] to [batch, 1] without NaN."""
-    places = tf.where(tf.logical_not(tf.math.is_nan(values)))
-    indices = tf.concat([places, tf.zeros_like(places)], axis=1)
-    return tf.SparseTensor(indices, tf.gather_nd(values, places), tf.stack([tf.size(values, tf.int64), 1]))
+    positions = tf.where(tf.logical_not(tf.math.is_nan(values)))
+    indices = tf.concat([positions, tf.zeros_like(positions)], axis=1)
+    return tf.SparseTensor(indices, tf.gather_nd(values, positions), tf.stack([tf.size(values, tf.int64), 1]))
 
 
 def _dense(tensor: RawTensor) -> tf.Tensor:

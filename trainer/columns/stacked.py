@@ -42,14 +42,14 @@ def stacked_numbers(tensors: Mapping[str, RawTensor], keys: Sequence[str], batch
 def _first_values(columns: Sequence[tf.SparseTensor], batch: tf.Tensor) -> tf.Tensor:
     """float64 [batch, columns] of columns with the same dtype."""
     values = tf.concat([column.values for column in columns], axis=0)
-    places = tf.concat([column.indices for column in columns], axis=0)
+    positions = tf.concat([column.indices for column in columns], axis=0)
     lengths = tf.concat(tf.raw_ops.ShapeN(input=[column.values for column in columns], out_type=tf.int64), axis=0)
     column = tf.repeat(tf.range(len(columns), dtype=tf.int64), lengths)
     numbers = tf.cast(values, tf.float64)
     missing = tf.constant(float("nan"), tf.float64)
     if values.dtype.is_integer:
         numbers = tf.where(tf.equal(values, tf.constant(MISSING_INTEGER, values.dtype)), missing, numbers)
-    first = tf.equal(places[:, 1], 0)
-    where = tf.boolean_mask(tf.stack([places[:, 0], column], axis=1), first)
+    first = tf.equal(positions[:, 1], 0)
+    where = tf.boolean_mask(tf.stack([positions[:, 0], column], axis=1), first)
     nothing = tf.fill(tf.stack([batch, len(columns)]), missing)
     return tf.tensor_scatter_nd_update(nothing, where, tf.boolean_mask(numbers, first))

@@ -14,7 +14,7 @@ from headrace.trainer.input.memory import CacheChoice
 from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.pipeline import Stream
 from headrace.trainer.input.reading import SINGLE_WORKER, ClusterWorker, InputOptions
-from headrace.trainer.input.service.client import Service
+from headrace.trainer.input.service.client import DataService
 from headrace.trainer.input.service.endless import endless, endless_batches
 from headrace.trainer.input.snapshot import Snapshots
 
@@ -27,7 +27,7 @@ class ExampleSources:
     stream = sources.stream("train", files, packing, pipeline.file_stream(files, packing))
     """
 
-    service: Service | None = None
+    service: DataService | None = None
     snapshots: Snapshots | None = None
     train: TrainConfig = field(default_factory=TrainConfig)
     words: str = ""
@@ -41,7 +41,7 @@ class ExampleSources:
         """Raises TrainingError if the service does not answer, or batches cannot be divided among the workers."""
         config = train.input
         settings = service_config(config.service)
-        reader = Service(settings, worker, InputOptions.of(config)) if settings else None
+        reader = DataService(settings, worker, InputOptions.of(config)) if settings else None
         words = reader.check() if reader else ""
         snapshots = Snapshots(Path(config.snapshot).absolute(), transform_graph) if config.snapshot else None
         sources = cls(reader, snapshots, train, words, worker)
@@ -91,7 +91,7 @@ class ExampleSources:
             read = self._served(self.service, split, files, packing)
         return self.snapshots.stream(split, files, packing, read) if self.snapshots else read
 
-    def _served(self, served: Service, split: str, files: Sequence[str], packing: Packing) -> Stream:
+    def _served(self, served: DataService, split: str, files: Sequence[str], packing: Packing) -> Stream:
         """Read the split through the service.
 
         Without sharding, each worker reads the whole train split endlessly. Single passes over it, which `peek` makes,

@@ -91,8 +91,8 @@ def _interpolation(start: keras.KerasTensor, share: keras.KerasTensor, size: int
     are at 0 and 1.
     """
     last = max(size - 1, 1)
-    places = (start + share * keras.ops.arange(size, dtype="float32") / last) * last
-    distances = keras.ops.abs(places[:, :, None] - keras.ops.arange(size, dtype="float32"))
+    positions = (start + share * keras.ops.arange(size, dtype="float32") / last) * last
+    distances = keras.ops.abs(positions[:, :, None] - keras.ops.arange(size, dtype="float32"))
     return keras.ops.maximum(1 - distances, 0)
 
 

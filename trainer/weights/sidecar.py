@@ -39,7 +39,7 @@ class Sidecar:
 
 
 @dataclass(frozen=True)
-class Origin(Sidecar):
+class TrainingOrigin(Sidecar):
     """Where a model's weights come from."""
 
     FILE = "assets.extra/origin.json"

@@ -242,9 +242,9 @@ class LabelMetrics(abc.ABC):
         sums = [np.bincount(cells, column * weights, number * FOLDS).reshape(shape) for column in each.T]
         buckets = self.buckets(labels, predictions)
         per_example = 1 if buckets is None else max(buckets.size // max(len(cells), 1), 1)
-        places, each_weight = np.repeat(cells, per_example), np.repeat(weights, per_example)
+        positions, each_weight = np.repeat(cells, per_example), np.repeat(weights, per_example)
         flat = None if buckets is None else buckets.reshape(-1)
-        histograms = self._histograms(labels.reshape(-1), flat, places, number, each_weight)
+        histograms = self._histograms(labels.reshape(-1), flat, positions, number, each_weight)
         examples = np.bincount(cells, minlength=number * FOLDS).reshape(shape).astype(np.float64)
         squares = np.bincount(cells, weights**2, number * FOLDS).reshape(shape).astype(np.float64)
         return [

@@ -16,10 +16,10 @@ CLASS_SPAN = 1 << 18
 
 
 def class_pairs(totals: Totals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The classes that are labels or predictions, and the places of both in them for each bucket, [2, m]."""
+    """The classes that are labels or predictions, and the positions of both in them for each bucket, [2, m]."""
     both = np.stack(np.divmod(totals.buckets, CLASS_SPAN))
-    classes, places = np.unique(both, return_inverse=True)
-    return classes, places.reshape(both.shape)
+    classes, positions = np.unique(both, return_inverse=True)
+    return classes, positions.reshape(both.shape)
 
 
 def class_weights(totals: Totals) -> tuple[NDArray[np.int64], Array, Array, Array]:

@@ -45,7 +45,7 @@ def row_hash(batch: pa.RecordBatch, columns: Sequence[str], seed: int) -> np.nda
     if worth_stacking(chosen):
         salts = np.array([_salt(name) for name in columns])
         for stack in stacks(chosen):
-            hashes = stack.per_column(_column_hash(stack.values)) ^ salts[stack.places, None]
+            hashes = stack.per_column(_column_hash(stack.values)) ^ salts[stack.positions, None]
             total += mix(hashes).sum(axis=0, dtype=np.uint64)
         return mix(total)
     for name in columns:

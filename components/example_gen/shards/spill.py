@@ -111,13 +111,13 @@ def to_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     The other columns stay as they are.
     """
     groups = _groups(batch.schema)
-    places = [place for own in groups.values() for place in own]
-    if len(places) < 2:
+    positions = [place for own in groups.values() for place in own]
+    if len(positions) < 2:
         return batch
     rows = np.zeros(batch.num_rows, _dtype(groups))
-    _fill(rows, batch.select(places), groups)
+    _fill(rows, batch.select(positions), groups)
     own = pa.Array.from_buffers(pa.binary(rows.dtype.itemsize), len(rows), [None, pa.py_buffer(rows)])
-    others = sorted({*range(batch.num_columns)} - {*places})
+    others = sorted({*range(batch.num_columns)} - {*positions})
     schema = pa.schema([pa.field(_ROWS, own.type), *(batch.schema.field(place) for place in others)])
     schema = schema.with_metadata({_COLUMNS: batch.schema.remove_metadata().serialize().to_pybytes()})
     return pa.RecordBatch.from_arrays([own, *(batch.column(place) for place in others)], schema=schema)
@@ -131,9 +131,9 @@ def to_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     names, groups, own = schema.names, _groups(schema), batch.column(0)
     rows = np.frombuffer(own.buffers()[1], _dtype(groups))[own.offset : own.offset + len(own)]
     arrays: dict[str, pa.Array] = {}
-    for group, places in groups.items():
+    for group, positions in groups.items():
         values = _values(rows[group], rows[_missing(group)])
-        arrays |= {names[place]: values.slice(number * len(own), len(own)) for number, place in enumerate(places)}
+        arrays |= {names[place]: values.slice(number * len(own), len(own)) for number, place in enumerate(positions)}
     arrays |= dict(zip(batch.schema.names[1:], batch.columns[1:], strict=True))
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
@@ -147,14 +147,14 @@ def column_count(batch: pa.RecordBatch) -> int:
 
 def _fill(rows: NDArray[np.void], numbers: pa.RecordBatch, groups: _Groups) -> None:
     """Write numeric columns, ordered by group, into the rows."""
-    group_of = [group for group, places in groups.items() for _ in places]
-    place_in_group = np.concatenate([np.arange(len(places)) for places in groups.values()])
+    group_of = [group for group, positions in groups.items() for _ in positions]
+    place_in_group = np.concatenate([np.arange(len(positions)) for positions in groups.values()])
     for stack in stacks_or_columns(numbers):
-        group, places = group_of[stack.places[0]], place_in_group[stack.places]
+        group, positions = group_of[stack.positions[0]], place_in_group[stack.positions]
         with np.errstate(over="ignore", invalid="ignore"):
-            rows[group][:, places] = stack.per_column(numbers_of(stack.values)).T
+            rows[group][:, positions] = stack.per_column(numbers_of(stack.values)).T
         valid = valid_of(stack.values)
-        for place, own in zip(places.tolist(), [] if valid is None else stack.per_column(valid), strict=False):
+        for place, own in zip(positions.tolist(), [] if valid is None else stack.per_column(valid), strict=False):
             rows[_missing(group)][:, place // 8] |= (~own).view(np.uint8) << np.uint8(place % 8)
 
 
@@ -178,8 +178,8 @@ def _groups(schema: pa.Schema) -> _Groups:
 
 def _dtype(groups: _Groups) -> np.dtype[np.void]:
     """The structured type of a packed row."""
-    numbers = [(group, group, (len(places),)) for group, places in groups.items()]
-    bits = [(_missing(group), np.uint8, (-(-len(places) // 8),)) for group, places in groups.items()]
+    numbers = [(group, group, (len(positions),)) for group, positions in groups.items()]
+    bits = [(_missing(group), np.uint8, (-(-len(positions) // 8),)) for group, positions in groups.items()]
     return np.dtype([*numbers, *bits])
 
 

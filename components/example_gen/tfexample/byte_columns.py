@@ -219,8 +219,8 @@ def concatenate(columns: Sequence[ByteColumn], rows: int) -> pa.BinaryArray:
     first, start, every = 0, 0, np.arange(rows, dtype=np.int32)
     for number, (column, own, end) in enumerate(zip(columns, sizes, ends.tolist(), strict=True)):
         _write_pool(column, data[start:end], rows)
-        places = _pool_places(column, every) + np.int32(first)
-        which[:, edges[number] : edges[number + 1]] = places.reshape(rows, -1)
+        indices = _pool_indices(column, every) + np.int32(first)
+        which[:, edges[number] : edges[number + 1]] = indices.reshape(rows, -1)
         first, start = first + len(own), end
     pool = binary_array(data, np.concatenate(sizes))
     taken = pc.take(pool, pa.array(which.reshape(-1)), boundscheck=False)
@@ -260,7 +260,7 @@ def _write_pool(column: ByteColumn, data: NDArray[np.uint8], rows: int) -> None:
         data[:] = bytes_of(column.values)
 
 
-def _pool_places(column: ByteColumn, every: Index) -> Index:
+def _pool_indices(column: ByteColumn, every: Index) -> Index:
     """The index of each row's value in the column's part of the pool."""
     if isinstance(column, DictionaryColumn | StackedColumns):
         return column.which

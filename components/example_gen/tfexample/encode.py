@@ -121,11 +121,11 @@ def _stacked(batch: pa.RecordBatch) -> StackedColumns:
     which = np.empty((batch.num_rows, len(names), 2), np.int32)
     pools, first = [pa.array([b""], pa.binary())], 1
     for stack in stacks(batch):
-        own, head_of, sizes, values = _heads_and_values(stack, names.take(pa.array(stack.places)))
+        own, head_of, sizes, values = _heads_and_values(stack, names.take(pa.array(stack.positions)))
         first_value = first + len(own)
         value_of = np.where(sizes == _MISSING, 0, first_value + np.arange(len(values)))
-        which[:, ranks[stack.places], 0] = stack.per_column(first + head_of).T
-        which[:, ranks[stack.places], 1] = stack.per_column(value_of).T
+        which[:, ranks[stack.positions], 0] = stack.per_column(first + head_of).T
+        which[:, ranks[stack.positions], 1] = stack.per_column(value_of).T
         pools += [own, values]
         first = first_value + len(values)
     return StackedColumns(pa.concat_arrays(pools), which.reshape(batch.num_rows, -1))

@@ -240,7 +240,7 @@ def _stacked(batch: pa.RecordBatch) -> dict[str, ColumnRounding] | None:
             numbers = numbers if valid is None else np.where(valid, numbers, np.nan)
             if _beyond(numbers).any():
                 return None
-            names = (columns[place] for place in stack.places.tolist())
+            names = (columns[place] for place in stack.positions.tolist())
             found.update(zip(names, ColumnRounding.of_columns(stack.per_column(numbers)), strict=True))
         elif _is_double(stack.values.type):
             return None

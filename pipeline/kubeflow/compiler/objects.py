@@ -100,7 +100,7 @@ def headrace_pod(  # noqa: PLR0913
 
 def as_yaml(documents: Sequence[dict[str, Any]]) -> str:
     """The objects as YAML documents."""
-    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return yaml.dump_all(documents, Dumper=_ManifestDumper, sort_keys=False, allow_unicode=True, width=120)
 
 
 def _pull_secrets(config: PipelineConfig) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _pull_secrets(config: PipelineConfig) -> dict[str, Any]:
     return {"imagePullSecrets": named} if named else {}
 
 
-class _Dumper(yaml.SafeDumper):
+class _ManifestDumper(yaml.SafeDumper):
     """Writes texts of more than one line as literal blocks."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature is PyYAML's
@@ -119,4 +119,4 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
-_Dumper.add_representer(str, _text)
+_ManifestDumper.add_representer(str, _text)

@@ -34,7 +34,7 @@ from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.notify.deliver import Outside
 from headrace.pipeline.notify.event import timestamp
 from headrace.pipeline.notify.record import Delivery
-from headrace.pipeline.notify.send import Outcome, messages, report, send
+from headrace.pipeline.notify.send import DeliveryOutcome, messages, report, send
 
 DAY = 86_400.0
 """Seconds for which a receiver that is not reached is tried again, and after which the first sweep takes no end for
@@ -50,7 +50,7 @@ class Notice:
 
     run: str
     happened: Sequence[str]
-    outcomes: Sequence[Outcome] = ()
+    outcomes: Sequence[DeliveryOutcome] = ()
     error: str | None = None
 
     @property
@@ -58,8 +58,11 @@ class Notice:
         return self.error is not None or any(one.error is not None for one in self.outcomes)
 
     def __str__(self) -> str:
-        told = ", ".join(one.receiver for one in self.outcomes if one.error is None)
-        what = self.error or f"{', '.join(self.happened) or 'ended'}: {f'told {told}' if told else 'told nobody'}"
+        receivers = ", ".join(one.receiver for one in self.outcomes if one.error is None)
+        what = (
+            self.error
+            or f"{', '.join(self.happened) or 'ended'}: {f'told {receivers}' if receivers else 'told nobody'}"
+        )
         return f"run       {self.run}  {what}"
 
 
@@ -78,13 +81,13 @@ def sweep(
         work = _Sweep(session, store, outside, claim, before or SweepRecord(since=began - DAY))
         ended = session.ended_since(work.known.since)
         newest = next((run.run_id for run in reversed(ended) if not runs.is_cancelled(run)), None)
-        unread = []
+        unreadable = []
         for run in ended:
             if (notice := work.tell(run, metrics=run.run_id == newest)) is not None:
                 if notice.error is not None:
-                    unread.append(run.finished_at.timestamp())
+                    unreadable.append(run.finished_at.timestamp())
                 yield notice
-        unsettled = [*missed_since(work.known.ends, began - DAY), *(at for at in unread if at >= began - DAY)]
+        unsettled = [*missed_since(work.known.ends, began - DAY), *(at for at in unreadable if at >= began - DAY)]
         after = work.known.swept(min([began - MARGIN, *unsettled]))
         if before is None or after.ends != before.ends or after.since > before.since + MARGIN:
             write_record(store, home, after)

@@ -33,14 +33,14 @@ from headrace.pipeline.kubeflow.pod.invocation import state_paths
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.spans import SpanObjects
 from headrace.pipeline.kubeflow.store import Store, StoredObject
-from headrace.trainer.weights.sidecar import Origin
+from headrace.trainer.weights.sidecar import TrainingOrigin
 
 GRAPH = "saved_model.pb"
 """A server takes a folder without this file for no model, so it is the last file of a version to be written, and the
 first to be removed."""
 GRACE = 86_400.0
 """Seconds after which an incomplete upload of a version counts as abandoned and is removed."""
-ORIGIN = f"Format-Serving/{Origin.FILE}"
+ORIGIN = f"Format-Serving/{TrainingOrigin.FILE}"
 """The file of a model that WarmStart reads."""
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.pipeline.cache.differences import LISTING, Difference, differences, manifest_changes
-from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, ComponentExplanation, Explanation
+from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, ComponentExplanation, RunExplanation
 from headrace.pipeline.cache_key import KeyInput, KeyParts, flatten
 from headrace.pipeline.kubeflow.document import component_of, container_of, flat_graph
 from headrace.pipeline.kubeflow.pod.invocation import unpack
@@ -48,7 +48,7 @@ class _ServerRun:
         return str(self.run.display_name)
 
 
-def explain(session: Session, name: str | None) -> Explanation:
+def explain(session: Session, name: str | None) -> RunExplanation:
     """The explanation for a run by its name or id; None for the newest. Raises RunError if there is none."""
     run = _read(session, session.find(name))
     before = [one for one in session.runs(200) if one.created_at < run.run.created_at][:MAX_EARLIER]
@@ -57,7 +57,7 @@ def explain(session: Session, name: str | None) -> Explanation:
     named = {task: component_of(definition, task) for task, definition in run.tasks.items()}
     components = [_explained(task, nodes[id_], run, earlier) for task, id_ in named.items() if id_ in nodes]
     order = [node.id for node in run.record.nodes]
-    return Explanation(session.pipeline, run.name, sorted(components, key=lambda one: order.index(one.component)))
+    return RunExplanation(session.pipeline, run.name, sorted(components, key=lambda one: order.index(one.component)))
 
 
 def _read(session: Session, run: Any) -> _ServerRun:

@@ -29,7 +29,7 @@ from headrace.pipeline.kubeflow.server.session import Session
 from headrace.pipeline.kubeflow.server.tasks import ENDED
 from headrace.pipeline.kubeflow.server.versions import PipelineVersion
 
-Outcome = Literal["made", "changed", "unchanged"]
+ScheduleChange = Literal["made", "changed", "unchanged"]
 DIGITS = 10
 CAN_ORPHAN = (2, 16)
 """The first release whose API can delete a schedule without its runs (`propagation_policy`)."""
@@ -73,7 +73,7 @@ class DesiredSchedule:
 
 def submit_schedule(
     session: Session, wanted: ScheduleConfig, compiled: str | None = None
-) -> tuple[PipelineVersion, Any, Outcome]:
+) -> tuple[PipelineVersion, Any, ScheduleChange]:
     """The version and the schedule, as the config has them.
 
     A schedule that is not pinned runs the newest version, which is then this one. compiled: the compiled pipeline; None
@@ -104,7 +104,7 @@ def applicable(config: PipelineConfig, wanted: ScheduleConfig) -> ScheduleConfig
     return wanted.model_copy(update={"window": None, "as_of": as_of})
 
 
-def apply_schedule(server: Connection, desired: DesiredSchedule) -> tuple[Any, Outcome]:
+def apply_schedule(server: Connection, desired: DesiredSchedule) -> tuple[Any, ScheduleChange]:
     """Create the schedule, replace one with other content, or leave it as it is."""
     there = find(server, desired.experiment_id, desired.name)
     same = [one for one in there if one.description == desired.mark]

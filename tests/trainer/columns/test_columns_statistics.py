@@ -15,7 +15,7 @@ from headrace.trainer.columns.analyzers.numbers import (
     QUANTILE_ERROR,
     CombineStatistics,
     Moments,
-    Quantiles,
+    QuantileBoundaries,
     batch_moments,
     final_moments,
     merge_moments,
@@ -58,7 +58,13 @@ def test_deviation_survives_a_mean_a_billion_times_larger() -> None:
 @given(st.lists(st.lists(st.floats(-1e6, 1e6, width=32) | st.just(float("nan")), max_size=20), max_size=5))
 @settings(max_examples=50)
 def test_answers_come_in_the_order_of_the_statistics_after_any_merge(batches: list[list[float]]) -> None:
-    statistics = (Quantiles("a", 4), Moments("b"), Quantiles("b", 3), Moments("a"), Quantiles("a", 2))
+    statistics = (
+        QuantileBoundaries("a", 4),
+        Moments("b"),
+        QuantileBoundaries("b", 3),
+        Moments("a"),
+        QuantileBoundaries("a", 2),
+    )
     combiner = CombineStatistics(("a", "b"), statistics)
     parts = []
     for batch in batches:
@@ -79,7 +85,7 @@ def test_answers_come_in_the_order_of_the_statistics_after_any_merge(batches: li
 @pytest.mark.parametrize("buckets", [2, 10, 100])
 def test_quantiles_of_much_data_keep_their_rank_within_the_error(buckets: int) -> None:
     values = np.random.default_rng(0).lognormal(size=200_000)
-    combiner = CombineStatistics(("a",), (Quantiles("a", buckets),))
+    combiner = CombineStatistics(("a",), (QuantileBoundaries("a", buckets),))
     parts = [
         combiner.add_input(combiner.create_accumulator(), (part[:, np.newaxis],)) for part in np.array_split(values, 40)
     ]

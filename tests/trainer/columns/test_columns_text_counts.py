@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.trainer.columns.analyzers.numbers import CombineStatistics, Moments, Quantiles, StatisticsCoder
+from headrace.trainer.columns.analyzers.numbers import CombineStatistics, Moments, QuantileBoundaries, StatisticsCoder
 from headrace.trainer.columns.analyzers.texts import CountTexts, TextCounts, TextCountsCoder
 
 texts = st.sampled_from([b"", b"a", b"b\n", b"\rc", b"\xff\x00", "東京".encode(), b"a"]) | st.binary(max_size=3)
@@ -36,7 +36,7 @@ def test_tallies_are_those_of_a_counter(rows: list[list[tuple[bytes, bytes]]], c
 
 
 def test_kept_statistics_answer_as_before() -> None:
-    combine = CombineStatistics(("a", "b"), (Moments("a"), Quantiles("b", 5)))
+    combine = CombineStatistics(("a", "b"), (Moments("a"), QuantileBoundaries("b", 5)))
     coder = StatisticsCoder(combine)
     rng = np.random.default_rng(1)
     parts = [combine.add_input(combine.create_accumulator(), (rng.normal(size=(500, 2)),)) for _ in range(4)]
@@ -47,7 +47,9 @@ def test_kept_statistics_answer_as_before() -> None:
 
 def test_coders_text_describes_what_the_bytes_mean() -> None:
     """It is part of the key under which TFT keeps them, so it must not depend on the process."""
-    moments, quantiles = (CombineStatistics(("a",), (statistic,)) for statistic in (Moments("a"), Quantiles("a", 5)))
+    moments, quantiles = (
+        CombineStatistics(("a",), (statistic,)) for statistic in (Moments("a"), QuantileBoundaries("a", 5))
+    )
     assert repr(StatisticsCoder(moments)) == "StatisticsCoder(('a',), [])"
     assert repr(StatisticsCoder(quantiles)) == "StatisticsCoder(('a',), [0])"
     assert repr(TextCountsCoder(2)) == "TextCountsCoder(2)"

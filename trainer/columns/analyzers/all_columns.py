@@ -51,7 +51,7 @@ AFTER_COUNTING = {"top_k", "min_frequency", "oov_buckets"}
 """Settings of a vocabulary that do not change the counts of its values."""
 
 
-class Accumulator(NamedTuple):
+class ColumnsAccumulator(NamedTuple):
     """What is known of part of the examples."""
 
     statistics: StatisticsAccumulator
@@ -91,13 +91,13 @@ class ColumnAnalyzers:
             if needed
         )  # fmt: skip
 
-    def create(self) -> Accumulator:
+    def create(self) -> ColumnsAccumulator:
         """The accumulator of no examples."""
-        return Accumulator(self._combine.create_accumulator(), self._count.create_accumulator())
+        return ColumnsAccumulator(self._combine.create_accumulator(), self._count.create_accumulator())
 
     def add(
-        self, accumulator: Accumulator, numbers: Floats | None, texts: Sequence[Any], at_once: int | None = None
-    ) -> Accumulator:
+        self, accumulator: ColumnsAccumulator, numbers: Floats | None, texts: Sequence[Any], at_once: int | None = None
+    ) -> ColumnsAccumulator:
         """Add a batch.
 
         Args:
@@ -111,32 +111,32 @@ class ColumnAnalyzers:
         if numbers is not None:
             for first in range(0, len(numbers), at_once or max(1, len(numbers))):
                 statistics = self._combine.add_input(statistics, (numbers[first : first + (at_once or len(numbers))],))
-        return Accumulator(statistics, self._count.add_input(accumulator.counts, tuple(texts)))
+        return ColumnsAccumulator(statistics, self._count.add_input(accumulator.counts, tuple(texts)))
 
-    def merge(self, accumulators: Iterable[Accumulator]) -> Accumulator:
+    def merge(self, accumulators: Iterable[ColumnsAccumulator]) -> ColumnsAccumulator:
         """The accumulator of all examples."""
         every = list(accumulators)
-        return Accumulator(
+        return ColumnsAccumulator(
             self._combine.compact(self._combine.merge_accumulators(one.statistics for one in every)),
             self._count.compact(self._count.merge_accumulators(one.counts for one in every)),
         )
 
-    def encode(self, accumulator: Accumulator) -> dict[bytes, bytes]:
+    def encode(self, accumulator: ColumnsAccumulator) -> dict[bytes, bytes]:
         """An accumulator as data, by entry."""
         statistics = self._combine.compact(accumulator.statistics)
         parts = [self._coders[0].encode_cache(statistics)] if self.statistics else []
         parts += [self._coders[1].encode_cache(accumulator.counts)] if self.vocabularies else []
         return dict(zip(self.entries, parts, strict=True))
 
-    def decode(self, encoded: Mapping[bytes, bytes]) -> Accumulator:
+    def decode(self, encoded: Mapping[bytes, bytes]) -> ColumnsAccumulator:
         """An accumulator that `encode` returned."""
         parts = [encoded[entry] for entry in self.entries]
         empty = self.create()
         statistics = self._coders[0].decode_cache(parts.pop(0)) if self.statistics else empty.statistics
         counts = self._coders[1].decode_cache(parts.pop(0)) if self.vocabularies else empty.counts
-        return Accumulator(statistics, counts)
+        return ColumnsAccumulator(statistics, counts)
 
-    def results(self, accumulator: Accumulator, folder: Path) -> Results:
+    def results(self, accumulator: ColumnsAccumulator, folder: Path) -> Results:
         """The values of all statistics, and the vocabularies, whose files are written to the folder."""
         values: Floats = self._combine.extract_output(accumulator.statistics) if self.statistics else np.zeros(0)
         ends = np.cumsum([statistic.width for statistic in self.statistics], dtype=np.int64)

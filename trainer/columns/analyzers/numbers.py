@@ -42,7 +42,7 @@ class Moments(NamedTuple):
         return 4
 
 
-class Quantiles(NamedTuple):
+class QuantileBoundaries(NamedTuple):
     """The boundaries that divide a data column into `buckets` of equal size: float64 [buckets - 1]."""
 
     key: str
@@ -72,7 +72,7 @@ class VectorMoments(NamedTuple):
         return 4 * self.size
 
 
-Statistic = Moments | Quantiles | VectorMoments
+Statistic = Moments | QuantileBoundaries | VectorMoments
 
 
 class StatisticsAccumulator(NamedTuple):
@@ -127,12 +127,12 @@ class CombineStatistics(beam.CombineFn):
         """
         self._statistics = statistics
         self._keys = keys
-        with_quantiles = {statistic.key for statistic in statistics if isinstance(statistic, Quantiles)}
+        with_quantiles = {statistic.key for statistic in statistics if isinstance(statistic, QuantileBoundaries)}
         sizes = {statistic.key: statistic.size for statistic in statistics}
         ends = np.cumsum([sizes[key] for key in keys], dtype=np.int64).tolist()
-        self._places = {key: slice(end - sizes[key], end) for key, end in zip(keys, ends, strict=True)}
+        self._positions = {key: slice(end - sizes[key], end) for key, end in zip(keys, ends, strict=True)}
         self._width = sum(sizes.values())
-        self._sketched = [self._places[key].start for key in keys if key in with_quantiles]
+        self._sketched = [self._positions[key].start for key in keys if key in with_quantiles]
 
     @property
     def meaning(self) -> tuple[tuple[str, ...], list[int]]:
@@ -179,14 +179,14 @@ class CombineStatistics(beam.CombineFn):
         moments = final_moments(accumulator.moments)
         results = [
             self._quantiles(accumulator, statistic)
-            if isinstance(statistic, Quantiles)
-            else moments[self._places[statistic.key]].ravel()
+            if isinstance(statistic, QuantileBoundaries)
+            else moments[self._positions[statistic.key]].ravel()
             for statistic in self._statistics
         ]
         return np.concatenate(results)
 
-    def _quantiles(self, accumulator: StatisticsAccumulator, quantiles: Quantiles) -> Floats:
-        position = self._places[quantiles.key].start
+    def _quantiles(self, accumulator: StatisticsAccumulator, quantiles: QuantileBoundaries) -> Floats:
+        position = self._positions[quantiles.key].start
         count = accumulator.moments[0]
         if accumulator.sketch is None or count[position] == 0:
             return np.zeros(quantiles.width)

@@ -1,6 +1,6 @@
 """Reading through a tf.data service: its workers read and parse, the trainer shuffles and batches.
 
-service = Service(settings)
+service = DataService(settings)
 service.check()                                    # raises a clear error if there is none
 stream = service.stream(files, packing)            # seed of the epoch → packed batches, each example once
 
@@ -59,7 +59,7 @@ class ReadStatistics:
 
 
 @dataclass(frozen=True)
-class Service:
+class DataService:
     """A tf.data service."""
 
     settings: ServiceConfig

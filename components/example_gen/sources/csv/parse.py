@@ -149,7 +149,7 @@ def _beyond_int64(stack: ColumnStack) -> list[int]:
     if edges["min"].as_py() is None or -(2.0**63) < edges["min"].as_py() <= edges["max"].as_py() < 2.0**63:
         return []
     beyond = pc.greater_equal(pc.abs(stack.values), pa.scalar(2.0**63)).fill_null(False)
-    found: list[int] = stack.places[stack.per_column(np.asarray(beyond)).any(axis=1)].tolist()
+    found: list[int] = stack.positions[stack.per_column(np.asarray(beyond)).any(axis=1)].tolist()
     return found
 
 

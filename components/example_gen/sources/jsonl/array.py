@@ -100,43 +100,43 @@ class ArrayText:
         """The text from the start of the array, with its marks replaced."""
         letters = np.frombuffer(text, np.uint8).copy()
         letters[:start][letters[:start] == _NEWLINE] = _SPACE
-        places = np.flatnonzero(_MARKS[letters[start:]]) + start
-        places = places[~self._within_strings(text, places)]
-        marks = letters[places]
+        positions = np.flatnonzero(_MARKS[letters[start:]]) + start
+        positions = positions[~self._within_strings(text, positions)]
+        marks = letters[positions]
         depths = self._depth + np.cumsum(_STEP[marks], dtype=np.int32)
-        end = self._end(places, depths)
+        end = self._end(positions, depths)
         if end is not None:
             self._check_rest(text, end)
             letters[end + 1 :] = _SPACE
         before = depths - _STEP[marks]
         solid = (marks != _NEWLINE) & (marks != ord("\r"))
         separators = self._separators(marks, before, depths)
-        self._check_elements(text, start, places[solid], separators[solid], end)
-        letters[places[~solid]] = _SPACE
-        letters[places[(depths == 1) & (marks == ord(","))]] = _NEWLINE
-        letters[places[((before == 0) & (depths == 1)) | ((before == 1) & (depths == 0))]] = _SPACE
+        self._check_elements(text, start, positions[solid], separators[solid], end)
+        letters[positions[~solid]] = _SPACE
+        letters[positions[(depths == 1) & (marks == ord(","))]] = _NEWLINE
+        letters[positions[((before == 0) & (depths == 1)) | ((before == 1) & (depths == 0))]] = _SPACE
         self._depth = int(depths[-1]) if len(depths) else self._depth
         return letters.tobytes()
 
-    def _within_strings(self, text: bytes, places: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of these places are in strings; takes note of how the text ends."""
+    def _within_strings(self, text: bytes, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these positions are in strings; takes note of how the text ends."""
         plain = text
         if b"\\" in text or self._escaped:
             plain = (b"x" + text[1:]) if self._escaped else text
             plain = plain.replace(b"\\\\", b"xx").replace(b'\\"', b"xx")
         self._escaped = plain.endswith(b"\\")
         quotes = np.flatnonzero(np.frombuffer(plain, np.uint8) == _QUOTE)
-        within = (np.searchsorted(quotes, places) + self._in_string) % 2 == 1
+        within = (np.searchsorted(quotes, positions) + self._in_string) % 2 == 1
         self._in_string = bool((len(quotes) + self._in_string) % 2)
         return np.asarray(within, np.bool_)
 
-    def _end(self, places: NDArray[np.int64], depths: NDArray[np.int32]) -> int | None:
+    def _end(self, positions: NDArray[np.int64], depths: NDArray[np.int32]) -> int | None:
         """Where the array ends in this text; None if it goes on, or has ended before."""
         if self._ended:
             return -1
         ends = np.flatnonzero(depths <= 0)
         self._ended = bool(len(ends))
-        return int(places[ends[0]]) if len(ends) else None
+        return int(positions[ends[0]]) if len(ends) else None
 
     @staticmethod
     def _separators(
@@ -147,17 +147,17 @@ class ArrayText:
         return np.asarray(outer | ((depths == 1) & (marks == ord(","))), np.bool_)
 
     def _check_elements(
-        self, text: bytes, start: int, places: NDArray[np.int64], separators: NDArray[np.bool_], end: int | None
+        self, text: bytes, start: int, positions: NDArray[np.int64], separators: NDArray[np.bool_], end: int | None
     ) -> None:
         """Raise DataError for a comma without an element before it, or after the last element.
 
         Between two separators that follow each other among the marks is white space or a single value, but no object.
         """
-        within = separators if end is None else separators & (places <= end)
+        within = separators if end is None else separators & (positions <= end)
         chosen = np.flatnonzero(within)
         alone = np.diff(chosen, prepend=-1) == 1
         for index in np.flatnonzero(alone).tolist():
-            place, last = int(places[chosen[index]]), int(places[chosen[index - 1]]) if index else start - 1
+            place, last = int(positions[chosen[index]]), int(positions[chosen[index - 1]]) if index else start - 1
             mark = text[last : last + 1] if index else self._separator.mark
             empty = not text[last + 1 : place].strip(_BLANK) and not (index == 0 and self._separator.passed)
             if empty and text[place : place + 1] == b",":
@@ -166,7 +166,7 @@ class ArrayText:
                 where = self._offset + last if index else self._separator.offset
                 raise self._error("there is no element after this comma", where, _COMMA_HINT)
         if len(chosen):
-            last = int(places[chosen[-1]])
+            last = int(positions[chosen[-1]])
             rest = bool(text[last + 1 :].strip(_BLANK))
             self._separator = _Separator(text[last : last + 1], self._offset + last, rest)
         elif not self._separator.passed:

@@ -1,6 +1,6 @@
 """A few examples of a split that are kept whole: those with the lowest ranks, whatever the number of workers.
 
-    worst = Kept.of(10, -losses, {"label": labels, EXAMPLES: serialized})
+    worst = RankedExamples.of(10, -losses, {"label": labels, EXAMPLES: serialized})
     worst = worst.merge([of_the_next_batch])
 
 A rank that looks random makes a sample. Of equal ranks the first is kept, so batches must be merged in order.
@@ -22,7 +22,7 @@ MOST_BYTES = 1 << 23
 
 
 @dataclass(frozen=True)
-class Kept:
+class RankedExamples:
     """Those with the lowest ranks. ranks: rising, [n], n being at most `most`; columns: each [n]."""
 
     most: int
@@ -30,7 +30,7 @@ class Kept:
     columns: Mapping[str, NDArray[Any]]
 
     @classmethod
-    def of(cls, most: int, ranks: NDArray[Any], columns: Mapping[str, NDArray[Any]]) -> Kept:
+    def of(cls, most: int, ranks: NDArray[Any], columns: Mapping[str, NDArray[Any]]) -> RankedExamples:
         """The lowest of a batch. Ranks that are not numbers are below all others."""
         order = np.argsort(
             np.where(np.isnan(ranks), -np.inf, ranks) if ranks.dtype.kind == "f" else ranks, kind="stable"
@@ -41,11 +41,11 @@ class Kept:
             kept = kept[: max(int(np.searchsorted(sizes, MOST_BYTES, side="right")), 1)]
         return cls(most, ranks[kept], {name: column[kept] for name, column in columns.items()})
 
-    def merge(self, others: Sequence[Kept]) -> Kept:
+    def merge(self, others: Sequence[RankedExamples]) -> RankedExamples:
         """The lowest of all. What others kept of the same columns is in the order of the data."""
         each = [self, *others]
         columns = {name: np.concatenate([one.columns[name] for one in each]) for name in self.columns}
-        return Kept.of(self.most, np.concatenate([one.ranks for one in each]), columns)
+        return RankedExamples.of(self.most, np.concatenate([one.ranks for one in each]), columns)
 
     def __len__(self) -> int:
         return len(self.ranks)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.components.evaluation import kept as module
+from headrace.components.evaluation import ranked_examples as module
 from headrace.components.evaluation.importance import LEAST_EXAMPLES, MOST_EXAMPLES, permutations, sample_size
-from headrace.components.evaluation.kept import EXAMPLES, Kept
+from headrace.components.evaluation.ranked_examples import EXAMPLES, RankedExamples
 
 
 @given(
@@ -21,7 +21,7 @@ from headrace.components.evaluation.kept import EXAMPLES, Kept
 def test_batches_and_groups_do_not_change_what_is_kept(ranks: list[float], cuts: list[int], most: int) -> None:
     edges = sorted({0, len(ranks), *(min(cut, len(ranks)) for cut in cuts)})
     each = np.array(ranks)
-    parts = [Kept.of(most, each[start:end], {"row": np.arange(start, end)}) for start, end in pairwise(edges)]
+    parts = [RankedExamples.of(most, each[start:end], {"row": np.arange(start, end)}) for start, end in pairwise(edges)]
     lowest_first = sorted(range(len(ranks)), key=lambda row: (-np.inf if np.isnan(ranks[row]) else ranks[row], row))
     grouped = [parts[0].merge(parts[1:2]), *parts[2:]] if len(parts) > 1 else parts
     assert grouped[0].merge(grouped[1:]).columns["row"].tolist() == lowest_first[:most]
@@ -33,7 +33,7 @@ def test_long_examples_are_kept_up_to_a_limit_but_always_one(monkeypatch: pytest
     def of(*sizes: int) -> Any:
         made = np.empty(len(sizes), object)
         made[:] = [bytes(size) for size in sizes]
-        return Kept.of(10, np.arange(len(sizes)), {EXAMPLES: made})
+        return RankedExamples.of(10, np.arange(len(sizes)), {EXAMPLES: made})
 
     assert len(of(40, 40, 20, 1)) == 3
     assert len(of(500, 1)) == 1
