@@ -147,11 +147,9 @@ def test_training_continues_with_xla_where_it_is_faster(prepared: Prepare) -> No
 
 def test_a_short_training_is_not_measured(prepared: Prepare) -> None:
     data = prepared("binary")
-    jit = choice(data, ticking(6.0, 1.0), steps=20)
-    trained(data, jit)
+    jit, never = choice(data, ticking(6.0, 1.0), steps=20), choice(data, ticking(0.001, 1.0))
+    trained(data, jit, never)
     assert jit.words.startswith("off: the rest of the training takes about")
-    never = choice(data, ticking(0.001, 1.0))
-    trained(data, never)
     assert never.words == "off: the training is short, and measuring is worthwhile from 60 s"
 
 
