@@ -26,7 +26,7 @@ features:
   carrier: {column: vocabulary}
 model: {hidden: [8], dropout: 0.2}
 train:
-  epochs: 60
+  epochs: 25
   batch_size: 16
   steps_per_execution: 4
   early_stopping: null
@@ -104,7 +104,7 @@ def test_stopped_run_writes_a_checkpoint_and_ends_as_an_interrupt_does(story: St
 
 def test_continued_training_has_all_its_epochs_and_leaves_no_checkpoint(story: Story) -> None:
     epochs = story.training("continued")["epochs"]
-    assert [epoch["epoch"] for epoch in epochs] == list(range(1, 61))
+    assert [epoch["epoch"] for epoch in epochs] == list(range(1, 26))
     assert story.kept["continued"] == []
 
 
