@@ -12,27 +12,31 @@ LONGEST = (
     "test_pydoc",
     "test_killed_runs",
     "test_flink",
-    "test_profile",
-    "test_precision",
-    "test_several_pods",
+    "test_beam_direct",
+    "test_predict",
+    "test_taxi",
+    "test_models_text",
     "test_several_values",
     "test_input_pipeline",
-    "test_models_text",
+    "test_staged_nights",
+    "test_one_folder",
+    "test_several_pods",
+    "test_precision",
+    "test_statistics",
+    "test_profile",
+    "test_canary_server_runs",
     "test_tuner",
     "test_distributed",
-    "test_service",
     "test_components",
     "test_added_kinds",
-    "test_beam_direct",
     "test_run",
-    "test_statistics",
     "test_cluster",
-    "test_canary_server_runs",
     "test_code_changes",
-    "test_taxi",
-    "test_staged_nights",
+    "test_service",
 )
-"""The files that take more than about 100 seconds, the longest first. A file that is missing here costs time alone."""
+"""The files that take more than about 35 CPU seconds, the longest first (`pytest --cpu`). A file that is missing here
+costs time alone.
+"""
 
 
 def longest_first(items: list[pytest.Item]) -> None:
