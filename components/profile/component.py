@@ -64,7 +64,10 @@ def diagnose(model_run: Path) -> ProfileDiagnosis:
 def _diagnosis(facts: ProfileFacts, trace: Trace, xprof: XprofResults) -> ProfileDiagnosis:
     step_seconds = trace.seconds / facts.steps
     accelerated = trace.device != "CPU"
-    profile = TrainingProfile(trace.shares, facts, trace.stages, facts.train, accelerated, step_seconds, trace.copying)
+    several = ", " in trace.device
+    profile = TrainingProfile(
+        trace.shares, facts, trace.stages, facts.train, accelerated, step_seconds, trace.copying, several
+    )
     return ProfileDiagnosis(
         steps=facts.steps,
         executions=len(facts.executions),

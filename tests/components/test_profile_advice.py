@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -148,6 +149,22 @@ def test_copies_to_the_accelerator_are_not_a_reason_to_read_faster() -> None:
     computing = TimeShares(input=0.0, host=0.1, compute=0.9, idle=0.0)
     advised = settings(facts, split=computing, copying=0.0, jit="off", **starved)
     assert (advised["train.precision"], advised["train.jit"]) == ("mixed_bfloat16", "auto")
+
+
+def test_xla_is_advised_where_an_accelerator_waits_for_the_host() -> None:
+    launching = TimeShares(input=0.01, host=0.93, compute=0.06, idle=0.0)
+    facts = CACHED.model_copy(update={"steps_per_execution": 64})
+    first = advise(situation(facts, split=launching, copying=0.0))[0]
+    assert (first.setting, first.to, first.gain) == ("train.jit", "on", 0.93)
+    assert settings(facts, split=launching, copying=0.0, jit="off")["train.jit"] == "auto"
+    several = dataclasses.replace(situation(facts, split=launching, copying=0.0), several_devices=True)
+    assert "train.jit" not in {change.setting for change in advise(several)}
+    refused: list[dict[str, Any]] = [{"jit": "on"}, {"strategy": "mirrored"}]
+    for train in refused:
+        assert "train.jit" not in settings(facts, split=launching, copying=0.0, **train)
+    assert "train.jit" not in settings(facts, split=launching)  # a CPU
+    computing = TimeShares(input=0.0, host=0.1, compute=0.9, idle=0.0)
+    assert "train.jit" not in settings(facts, split=computing, copying=0.0)
 
 
 def test_checkpoints_that_hold_steps_up_are_asked_for_less_often_than_the_training_made_them() -> None:
