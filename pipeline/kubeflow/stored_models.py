@@ -111,6 +111,11 @@ class StoredHome:
                 found[path] = replace(found[path], awaiting_approval=found[path].trained is not None)
         return [*found.values()]
 
+    @property
+    def name(self) -> str:
+        """The name of the pipeline."""
+        return self._uri.rpartition("/")[2]
+
     @cached_property
     def registry(self) -> Registry:
         """The blessed models. Their folders are below `tmp`."""
@@ -149,6 +154,14 @@ class StoredHome:
         for name in sorted(self._listing, key=lambda name: self._listing[name].written):
             if match := OUTPUT.fullmatch(name):
                 found[match["task"]][match["run"]] = name
+        return found
+
+    def files(self, pattern: str) -> dict[str, Path]:
+        """Copies of the objects whose whole names below the pipeline's folder match a regular expression, by name."""
+        found = {}
+        for name in filter(re.compile(pattern).fullmatch, self._listing):
+            if self._store.get(f"{self._uri}/{name}", self._tmp / name):
+                found[name] = self._tmp / name
         return found
 
     def _trained(self) -> dict[str, StoredModel]:
@@ -195,13 +208,13 @@ class StoredHome:
 
     def judged(self, model: StoredModel) -> StoredModel:
         """The model with the verdict of its run."""
-        evaluation = self._fetched("evaluator", model.run)
+        evaluation = self.fetched("evaluator", model.run)
         if evaluation is None:
             return model
         result, canary, lite = (
             read_evaluation(evaluation),
-            self._fetched("canary", model.run),
-            self._fetched("lite", model.run),
+            self.fetched("canary", model.run),
+            self.fetched("lite", model.run),
         )
         verdict = None if canary is None else CanaryVerdict.read(canary)
         converted = None if lite is None else LiteVerdict.read(lite)
@@ -213,8 +226,8 @@ class StoredHome:
     def _model(self, path: str, run: str | None) -> StoredModel:
         return StoredModel(Path(path), run=run, uri=f"{self._uri}/{path}")
 
-    def _fetched(self, task: str, run: str | None) -> Path | None:
-        """A folder with what a task of a run wrote."""
+    def fetched(self, task: str, run: str | None) -> Path | None:
+        """A folder with what the Evaluator, the Canary or Lite of a run wrote; None if it wrote nothing."""
         name = self._outputs[task].get(run or "")
         if name is None or not self._store.get(f"{self._uri}/{name}", self._tmp / name):
             return None
