@@ -86,7 +86,7 @@ class Origins:
         record = self.home.origin(model)
         if record is None:
             return Origin(replace(model, spans=spans))
-        examples = self._path(record, "examples")
+        examples, card = self._path(record, "examples"), self.home.card(model)
         read = self._spans(examples)
         compiled = record.compiled
         config = compiled.config if compiled else None
@@ -95,6 +95,7 @@ class Origins:
         return Origin(
             with_commit(replace(model, spans=spans), record),
             record=beside / FILE,
+            card=Path(card) if card else None,
             judged=Path(model.run) if model.run and self.home.output("evaluator", model.run) else None,
             config=beside / CONFIG_FILE if config else None,
             config_digest=hashlib.sha256(config.encode()).hexdigest() if config else None,

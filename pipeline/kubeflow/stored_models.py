@@ -32,10 +32,11 @@ from headrace.pipeline.kubeflow.pod.blessings import fetch_blessings
 from headrace.pipeline.kubeflow.pod.origin import FILE as ORIGIN
 from headrace.pipeline.kubeflow.pod.origin import ModelOrigin
 from headrace.pipeline.kubeflow.pod.paths import PARTS_BELOW_HOME
-from headrace.pipeline.kubeflow.pod.records import TRAINED, fetch_pushes
+from headrace.pipeline.kubeflow.pod.records import PUSHED, TRAINED, fetch_pushes
 from headrace.pipeline.kubeflow.pod.state import GRAPH
 from headrace.pipeline.kubeflow.results_store import home_uri
 from headrace.pipeline.kubeflow.store import Store
+from headrace.pipeline.models import CARD
 from headrace.pipeline.models.destination import Destination
 from headrace.pipeline.models.listing import Model, with_entry
 
@@ -45,6 +46,9 @@ OUTPUT = re.compile(
 )
 """The objects that show a run's model and the verdicts on it."""
 SERVING = f"/Format-Serving/{GRAPH}"
+CARDS = PUSHED
+"""The folder whose folders, named after versions, have the cards of pushed models."""
+_CARD = re.compile(rf"{CARDS}/(\d+)/{CARD}")
 
 
 @dataclass(frozen=True)
@@ -205,6 +209,11 @@ class StoredHome:
         """
         name = f"{model.path.parent}/{ORIGIN}"
         return ModelOrigin.read(f"{self._uri}/{name}", self._store) if name in self._listing else None
+
+    def card(self, model: StoredModel) -> str | None:
+        """The path of the newest card of a model, below the pipeline's folder; None if it has none."""
+        found = {int(match[1]): name for name in self._listing if (match := _CARD.fullmatch(name))}
+        return next((found[one] for one in sorted(found, reverse=True) if self.path_of(str(one)) == model.path), None)
 
     def judged(self, model: StoredModel) -> StoredModel:
         """The model with the verdict of its run."""

@@ -195,6 +195,7 @@ def test_lineage_leads_from_the_model_in_service_to_commit_config_code_data_and_
     assert origin["config_digest"] == hashlib.sha256(config.read_bytes()).hexdigest()
     assert load(config).deploy.approval == "manual"
     assert origin["parameters"]["epochs"] == 3
+    assert origin["card"] == f"pushed/{origin['model']['versions'][-1]}/model_card.html"
     data = story.folder / "trips.csv"
     ((span,), ((file,),)) = origin["spans"], [span["files"] for span in origin["spans"]]
     assert (file["path"], file["size"], span["name"]) == (str(data), data.stat().st_size, "")
@@ -207,6 +208,20 @@ def test_lineage_leads_from_the_model_in_service_to_commit_config_code_data_and_
     assert (
         story.cluster.path(f"{story.home}/{origin['artifacts']['evaluation']['path']}") / "evaluation.json"
     ).exists()
+
+
+def test_model_card_lies_in_the_store_with_each_push_of_a_pod_or_of_a_promotion(story: Story) -> None:
+    promoted = json.loads(story.commands["promoted"].out)["version"]
+    pushed = {run: str(story.pushed(run)["pushed_version"]) for run in ("a", "b")} | {"c": str(promoted)}
+    for run, version in pushed.items():
+        folder = story.cluster.path(f"{story.home}/pushed/{version}")
+        html, markdown = ((folder / f"model_card.{kind}").read_text() for kind in ("html", "md"))
+        assert f"Pushed as: {version}" in markdown
+        assert story.id(run) in markdown
+        assert f"<code>{story.home}/{story.id('a')}/schema-gen/" in html  # b and c took it from the cache
+        assert "tip" in html
+    assert "epochs: 3" in markdown  # the run's own value
+    assert not story.cluster.path(f"{story.home}/pushed").joinpath("model_card.html").exists()
 
 
 def test_lineage_of_a_run_is_shown_with_uris_and_a_file_leads_to_every_model(story: Story) -> None:
