@@ -1,5 +1,5 @@
-"""The card of a model that a run on Kubeflow pushed, in the object store: in a folder of the version's number, among the
-records of the pushes.
+"""The card of a model that a run on Kubeflow pushed, in the object store: in a folder named after the version, among
+the records of the pushes.
 
     <the pipeline's folder>/pushed/<version>/model_card.html      with `model_card.md`
 
