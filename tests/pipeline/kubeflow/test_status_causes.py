@@ -6,7 +6,6 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -16,6 +15,7 @@ from compiled_trips import TRIPS
 from faulty_backend import serving
 from forks import Forked
 from tensorflow_metadata.proto.v0.anomalies_pb2 import Anomalies
+from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
 from test_kubeflow_entrypoint import Pod
 from test_kubeflow_gates import config as gated_config
 from test_kubeflow_gates import put_day
@@ -38,6 +38,24 @@ def verdicts(*stopping: str) -> str:
     return DataVerdicts(gates=tuple(GateVerdict.of(name, "stop", [row]) for name in stopping)).model_dump_json()
 
 
+def statistics() -> DatasetFeatureStatisticsList:
+    """Of 200 rows with nothing wrong."""
+    found = DatasetFeatureStatisticsList()
+    dataset = found.datasets.add(name="train", num_examples=200)
+    for name, kind in {"fare": "FLOAT", "kind": "STRING", "tip": "INT"}.items():
+        feature = dataset.features.add(type=kind)
+        feature.path.step.append(name)
+        values = feature.string_stats if kind == "STRING" else feature.num_stats
+        values.common_stats.num_non_missing = values.common_stats.tot_num_values = 200
+        values.common_stats.min_num_values = values.common_stats.max_num_values = 1
+        values.common_stats.avg_num_values = 1
+        if kind == "STRING":
+            values.unique = 2
+        else:
+            values.min, values.max, values.mean, values.std_dev = 0, 1, 0.5, 0.5
+    return found
+
+
 @pytest.fixture(scope="module")
 def message(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The termination message of the pod of DataGate that two gates stop."""
@@ -46,15 +64,13 @@ def message(tmp_path_factory: pytest.TempPathFactory) -> str:
     task = next(one for one in component_tasks(gated_config(folder)) if one.name == "data-gate")
     pod = Pod(folder / "pod")
     artifacts = {}
-    for key, port in task.invocation.inputs.items():
-        if port.how == "artifact":
-            artifacts[key] = {
-                "artifacts": [{"name": key, "uri": f"minio://bucket/trips/run/before/1/{key}", "metadata": {}}]
-            }
-            there = pod.root / f"minio/bucket/trips/run/before/1/{key}"
-            for split in ("train", "eval"):
-                (there / f"Split-{split}").mkdir(parents=True)
-                (there / f"Split-{split}/SchemaDiff.pb").write_bytes(Anomalies().SerializeToString())
+    for key in (key for key, port in task.invocation.inputs.items() if port.how == "artifact"):
+        uri = f"minio://bucket/trips/run/before/1/{key}"
+        artifacts[key] = {"artifacts": [{"name": key, "uri": uri, "metadata": {"split_names": '["train"]'}}]}
+        there = pod.root / f"minio/bucket/trips/run/before/1/{key}/Split-train"
+        there.mkdir(parents=True)
+        (there / "SchemaDiff.pb").write_bytes(Anomalies().SerializeToString())
+        (there / "FeatureStats.pb").write_bytes(statistics().SerializeToString())
     values = {
         key: verdicts("gates.rows", "gates.drift.blessed")
         for key, port in task.invocation.inputs.items()
