@@ -97,11 +97,12 @@ def _run_component(invocation: Invocation, executor_input: Mapping[str, Any], en
     logging.getLogger("absl").addFilter(_is_useful)
     with imports_alone():
         from headrace.components.beam_pipelines import BeamPipelines
-        from headrace.pipeline.execute import execute
+        from headrace.pipeline.execute import Artifacts, execute
         from headrace.pipeline.kubeflow.distributed.launch import POD_NAME, TrainerTask, distributed
         from headrace.pipeline.kubeflow.pod.exchange import Exchange, pushed_version
         from headrace.pipeline.kubeflow.pod.origin import compiled_in
         from headrace.pipeline.kubeflow.pod.state import present
+        from headrace.pipeline.kubeflow.pod.version_claims import with_free_number
 
     paths = PodPaths(environ.get(ROOT, ""), invocation.mount)
     store = open_store(invocation.store, of_pod=True)
@@ -118,8 +119,13 @@ def _run_component(invocation: Invocation, executor_input: Mapping[str, Any], en
         home = paths.remote(exchange.home) or ""
         task = TrainerTask(exchange.user, home, environ.get(POD_NAME, ""), files, paths, store, invocation.store)
         stack.enter_context(distributed(environ, task))
-        with present(properties, paths, store, exchange.user):
-            outputs = execute(invocation.node(properties), inputs, exchange.output_uris(), BeamPipelines(beam, shared))
+
+        def run_once() -> Artifacts:
+            with present(properties, paths, store, exchange.user):
+                node, given = invocation.node(properties), BeamPipelines(beam, shared)
+                return execute(node, inputs, exchange.output_uris(), given)
+
+        outputs = with_free_number(run_once)
         exchange.write(outputs)
         results = volume_store(paths.shared, home) if paths.mount else store
         if paths.mount and "spans" in inputs and "examples" in outputs:
