@@ -37,8 +37,8 @@ from headrace.pipeline.share.runs import PublicFolder
 from headrace.pipeline.versions import FILE_NAME as VERSIONS
 from headrace.trainer.trials import MODEL_SEARCH_FILE
 
-_VALUES = {"epochs": lambda value: int(value) or "auto", "steps_per_epoch": lambda value: int(value) or None}
-"""What a run's own value of a parameter is in the config."""
+_ZERO: Mapping[str, str | None] = {"epochs": "auto", "steps_per_epoch": None}
+"""The parameters that a run's record has, with what 0 stands for in the config."""
 
 
 @dataclass(frozen=True)
@@ -164,10 +164,10 @@ def with_parameters(config: str, parameters: Mapping[str, str | int]) -> str:
         return config
     changed = False
     for name, value in parameters.items():
-        if name in _VALUES:
+        if name in _ZERO:
             section, _, setting = RUN_PARAMETERS[name].path.partition(".")
             settings = tree.setdefault(section, {})
-            used = _VALUES[name](value)
+            used = int(value) or _ZERO[name]
             if isinstance(settings, dict) and settings.get(setting) != used:
                 settings[setting], changed = used, True
     return (

@@ -95,12 +95,12 @@ def test_model_of_an_earlier_version_has_only_its_metrics(two: Store, tmp_path: 
     ("parameters", "used"),
     [
         ({"epochs": 0}, {"epochs": "auto", "jit": "off"}),
-        ({"epochs": 3.0, "steps_per_epoch": 0}, {"epochs": 3, "jit": "off", "steps_per_epoch": None}),
+        ({"epochs": 3, "steps_per_epoch": 0}, {"epochs": 3, "jit": "off", "steps_per_epoch": None}),
         ({"window": "4"}, {"epochs": 10, "jit": "off"}),
         ({}, {"epochs": 10, "jit": "off"}),
     ],
 )
-def test_settings_are_those_that_the_run_used(parameters: dict[str, float], used: dict[str, object]) -> None:
+def test_settings_are_those_that_the_run_used(parameters: dict[str, str | int], used: dict[str, object]) -> None:
     text = with_parameters("train: {epochs: 10, jit: 'off'}\n", parameters)
     assert {name: value for name, value in yaml.safe_load(text)["train"].items() if value is not None} == {
         name: value for name, value in used.items() if value is not None
