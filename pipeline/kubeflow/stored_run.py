@@ -15,7 +15,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -26,6 +25,7 @@ from headrace.pipeline.kubeflow.pod.invocation import unpack
 from headrace.pipeline.kubeflow.pod.paths import RECORD
 from headrace.pipeline.kubeflow.stored_lineage import Origins
 from headrace.pipeline.kubeflow.stored_models import StoredHome, StoredModel
+from headrace.pipeline.models.listing import Model
 from headrace.pipeline.models.origin import Origin
 from headrace.pipeline.report.statistics import FILE_NAME as STATISTICS
 from headrace.pipeline.report.training import FILE_NAME as TRAINING
@@ -116,7 +116,7 @@ class StoredRuns:
     def _output(self, key: str, path: Path | None) -> dict[str, ArtifactRecord]:
         return {} if path is None else {key: ArtifactRecord(key, str(path))}
 
-    def _passed(self, component: str, model: Any) -> int:
+    def _passed(self, component: str, model: Model) -> int:
         verdict = model.lite if component == "Lite" else None
         return int(verdict.passed if verdict else not model.canary)
 

@@ -117,4 +117,4 @@ def test_the_viewer_of_time_series_shows_the_metrics_of_several_runs(
         heading, *rows = page.locator("table[data-chart=Table] tr").evaluate_all(f"(rows) => rows.map({SHOWN})")
     column = heading.index("auc")
     shown = sorted(float(re.findall(r"-?\d+\.\d+", row[column])[0]) for row in rows)
-    assert shown == pytest.approx(sorted(run.metrics["auc"] for run in runs), abs=1e-4)
+    assert shown == pytest.approx(sorted(run.metrics["auc"] or 0.0 for run in runs), abs=1e-4)

@@ -51,7 +51,7 @@ LOST_SECONDS = 60.0
 """Between looks for the workflow of a run, whose loss the API does not show."""
 PATIENCE = 600.0
 """Seconds without an answer after which `follow` gives up. An API server that restarts is back by then."""
-EXIT = re.compile(r"(?:main: )?Error \(exit code \d+\)(?:: )?")
+EXIT = re.compile(r"^(?:main: )?Error \(exit code \d+\)(?:: )?")
 """Matches what Argo puts before the termination message of a pod."""
 KILLED = re.compile(r"OOMKilled|exit code 137\b")
 """Matches Argo's message for a pod. 137 is SIGKILL, which only the kernel sends to a component's container."""
