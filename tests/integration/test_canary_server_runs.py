@@ -100,8 +100,10 @@ def story(new_folder: Callable[[str], Path]) -> Iterator[Story]:
             done[name] = headrace(folder, "run", "parcels.yaml", *options)
             if name == "asked later":
                 done["explained"] = headrace(folder, "explain-cache", "parcels.yaml")
+        served = ("--set", "deploy.push=serving")
+        done["served"] = headrace(folder, "run", "parcels.yaml", *options, *served)
         server.faults(refuse_to_load="Op type not registered 'Special'")
-        run("refused in service")
+        run("refused in service", *served)
         server.faults()
         yield Story(folder, server, done, left)
 
