@@ -127,13 +127,15 @@ def test_reason_names_protocol_signature_and_output(story: Story) -> None:
 
 def test_refusal_of_the_model_in_service_is_named_in_the_ending_and_the_report(story: Story) -> None:
     done = story.done["refused in service"]
-    (version,) = versions(story.folder / "serving")
+    (version,) = versions(story.folder)
     assert done.code == 0
     assert done.ending("blessing").startswith("not blessed: canary: server: ")
-    assert done.ending("pushed") == f"nothing; THE REFUSED MODEL IS IN SERVICE as {story.folder}/serving/{version}"
+    assert done.ending("pushed").startswith("nothing; THE REFUSED MODEL IS IN SERVICE as ")
+    assert done.ending("pushed").endswith(f"/serving/{version}")
     assert "headrace rollback" in done.out
     page = (story.folder / done.ending("report")).read_text(encoding="utf-8")
-    assert f"the refused model is in service as <code>{story.folder}/serving/{version}<" in page
+    assert "the refused model is in service as <code>" in page
+    assert f"/serving/{version}</code>" in page
 
 
 def test_error_of_loading_is_quoted(story: Story) -> None:
