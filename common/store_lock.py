@@ -9,8 +9,9 @@ Not every object store supports conditional writes, and pyarrow offers none. So 
 of its own, a claim, and then lists all claims: of two at once, at least the later one finds the other's, and then
 withdraws its own and waits. In a store whose listings show what was written before, one at most continues.
 
-A claim is written again every few seconds. One that is not was left by a process that was killed, or cannot reach the
-store, and is removed. This is seen by watching it for a while, so no two clocks are compared. Whoever holds the lock
+A claim names the process that wrote it. It is written again every few seconds. One that is not was left by a process
+that was killed, or cannot reach the store, and is removed. This is seen by watching it for a while, so no two clocks
+are compared. Whoever holds the lock
 measures by its own clock how long ago it wrote its claim, and stops before others may remove it.
 """
 
@@ -18,18 +19,23 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import random
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from headrace.common.errors import RunError
 
 logger = logging.getLogger(__name__)
 
+_MOST = 200
+"""Bytes of a claim that a message repeats."""
 Claims = dict[str, object]
 """When each claim was written, by its name, as the store says."""
 
@@ -40,18 +46,21 @@ class Timing:
 
     Args:
         renew: how often a claim is written again.
-        trust: how long after its last renewal a process may still write what the lock protects: long enough for a store
-            that is slow, and so much shorter than `lease` that the write has ended by then.
+        trust: how long after its last renewal a process may still begin to write what the lock protects: long enough
+            for a store that is slow, and so much shorter than `lease` that a request of a file system for such writes
+            (`filesystems.promptly`) has ended by then.
         lease: how long others see a claim stay as it is until they remove it.
         poll: how often others look for it, at most.
+        patience: how long to wait for the lock in all.
         clock: returns seconds that never go back.
         sleep: waits for so many.
     """
 
     renew: float = 5.0
-    trust: float = 30.0
+    trust: float = 25.0
     lease: float = 40.0
     poll: float = 1.0
+    patience: float = 3600.0
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
@@ -64,21 +73,22 @@ def held(system: Any, path: str, waiting: str = "", timing: Timing | None = None
     """Wait until nobody else holds the lock, and hold it.
 
     Args:
-        system: the pyarrow.fs.FileSystem.
+        system: the pyarrow.fs.FileSystem, whose requests take less than the time from `Timing.trust` to `Timing.lease`.
         path: the start of the claims' names there.
         waiting: a warning that is logged if somebody else holds it; "" for none.
         timing: None for USUAL.
 
-    Raises OSError if the store fails while it waits.
+    Raises OSError if the store fails while it waits, RunError if others hold the lock all the time.
     """
-    claim = HeldLock(system, path, timing or USUAL)
+    timing = timing or USUAL
+    claim, deadline = HeldLock(system, path, timing), timing.clock() + timing.patience
     try:
         while others := claim.others():
             if waiting:
                 logger.warning(waiting)
                 waiting = ""
             claim.withdraw()
-            claim.outwait(others)
+            claim.outwait(others, deadline)
         ended = threading.Event()
         renewing = threading.Thread(target=claim.renew_until, args=(ended,), daemon=True)
         renewing.start()
@@ -100,6 +110,9 @@ class HeldLock:
         self._start, self._name = f"{start}-", f"{start}-{secrets.token_hex(8)}"
         self._renewed = timing.clock()
         self._is_lost = False
+        self._holder = (
+            f"process {os.getpid()} on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        )
 
     def check(self) -> None:
         """Raise RunError if others may have the lock by now, as the claim could not be renewed in time."""
@@ -129,8 +142,11 @@ class HeldLock:
                 f" for this lock: {error}"
             )
 
-    def outwait(self, seen: Claims) -> None:
-        """Wait until there are no claims of others, and remove those that nobody renews. Raises OSError."""
+    def outwait(self, seen: Claims, deadline: float) -> None:
+        """Wait until there are no claims of others, and remove those that nobody renews.
+
+        deadline: on the clock. Raises OSError if the store fails, RunError at the deadline.
+        """
         clock, lease = self._timing.clock, self._timing.lease
         since = dict.fromkeys(seen, clock())
         while seen:
@@ -145,6 +161,20 @@ class HeldLock:
                     self._system.delete_file(f"{self._folder}/{name}")
                 del now[name]
             seen = now
+            if seen and time_now > deadline:
+                raise RunError(self._still_held(next(iter(seen))))
+
+    def _still_held(self, name: str) -> str:
+        """Why this one gave up. name: of the claim of the holder."""
+        claim, text = f"{self._folder}/{name}", b""
+        with contextlib.suppress(OSError), self._system.open_input_stream(claim, compression=None) as stream:
+            text = bytes(stream.read(_MOST))
+        holder = "".join(letter for letter in text.decode("utf-8", "replace") if letter.isprintable())
+        return (
+            f"others held the lock {self._path} for {self._timing.patience / 60:.0f} minutes. Its holder is"
+            f" {holder or 'not known'} (its claim is {claim}).\n  Wait until it has ended, and run again. If it hangs,"
+            f" end it: its claim counts for {self._timing.lease:g} seconds more."
+        )
 
     def renew_until(self, ended: threading.Event) -> None:
         """Renew the claim every few seconds."""
@@ -177,4 +207,4 @@ class HeldLock:
 
     def _write(self) -> None:
         with self._system.open_output_stream(f"{self._folder}/{self._name}", compression=None) as stream:
-            stream.write(b"")
+            stream.write(self._holder.encode())

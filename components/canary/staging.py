@@ -29,6 +29,7 @@ from headrace.components.example_gen.paths import is_remote
 logger = logging.getLogger(__name__)
 
 MARK, COPYING, LOCK = ".headrace-staged-", ".headrace-copying-", ".headrace-staging-lock"
+CHUNK = 1 << 22
 GRAPH = "saved_model.pb"
 """Without this file a folder is no model, so in an object store it comes last and goes first."""
 
@@ -138,11 +139,11 @@ class _ObjectStore:
 
     def __init__(self, folder: str) -> None:
         from headrace.common.errors import DataError
-        from headrace.components.example_gen.remote.filesystems import filesystem, parse_location
+        from headrace.components.example_gen.remote.filesystems import filesystem, parse_location, promptly
 
         try:
             location = parse_location(folder.rstrip("/"))
-            self._system = filesystem(location)
+            self._system, self._prompt = filesystem(location), promptly(location)
         except DataError as error:
             raise RunError(f"deploy.canary.server.folder: {error}") from None
         self._path = location.arrow
@@ -151,8 +152,12 @@ class _ObjectStore:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         what = "another run stages a version there; waiting until it has removed it"
-        with held(self._system, f"{self._path}/{LOCK}", f"deploy.canary.server.folder: {what}") as claim:
-            self._claim = claim
+        with contextlib.ExitStack() as stack:
+            lock = held(self._prompt, f"{self._path}/{LOCK}", f"deploy.canary.server.folder: {what}")
+            try:
+                self._claim = stack.enter_context(lock)
+            except RunError as error:
+                raise RunError(f"deploy.canary.server.folder: {error}") from None
             yield
 
     def check(self) -> None:
@@ -171,7 +176,9 @@ class _ObjectStore:
         for path in sorted(files, key=lambda path: path == model / GRAPH):
             self.check()
             with path.open("rb") as source, self._target(self._named(version, str(path.relative_to(model)))) as target:
-                shutil.copyfileobj(source, target, 1 << 22)
+                while chunk := source.read(CHUNK):
+                    self.check()
+                    target.write(chunk)
 
     def remove(self, version: int) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -189,7 +196,7 @@ class _ObjectStore:
             target.write(content)
 
     def _target(self, path: str) -> Any:
-        return self._system.open_output_stream(path, compression=None)  # by its default it would compress *.gz
+        return self._prompt.open_output_stream(path, compression=None)  # by its default it would compress *.gz
 
     def _listed(self, path: str, *, recursive: bool = True) -> list[Any]:
         from pyarrow import fs

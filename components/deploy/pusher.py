@@ -38,6 +38,7 @@ from headrace.components.deploy.registry import (
     IN_SERVICE_CONTENTS,
     LATE,
     MANUAL,
+    REFUSED,
     WITHDRAWN,
     Entry,
     NewestEntry,
@@ -66,8 +67,8 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
     in service is damaged.
 
     The output has the properties of TFX's Pusher (`pushed`, `pushed_destination`, `pushed_version`), LATE if an earlier
-    run trained the model, AWAITING if this run's model waits for approval, and IN_SERVICE and IN_SERVICE_CONTENTS if
-    nothing is pushed. Raises RunError if the model is damaged.
+    run trained the model, AWAITING if this run's model waits for approval, REFUSED if it was refused and is in service,
+    and IN_SERVICE and IN_SERVICE_CONTENTS if nothing is pushed. Raises RunError if the model is damaged.
 
     Args:
         model: the newest blessed model, from RecordBlessing; an empty folder if there is none.
@@ -134,6 +135,7 @@ class _Target:
         if newest is None or unfit or (not blessed and last and not damaged):
             logger.info(_why_nothing(withdrawn, refused, overtaken, waits=waits))
             pushed_model.set_int_custom_property("pushed", 0)
+            self._note_refusal(newest, last, pushed_model)
             if last and last.contents:
                 pushed_model.set_string_custom_property(IN_SERVICE, str(self.folder / last.version))
                 pushed_model.set_string_custom_property(IN_SERVICE_CONTENTS, last.contents)
@@ -149,6 +151,12 @@ class _Target:
             logger.info(f"{model}: {late}")
             pushed_model.set_string_custom_property(LATE, late)
         self._push(model, newest, record, pushed_model)
+
+    def _note_refusal(self, newest: NewestEntry | None, last: Push | None, pushed_model: Any) -> None:
+        """Note if the model that this run refused is in service. last: the last push of the newest model."""
+        if newest and newest.uri == newest.refused and last and (self.folder / last.version).is_dir():
+            pushed_model.set_string_custom_property(REFUSED, str(self.folder / last.version))
+            logger.warning(f"{newest.refused} was refused, and is in service as version {last.version}")
 
     def _push(self, model: Path, newest: NewestEntry, record: PushRecord, pushed_model: Any) -> None:
         serving = Path(path_utils.serving_model_path(str(model)))

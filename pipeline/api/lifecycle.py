@@ -49,18 +49,29 @@ def models(
 
 
 def compare(
-    config: ConfigSource, *names: int | str, profile: str | None = None, overrides: Overrides = ()
+    config: ConfigSource,
+    *names: int | str,
+    kubeflow: bool = False,
+    profile: str | None = None,
+    overrides: Overrides = (),
 ) -> Comparison:
-    """Compare runs of the config's pipeline on this machine: metrics, and what differs in settings, data and code.
+    """Compare runs of the config's pipeline: metrics, and what differs in settings, data and code.
 
-    names: ids of runs, or versions, each of which stands for the run that trained its model; two or more.
+    names: ids of runs, or versions, each of which stands for the run that trained its model; two or more; kubeflow: of
+    runs on Kubeflow, from the object store or the mounted volume, instead of those on this machine.
 
-    Raises RunError for fewer than two names, or for a name that stands for no run.
+    Raises RunError for fewer than two names, for a name that stands for no run, or if the store fails.
     """
+    loaded, wanted = load(config, profile=profile, overrides=overrides), [str(name) for name in names]
+    if kubeflow:
+        from headrace.pipeline.kubeflow.results_store import results_of
+        from headrace.pipeline.kubeflow.stored_comparison import compare_stored
+
+        with results_of(loaded) as store:
+            return compare_stored(loaded, store, wanted)
     from headrace.pipeline.models.comparison import compare_runs
 
-    loaded = load(config, profile=profile, overrides=overrides)
-    return compare_runs(loaded, runs(loaded), [str(name) for name in names])
+    return compare_runs(loaded, runs(loaded), wanted)
 
 
 def lineage(

@@ -31,6 +31,7 @@ from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.results_store import home_uri
 from headrace.pipeline.kubeflow.store import Store
+from headrace.pipeline.kubeflow.stored_card import write_stored_card
 from headrace.pipeline.kubeflow.stored_models import StoredHome
 from headrace.pipeline.models.change import ModelChange
 from headrace.pipeline.models.destination import Destination, required_push_directory
@@ -95,7 +96,11 @@ def promote(
         return PromotableModels(there, models, trained, "--kubeflow").promoted(wanted, now, allow_older=allow_older)
 
     with _home(Place.of(config), store) as home:
-        return home.changed(promoted)
+        done = home.changed(promoted)
+    uri = home.uri
+    version = done.version.rpartition("/")[2]
+    write_stored_card(uri, home.place.push, store, done.model.removeprefix(f"{uri}/"), version)
+    return done
 
 
 @dataclass(frozen=True)

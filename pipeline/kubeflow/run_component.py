@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 SPANS_EXECUTOR = "headrace.components.trigger.component:LookForNew_Executor"
 """The executor of the first task of a pipeline that trains only when there is a reason to."""
+PUSHER = "Pusher"
 NOISE = ("Examples artifact does not have payload_format", "TF_USE_LEGACY_KERAS is set to 0")
 """Warnings that TFX and TensorFlow Transform would repeat in each pod and that need no action: the payload format is
 tf.Example, and Keras 3 is intended."""
@@ -96,11 +97,12 @@ def _run_component(invocation: Invocation, executor_input: Mapping[str, Any], en
     logging.getLogger("absl").addFilter(_is_useful)
     with imports_alone():
         from headrace.components.beam_pipelines import BeamPipelines
-        from headrace.pipeline.execute import execute
+        from headrace.pipeline.execute import Artifacts, execute
         from headrace.pipeline.kubeflow.distributed.launch import POD_NAME, TrainerTask, distributed
-        from headrace.pipeline.kubeflow.pod.exchange import Exchange
+        from headrace.pipeline.kubeflow.pod.exchange import Exchange, pushed_version
         from headrace.pipeline.kubeflow.pod.origin import compiled_in
         from headrace.pipeline.kubeflow.pod.state import present
+        from headrace.pipeline.kubeflow.pod.version_claims import with_free_number
 
     paths = PodPaths(environ.get(ROOT, ""), invocation.mount)
     store = open_store(invocation.store, of_pod=True)
@@ -117,14 +119,21 @@ def _run_component(invocation: Invocation, executor_input: Mapping[str, Any], en
         home = paths.remote(exchange.home) or ""
         task = TrainerTask(exchange.user, home, environ.get(POD_NAME, ""), files, paths, store, invocation.store)
         stack.enter_context(distributed(environ, task))
-        with present(properties, paths, store, exchange.user):
-            outputs = execute(invocation.node(properties), inputs, exchange.output_uris(), BeamPipelines(beam, shared))
+
+        def run_once() -> Artifacts:
+            with present(properties, paths, store, exchange.user):
+                node, given = invocation.node(properties), BeamPipelines(beam, shared)
+                return execute(node, inputs, exchange.output_uris(), given)
+
+        outputs = with_free_number(run_once)
         exchange.write(outputs)
         results = volume_store(paths.shared, home) if paths.mount else store
         if paths.mount and "spans" in inputs and "examples" in outputs:
             exchange.write_spans(inputs["spans"][0].uri, results)
         if invocation.id == TRAINER:
             exchange.write_origin(outputs["model"][0], compiled_in(environ), results)
+        if invocation.id == PUSHER and (version := pushed_version(outputs)):
+            _write_card(properties, paths, home, results, inputs["model"][0].uri, version)
         _follow_push(invocation, exchange.user, home, results)
 
 
@@ -147,6 +156,17 @@ def _follow_push(invocation: Invocation, user: str, home: str, store: Store) -> 
             from headrace.pipeline.kubeflow.production import serve_pushed
 
             serve_pushed(invocation.serving, home, store)
+
+
+def _write_card(  # noqa: PLR0913, PLR0917
+    properties: Mapping[str, Any], paths: PodPaths, home: str, store: Store, model: str, version: str
+) -> None:
+    """Write the card of the model that the Pusher pushed. model: its path in this pod."""
+    from headrace.pipeline.kubeflow.stored_card import write_stored_card
+
+    push = paths.remote(properties["destination"]) or properties["destination"]
+    inside = (paths.remote(model) or model).removeprefix(f"{home}/")
+    write_stored_card(home, push.removeprefix(f"{home}/"), store, inside, version)
 
 
 def _is_useful(record: logging.LogRecord) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -48,15 +49,19 @@ def stored_lineage(config: PipelineConfig, store: Store, name: str | None) -> Li
         models = by_age(home.models(manual=config.deploy.approval == MANUAL))
         if not models:
             raise RunError(f"no run of {config.pipeline.name} has trained a model in {uri} yet")
-        origins = _Origins(uri, home, store, len(models))
-        chosen = _chosen(models, home, uri, name)
+        origins = Origins(uri, home, store, len(models))
+        chosen = choose(models, home, uri, name)
         if chosen is None:
             assert name is not None  # noqa: S101 - without a name there is a model
             return replace(forward([origins.of(model) for model in models], name), home=uri)
         return Lineage(name or name_of(chosen), "model", (origins.of(home.judged(chosen)),), home=uri)
 
 
-def _chosen(models: list[StoredModel], home: StoredHome, uri: str, name: str | None) -> StoredModel | None:
+def choose(models: Sequence[StoredModel], home: StoredHome, uri: str, name: str | None) -> StoredModel | None:
+    """The model of a version, of the run that trained it, or at a URI; by default the one in service, or the newest.
+
+    models: newest first; uri: that of the pipeline's folder.
+    """
     if name is None:
         return next((model for model in models if model.in_service), models[0])
     path = home.path_of(name) if name.isdecimal() else Path(name.removeprefix(f"{uri}/"))
@@ -66,7 +71,7 @@ def _chosen(models: list[StoredModel], home: StoredHome, uri: str, name: str | N
 
 
 @dataclass(frozen=True)
-class _Origins:
+class Origins:
     """Reads origins. number: how many models there are."""
 
     uri: str
@@ -81,7 +86,7 @@ class _Origins:
         record = self.home.origin(model)
         if record is None:
             return Origin(replace(model, spans=spans))
-        examples = self._path(record, "examples")
+        examples, card = self._path(record, "examples"), self.home.card(model)
         read = self._spans(examples)
         compiled = record.compiled
         config = compiled.config if compiled else None
@@ -90,6 +95,7 @@ class _Origins:
         return Origin(
             with_commit(replace(model, spans=spans), record),
             record=beside / FILE,
+            card=Path(card) if card else None,
             judged=Path(model.run) if model.run and self.home.output("evaluator", model.run) else None,
             config=beside / CONFIG_FILE if config else None,
             config_digest=hashlib.sha256(config.encode()).hexdigest() if config else None,

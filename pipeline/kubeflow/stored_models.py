@@ -32,10 +32,11 @@ from headrace.pipeline.kubeflow.pod.blessings import fetch_blessings
 from headrace.pipeline.kubeflow.pod.origin import FILE as ORIGIN
 from headrace.pipeline.kubeflow.pod.origin import ModelOrigin
 from headrace.pipeline.kubeflow.pod.paths import PARTS_BELOW_HOME
-from headrace.pipeline.kubeflow.pod.records import TRAINED, fetch_pushes
+from headrace.pipeline.kubeflow.pod.records import PUSHED, TRAINED, fetch_pushes
 from headrace.pipeline.kubeflow.pod.state import GRAPH
 from headrace.pipeline.kubeflow.results_store import home_uri
 from headrace.pipeline.kubeflow.store import Store
+from headrace.pipeline.models import CARD
 from headrace.pipeline.models.destination import Destination
 from headrace.pipeline.models.listing import Model, with_entry
 
@@ -45,6 +46,9 @@ OUTPUT = re.compile(
 )
 """The objects that show a run's model and the verdicts on it."""
 SERVING = f"/Format-Serving/{GRAPH}"
+CARDS = PUSHED
+"""The folder whose folders, named after versions, have the cards of pushed models."""
+_CARD = re.compile(rf"{CARDS}/(\d+)/{CARD}")
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,11 @@ class StoredHome:
                 found[path] = replace(found[path], awaiting_approval=found[path].trained is not None)
         return [*found.values()]
 
+    @property
+    def name(self) -> str:
+        """The name of the pipeline."""
+        return self._uri.rpartition("/")[2]
+
     @cached_property
     def registry(self) -> Registry:
         """The blessed models. Their folders are below `tmp`."""
@@ -149,6 +158,14 @@ class StoredHome:
         for name in sorted(self._listing, key=lambda name: self._listing[name].written):
             if match := OUTPUT.fullmatch(name):
                 found[match["task"]][match["run"]] = name
+        return found
+
+    def files(self, pattern: str) -> dict[str, Path]:
+        """Copies of the objects whose whole names below the pipeline's folder match a regular expression, by name."""
+        found = {}
+        for name in filter(re.compile(pattern).fullmatch, self._listing):
+            if self._store.get(f"{self._uri}/{name}", self._tmp / name):
+                found[name] = self._tmp / name
         return found
 
     def _trained(self) -> dict[str, StoredModel]:
@@ -193,15 +210,20 @@ class StoredHome:
         name = f"{model.path.parent}/{ORIGIN}"
         return ModelOrigin.read(f"{self._uri}/{name}", self._store) if name in self._listing else None
 
+    def card(self, model: StoredModel) -> str | None:
+        """The path of the newest card of a model, below the pipeline's folder; None if it has none."""
+        found = {int(match[1]): name for name in self._listing if (match := _CARD.fullmatch(name))}
+        return next((found[one] for one in sorted(found, reverse=True) if self.path_of(str(one)) == model.path), None)
+
     def judged(self, model: StoredModel) -> StoredModel:
         """The model with the verdict of its run."""
-        evaluation = self._fetched("evaluator", model.run)
+        evaluation = self.fetched("evaluator", model.run)
         if evaluation is None:
             return model
         result, canary, lite = (
             read_evaluation(evaluation),
-            self._fetched("canary", model.run),
-            self._fetched("lite", model.run),
+            self.fetched("canary", model.run),
+            self.fetched("lite", model.run),
         )
         verdict = None if canary is None else CanaryVerdict.read(canary)
         converted = None if lite is None else LiteVerdict.read(lite)
@@ -213,8 +235,8 @@ class StoredHome:
     def _model(self, path: str, run: str | None) -> StoredModel:
         return StoredModel(Path(path), run=run, uri=f"{self._uri}/{path}")
 
-    def _fetched(self, task: str, run: str | None) -> Path | None:
-        """A folder with what a task of a run wrote."""
+    def fetched(self, task: str, run: str | None) -> Path | None:
+        """A folder with what the Evaluator, the Canary or Lite of a run wrote; None if it wrote nothing."""
         name = self._outputs[task].get(run or "")
         if name is None or not self._store.get(f"{self._uri}/{name}", self._tmp / name):
             return None

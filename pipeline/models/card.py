@@ -50,7 +50,11 @@ _SPECIAL = re.compile(r"[\\`*_\[\]<>&|~#!$@]|:(?=//)|(?<=www)\.")
 
 @dataclass(frozen=True)
 class Card:
-    """What a card shows. predicts: one sentence; times: (what, first to last); limits: what to know before using it."""
+    """What a card shows.
+
+    predicts: one sentence; times: (what, first to last); limits: what to know before using it; home: start of the paths
+    of artifacts.
+    """
 
     origin: Origin
     predicts: str
@@ -59,6 +63,7 @@ class Card:
     evaluation: EvaluationSection | None
     verdict: ModelVerdict
     limits: tuple[str, ...]
+    home: str = ""
 
 
 def write_card(config: PipelineConfig, runs: Sequence[Run], version: Path) -> Path | None:
@@ -76,9 +81,13 @@ def write_card(config: PipelineConfig, runs: Sequence[Run], version: Path) -> Pa
     return origin.record / CARD
 
 
-def render_card(origin: Origin, made: PublicFolder) -> dict[str, str]:
-    """The two files by name. made: the folder of the run that the origin is from."""
-    card = _card(origin, made)
+def render_card(origin: Origin, made: PublicFolder, home: str = "") -> dict[str, str]:
+    """The two files by name.
+
+    made: the folder of the run that the origin is from; home: URI of the folder that the origin's paths are relative
+    to, "" if they are whole.
+    """
+    card = _card(origin, made, f"{home}/" if home else "")
     shown = {"card": card, "record": made.record, "tuned": SharedRun(made, made.record.run_id, 0).tuned}
     shown["versions"] = read_versions(made.path) if origin.packages else {}  # else it names what is installed now
     text = _published(made.config_text)
@@ -99,7 +108,7 @@ def _published(config_text: str) -> str:
     return yaml.safe_dump(public, sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
 
 
-def _card(origin: Origin, made: PublicFolder) -> Card:
+def _card(origin: Origin, made: PublicFolder, home: str) -> Card:
     judged = PublicFolder.read(origin.judged) if origin.judged else made
     verdict = read_verdict(judged)
     section = evaluation_section(judged.evaluation, verdict, judged.config) if judged.evaluation else None
@@ -111,7 +120,8 @@ def _card(origin: Origin, made: PublicFolder) -> Card:
         times=tuple(_times(origin, made)),
         evaluation=section,
         verdict=verdict,
-        limits=tuple(_limits(origin, made, section, verdict)),
+        limits=tuple(_limits(origin, made, section, verdict, home)),
+        home=home,
     )
 
 
@@ -150,7 +160,9 @@ def _times(origin: Origin, made: PublicFolder) -> list[tuple[str, str]]:
     return found
 
 
-def _limits(origin: Origin, made: PublicFolder, section: EvaluationSection | None, verdict: ModelVerdict) -> list[str]:
+def _limits(
+    origin: Origin, made: PublicFolder, section: EvaluationSection | None, verdict: ModelVerdict, home: str
+) -> list[str]:
     result = section.result if section else None
     found = [*result.remarks] if result else ["The model was not evaluated."]
     if not verdict.bounds:
@@ -180,7 +192,8 @@ def _limits(origin: Origin, made: PublicFolder, section: EvaluationSection | Non
     found += [*training.remarks] if training else []
     found += ingested(made.record).notes
     if origin.started_from:
-        found.append(f"Its training started from the weights of {origin.started_from}, and so from that model's data.")
+        base = f"{home}{origin.started_from}"
+        found.append(f"Its training started from the weights of {base}, and so from that model's data.")
     return found
 
 

@@ -43,7 +43,8 @@ class Comparison:
         intervals: The 95 % confidence intervals of those that have any.
         settings: The settings that differ, by dotted name, without credentials.
         data: Spans, fingerprint, rows of each split, and on how many examples of which split the metrics are.
-        code: The Git commit, and the modules and packages that differ, with digests and versions.
+        code: The Git commit, and the modules and packages that differ, with digests and versions. Runs on Kubeflow keep
+            one digest of all modules, `code`.
     """
 
     names: tuple[str, ...]
@@ -56,12 +57,16 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class _Side:
-    """One of what is compared: a run, and the latest metrics of its model."""
+class Side:
+    """One of what is compared: a run, and the latest metrics of its model.
+
+    code: a digest of what all modules of the training do, if the run did not record each of them.
+    """
 
     run: SharedRun
     metrics: Metrics
     intervals: Intervals = field(default_factory=dict)
+    code: str | None = None
 
 
 def compare_runs(config: PipelineConfig, runs: Sequence[Run], names: Sequence[str]) -> Comparison:
@@ -69,10 +74,20 @@ def compare_runs(config: PipelineConfig, runs: Sequence[Run], names: Sequence[st
 
     runs: the pipeline's runs. Raises RunError for fewer than two names, or for a name that stands for no run.
     """
-    if len(names) < _FEWEST:
-        raise RunError(f"name at least two runs or versions to compare{_choices(runs)}")
+    require_several(names, _choices(runs))
     models = list_models(config, runs)
     sides = [_side(_wanted(config, runs, models, name), models, number) for number, name in enumerate(names)]
+    return side_by_side(names, sides)
+
+
+def require_several(names: Sequence[str], choices: str) -> None:
+    """Raise RunError for fewer than two names. choices: the end of the message, with the runs that there are."""
+    if len(names) < _FEWEST:
+        raise RunError(f"name at least two runs or versions to compare{choices}")
+
+
+def side_by_side(names: Sequence[str], sides: Sequence[Side]) -> Comparison:
+    """Compare what was named. sides: one for each name."""
     metrics = dict.fromkeys(metric for side in sides for metric in side.metrics)
     settings = [side.run.used for side in sides]
     return Comparison(
@@ -81,7 +96,7 @@ def compare_runs(config: PipelineConfig, runs: Sequence[Run], names: Sequence[st
         metrics={metric: tuple(side.metrics.get(metric) for side in sides) for metric in metrics},
         settings={row.name: row.values for row in differing(settings)},
         data={row.name: row.values for row in rows([_data(side.run) for side in sides])},
-        code=_code([side.run for side in sides]),
+        code=_code(sides),
         intervals={
             metric: tuple(side.intervals.get(metric) for side in sides)
             for metric in metrics
@@ -116,17 +131,21 @@ def _pushed(config: PipelineConfig, version: str) -> Path | None:
 
 
 def _choices(runs: Iterable[Run | str]) -> str:
-    """A second line of messages: the runs that there are."""
     found = [run if isinstance(run, str) else run.id for run in runs]
-    return f".\n  Runs, newest first: {join_names(found) if found else 'none'}; `headrace models` lists the versions."
+    return choices(found, "headrace models")
 
 
-def _side(run: Run, models: Iterable[Model], number: int) -> _Side:
+def choices(runs: Sequence[str], lister: str) -> str:
+    """A second line of messages: the ids of the runs that there are. lister: the command that lists the versions."""
+    return f".\n  Runs, newest first: {join_names(list(runs)) if runs else 'none'}; `{lister}` lists the versions."
+
+
+def _side(run: Run, models: Iterable[Model], number: int) -> Side:
     folder = PublicFolder(run.path, run.record)
     if folder.evaluation is not None:
-        return _Side(SharedRun(folder, run.id, number), folder.evaluation.metrics, folder.evaluation.intervals)
+        return Side(SharedRun(folder, run.id, number), folder.evaluation.metrics, folder.evaluation.intervals)
     later = next((model.metrics for model in models if model.run == run.id), {})  # of a run that resumed this one
-    return _Side(SharedRun(folder, run.id, number), dict(later))
+    return Side(SharedRun(folder, run.id, number), dict(later))
 
 
 def _data(run: SharedRun) -> dict[str, str]:
@@ -145,12 +164,14 @@ def _data(run: SharedRun) -> dict[str, str]:
     return found
 
 
-def _code(runs: Sequence[SharedRun]) -> dict[str, Values]:
+def _code(sides: Sequence[Side]) -> dict[str, Values]:
+    runs = [side.run for side in sides]
     records = [run.folder.record for run in runs]
     commits = tuple(f"{one.commit}{'+dirty' * one.dirty}" if one.commit else None for one in records)
+    digests = {"code": tuple(side.code[:_DIGITS] if side.code else None for side in sides)}
     modules = {row.name: row.values for row in differing([_modules(run) for run in runs])}
     packages = {f"package {row.name}": row.values for row in differing([recorded(run.folder.path) for run in runs])}
-    return {"commit": commits, **modules, **packages}
+    return {"commit": commits, **(digests if any(digests["code"]) else {}), **modules, **packages}
 
 
 def _modules(run: SharedRun) -> dict[str, str]:

@@ -42,14 +42,14 @@ def _update_local(path: Path, change: Callable[[str], str]) -> bool:
 
 
 def _update_remote(file: str, change: Callable[[str], str]) -> bool:
-    from headrace.components.example_gen.remote.filesystems import filesystem, parse_location
+    from headrace.components.example_gen.remote.filesystems import filesystem, parse_location, promptly
 
     location = parse_location(file)
-    system = filesystem(location)
-    text = _text(system, location.arrow)
+    text = _text(filesystem(location), location.arrow)
     if change(text) == text:
         return False
     folder, _, name = location.arrow.rpartition("/")
+    system = promptly(location)
     waiting = f"deploy.serving.config_file: {file}: another pipeline is changing it; waiting"
     with held(system, f"{folder}/.{name}.lock", waiting) as claim:
         text = _text(system, location.arrow)

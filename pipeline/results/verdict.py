@@ -9,7 +9,7 @@ from pathlib import Path
 from headrace.common.errors import RunError
 from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import AWAITING, IN_SERVICE, LATE, WHY, WITHDRAWN
+from headrace.components.deploy.registry import AWAITING, IN_SERVICE, LATE, REFUSED, WHY, WITHDRAWN
 from headrace.components.evaluation.result import Evaluation, Interval, ThresholdCheck
 from headrace.components.lite.verdict import LiteVerdict
 from headrace.configs.loading.loader import PYTHON_SOURCE
@@ -66,6 +66,7 @@ class ModelVerdict:
         pushed: The directory of the version that was pushed, by the run or by a promotion of its model.
         withdrawn: Why a blessed model was not pushed: a rollback took it out of service, or a later one is in service.
         awaiting: The command that pushes a blessed model that awaits approval.
+        refused: The directory of the version that is in service and has the very model that this run refused.
         in_service: The directory of the version that was pushed last, if the run blessed that model and pushed nothing.
         canary: The Canary's verdict; None if there is none.
         lite: The comparison of the `.tflite` file with the model; None if there is none.
@@ -79,6 +80,7 @@ class ModelVerdict:
     withdrawn: str | None = None
     awaiting: str | None = None
     in_service: str | None = None
+    refused: str | None = None
     canary: CanaryVerdict | None = None
     unguarded: str = ""
     lite: LiteVerdict | None = None
@@ -108,6 +110,7 @@ def read_verdict(folder: RunFolder) -> ModelVerdict:
         withdrawn=_property(folder, WITHDRAWN),
         awaiting=_awaiting(folder) if pushed is None and folder.blessed else None,
         in_service=_property(folder, IN_SERVICE) if folder.blessed else None,
+        refused=None if folder.blessed else _property(folder, REFUSED),
         canary=folder.canary,
         lite=folder.lite,
         unguarded=what_passes(evaluate) if folder.config else "",

@@ -135,6 +135,12 @@ def _blessing(verdict: ModelVerdict) -> list[str]:
         return [*lines, "pushed    nothing: the model waits for approval", f"          {verdict.awaiting}"]
     if verdict.in_service is not None and verdict.withdrawn is None:
         return [*lines, f"pushed    nothing: the model is in service as {verdict.in_service}"]
+    if verdict.refused is not None:
+        return [
+            *lines,
+            f"pushed    nothing; THE REFUSED MODEL IS IN SERVICE as {verdict.refused}",
+            "          `headrace rollback` puts the model before it back into service",
+        ]
     stays = "; the model in service stays" if verdict.blessed is False else ""
     return [*lines, f"pushed    nothing{stays}"]
 

@@ -26,19 +26,25 @@ WIDEST = 60
 @click.command()
 @config_options
 @click.argument("names", nargs=-1, metavar="RUN|VERSION RUN|VERSION ...")
+@click.option("--kubeflow", is_flag=True, help="Compare runs on Kubeflow, from the object store.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reports_errors
-def compare(
-    config: Path, profile: str | None, overrides: tuple[str, ...], names: tuple[str, ...], as_json: bool
+def compare(  # noqa: PLR0913, PLR0917
+    config: Path,
+    profile: str | None,
+    overrides: tuple[str, ...],
+    names: tuple[str, ...],
+    kubeflow: bool,
+    as_json: bool,
 ) -> None:
-    """Compare runs or versions of CONFIG on this machine.
+    """Compare runs or versions of CONFIG on this machine, or with --kubeflow on Kubeflow.
 
     A version stands for the run that trained its model. All metrics and facts about the data are shown, and the
     settings, modules and packages that differ.
     """
     from headrace.pipeline import api
 
-    found = api.compare(config, *names, profile=profile, overrides=overrides)
+    found = api.compare(config, *names, kubeflow=kubeflow, profile=profile, overrides=overrides)
     if as_json:
         click.echo(json.dumps(asdict(found), indent=1))
         return

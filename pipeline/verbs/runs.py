@@ -69,7 +69,7 @@ def status(config: Path, profile: str | None, overrides: tuple[str, ...], run: s
     with open_display() as display:
         shown = show(session, found, display)
     code = _print_state(shown, found)
-    _print_memory_kills(session, shown, found)
+    _print_causes(session, shown, found)
     sys.exit(code)
 
 
@@ -85,7 +85,7 @@ def watch_to_the_end(session: Session, run: Any) -> int:
         click.echo(f"The run {run.display_name} continues; `headrace cancel` ends it.", err=True)
         raise
     code = _print_state(shown, run)
-    _print_memory_kills(session, shown, run)
+    _print_causes(session, shown, run)
     return code
 
 
@@ -114,14 +114,24 @@ def _ended_early(shown: RunRecord) -> str:
     return f", early: the log of {'Drift' if 'Drift' in ran else 'Spans'} says why"
 
 
-def _print_memory_kills(session: Session, shown: RunRecord, run: Any) -> None:
-    """Print which components of a failed run were killed for lack of memory, and what to set."""
-    from headrace.pipeline.kubeflow.server.status import killed_for_memory
-    from headrace.pipeline.results.record import Status
+def _print_causes(session: Session, shown: RunRecord, run: Any) -> None:
+    """Print why the components of a failed run failed: their own words, or that they were killed for lack of memory."""
+    from headrace.pipeline.kubeflow.server.status import causes, killed_for_memory
+    from headrace.pipeline.results.record import Status, on_one_line
 
-    if shown.status is Status.FAILED:
-        for line in killed_for_memory(session, run).values():
-            click.echo(line, err=True)
+    if shown.status is not Status.FAILED:
+        return
+    killed = killed_for_memory(session, run)
+    for component, cause in causes(session, shown, run).items():
+        if component not in killed:
+            first, *more = cause.splitlines() or [f"`headrace logs CONFIG {component} {shown.run_id}` says why"]
+            start = f"{component} failed: "
+            if more and more[-1] == f"{start}{first}":  # as the last line of a log
+                more.pop()
+            for line in (f"{'' if first.startswith(start) else start}{first}", *more):
+                click.echo(on_one_line(line), err=True)
+    for line in killed.values():
+        click.echo(line, err=True)
 
 
 @click.command()

@@ -7,6 +7,7 @@ tables and charts with Google Charts, which it loads from the network: google_ch
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 import shutil
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 STATIC = Path(tfma.__file__).parent / "static"
 CHARTS = Path(__file__).parent / "google_charts.js"
 PAGE = """<!doctype html><html lang="en"><body><script src="vulcanized_tfma.js"></script>
-<tfma-nb-slicing-metrics id="component"></tfma-nb-slicing-metrics>
+<{tag} id="component"></{tag}>
 <script>
-const given = JSON.parse(atob("%s"));
+const given = JSON.parse(atob("{given}"));
 Object.assign(document.getElementById("component"), {config: given.config, data: given.data});
 </script></body></html>"""
 SHOWN = """(row) => [...row.cells].map((cell) => {
@@ -51,20 +52,27 @@ def judged(examples: Any, models: Any, tmp_path_factory: pytest.TempPathFactory)
     return found, folder / "evaluation"
 
 
-@pytest.fixture
-def drawn(judged: tuple[Evaluation, Path], browser: Browser, tmp_path: Path) -> Iterator[Page]:
-    """The viewer with the slices by hour, without a network."""
-    view = tfma.view.render_slicing_metrics(tfma.load_eval_result(str(judged[1])), slicing_column="hour")
-    given = json.dumps({"config": view.config, "data": view.data})
-    (tmp_path / "index.html").write_text(PAGE % base64.b64encode(given.encode()).decode(), encoding="utf-8")
-    shutil.copy(STATIC / "vulcanized_tfma.js", tmp_path)
-    with watched(browser, (tmp_path / "index.html").as_uri(), offline=True) as page:
+@contextlib.contextmanager
+def viewer(view: Any, tag: str, browser: Browser, folder: Path) -> Iterator[Page]:
+    """A viewer with its data, without a network. tag: of its element."""
+    given = base64.b64encode(json.dumps({"config": view.config, "data": view.data}).encode()).decode()
+    (folder / "index.html").write_text(PAGE.replace("{tag}", tag).replace("{given}", given), encoding="utf-8")
+    shutil.copy(STATIC / "vulcanized_tfma.js", folder)
+    with watched(browser, (folder / "index.html").as_uri(), offline=True) as page:
         page.page.route("https://www.gstatic.com/charts/loader.js", lambda route: route.fulfill(path=CHARTS))
         page.page.route("https://fonts.googleapis.com/**", lambda route: route.fulfill(body=""))
         page.page.goto(page.home)
         page.page.locator("table[data-chart=Table] tr").nth(1).wait_for()
         yield page.page
         assert [error for error in page.errors if WITHOUT_BARS not in error and error != NO_DRAWING] == []
+
+
+@pytest.fixture
+def drawn(judged: tuple[Evaluation, Path], browser: Browser, tmp_path: Path) -> Iterator[Page]:
+    """The viewer with the slices by hour."""
+    view = tfma.view.render_slicing_metrics(tfma.load_eval_result(str(judged[1])), slicing_column="hour")
+    with viewer(view, "tfma-nb-slicing-metrics", browser, tmp_path) as page:
+        yield page
 
 
 def test_the_viewer_shows_each_metric_of_each_slice_with_its_interval(
@@ -95,3 +103,18 @@ def test_the_viewer_offers_every_metric_and_counts_slices_by_the_chosen_one(
     assert {int(bar[1]) for bar in bars} == {each.example_count for each in evaluation.slices}
     options = {text.strip() for text in drawn.locator("paper-item").all_text_contents()}
     assert {*METRICS} <= options
+
+
+def test_the_viewer_of_time_series_shows_the_metrics_of_several_runs(
+    judged: tuple[Evaluation, Path], examples: Any, models: Any, browser: Browser, tmp_path: Path
+) -> None:
+    other, _ = evaluate(tmp_path / "later", "binary", examples, models["worse"], metrics=METRICS)
+    runs = [judged[0], other]
+    folders = [judged[1], tmp_path / "later" / "evaluation"]
+    results = tfma.load_eval_results([str(folder) for folder in folders], mode=tfma.constants.MODEL_CENTRIC_MODE)
+    view = tfma.view.render_time_series(results)
+    with viewer(view, "tfma-nb-time-series", browser, tmp_path) as page:
+        heading, *rows = page.locator("table[data-chart=Table] tr").evaluate_all(f"(rows) => rows.map({SHOWN})")
+    column = heading.index("auc")
+    shown = sorted(float(re.findall(r"-?\d+\.\d+", row[column])[0]) for row in rows)
+    assert shown == pytest.approx(sorted(run.metrics["auc"] or 0.0 for run in runs), abs=1e-4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 
 import pytest
 from pyarrow import fs
+from s3_proxy import s3_proxy
 from s3_servers import S3Server
 
 from headrace.common.errors import RunError
 from headrace.common.store_lock import HeldLock, Timing, held
+from headrace.components.example_gen.remote import filesystems
 from headrace.components.example_gen.remote.filesystems import filesystem, parse_location
 
 
@@ -134,11 +137,11 @@ def test_holder_that_cannot_renew_its_claim_is_stopped_before_others_remove_it(
     timing = time.timing()
     with held(store, f"{tmp_path}/.lock", timing=timing) as claim:
         store.fails = True
-        time.sleep(29)
+        time.sleep(24)
         claim.renew()
         claim.check()
         time.sleep(2)
-        with pytest.raises(RunError, match=r"\.lock was lost.* 31 seconds.* run again"):
+        with pytest.raises(RunError, match=r"\.lock was lost.* 26 seconds.* run again"):
             claim.check()
         assert timing.trust < timing.lease
 
@@ -169,7 +172,7 @@ def test_renewal_that_arrives_too_late_does_not_bring_the_lock_back(tmp_path: Pa
 def test_renewed_claim_may_be_written_under(tmp_path: Path, store: Store, time: Time) -> None:
     with held(store, f"{tmp_path}/.lock", timing=time.timing()) as claim:
         for _ in range(4):
-            time.sleep(25)
+            time.sleep(24)
             claim.renew()
             claim.check()
 
@@ -199,3 +202,67 @@ def test_lock_is_given_up_after_an_error_and_locks_of_other_names_are_others(sys
         with held(system, "locks/.lock"):
             assert len(claims(system)) == 2
     assert claims(system) == []
+
+
+def test_process_that_waits_too_long_gives_up_and_names_the_holder_and_the_way_out(
+    tmp_path: Path, store: Store, time: Time
+) -> None:
+    first = HeldLock(store, f"{tmp_path}/.lock", time.timing())
+    assert not first.others()
+
+    def sleep(seconds: float) -> None:
+        time.now += seconds
+        first.renew()
+
+    waiting = Timing(poll=20, patience=600, clock=lambda: time.now, sleep=sleep)
+    with (
+        pytest.raises(RunError, match=rf"lock {tmp_path}/\.lock for 10 minutes") as given_up,
+        held(store, f"{tmp_path}/.lock", timing=waiting),
+    ):
+        pytest.fail("two hold the lock")
+    assert f"process {os.getpid()} on {socket.gethostname()}, since 20" in str(given_up.value)
+    assert "run again" in str(given_up.value)
+    assert 600 < time.now < 700
+    first.check()  # it was not disturbed
+    (claim,) = tmp_path.iterdir()
+    assert str(claim) in str(given_up.value)
+
+
+def test_text_of_a_foreign_claim_reaches_no_terminal_as_it_is(tmp_path: Path, store: Store, time: Time) -> None:
+    (tmp_path / ".lock-foreign").write_bytes(b"\x1b[31m\xff" + b"x" * 10_000)
+
+    def sleep(seconds: float) -> None:
+        time.now += seconds
+        os.utime(tmp_path / ".lock-foreign", (time.now, time.now))
+
+    waiting = Timing(poll=20, patience=60, clock=lambda: time.now, sleep=sleep)
+    with pytest.raises(RunError) as given_up, held(store, f"{tmp_path}/.lock", timing=waiting):
+        pytest.fail("two hold the lock")
+    assert "\x1b" not in str(given_up.value)
+    assert len(str(given_up.value)) < 1000
+
+
+def test_request_under_a_lock_has_ended_before_others_may_have_it() -> None:
+    usual = Timing()
+    request = filesystems.PROMPT_CONNECT_SECONDS + filesystems.PROMPT_READ_SECONDS
+    assert usual.trust + filesystems.PROMPT_ATTEMPTS * request < usual.lease
+    assert usual.renew + filesystems.PROMPT_ATTEMPTS * request < usual.trust
+
+
+def test_request_under_a_lock_is_tried_as_often_as_there_is_time_for(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3_server.enter(monkeypatch)
+    with s3_server.bucket("locks"), s3_proxy(s3_server.url) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        location, counts = parse_location("s3://locks/a"), []
+        proxy.before = lambda method, _path: None if method == "HEAD" else "503 Slow Down"
+        for system in (filesystems.promptly(location), filesystem(location)):
+            asked = len(proxy.asked)
+            with (
+                pytest.raises(OSError, match="locks"),
+                system.open_output_stream("locks/a", compression=None) as stream,
+            ):
+                stream.write(b"x")
+            counts.append(sum(method != "HEAD" for method, _ in proxy.asked[asked:]))
+    assert counts == [filesystems.PROMPT_ATTEMPTS, filesystems.ATTEMPTS]

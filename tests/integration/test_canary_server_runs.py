@@ -100,6 +100,11 @@ def story(new_folder: Callable[[str], Path]) -> Iterator[Story]:
             done[name] = headrace(folder, "run", "parcels.yaml", *options)
             if name == "asked later":
                 done["explained"] = headrace(folder, "explain-cache", "parcels.yaml")
+        served = ("--set", "deploy.push=serving")
+        done["served"] = headrace(folder, "run", "parcels.yaml", *options, *served)
+        server.faults(refuse_to_load="Op type not registered 'Special'")
+        run("refused in service", *served)
+        server.faults()
         yield Story(folder, server, done, left)
 
 
@@ -118,6 +123,19 @@ def test_reason_names_protocol_signature_and_output(story: Story) -> None:
     assert reasons[0].startswith("server: REST: serving_default: its output ")
     assert "differs from that of TensorFlow's Python" in reasons[0]
     assert {reason.split(": ")[1] for reason in reasons} == {"REST", "gRPC"}
+
+
+def test_refusal_of_the_model_in_service_is_named_in_the_ending_and_the_report(story: Story) -> None:
+    done = story.done["refused in service"]
+    version = max((path.name for path in (story.folder / "serving").iterdir() if path.name.isdecimal()), key=int)
+    assert done.code == 0
+    assert done.ending("blessing").startswith("not blessed: canary: server: ")
+    assert done.ending("pushed").startswith("nothing; THE REFUSED MODEL IS IN SERVICE as ")
+    assert done.ending("pushed").endswith(f"/serving/{version}")
+    assert "headrace rollback" in done.out
+    page = (story.folder / done.ending("report")).read_text(encoding="utf-8")
+    assert "the refused model is in service as <code>" in page
+    assert f"/serving/{version}</code>" in page
 
 
 def test_error_of_loading_is_quoted(story: Story) -> None:

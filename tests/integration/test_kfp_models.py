@@ -119,6 +119,9 @@ def story(new_folder: Callable[[str], Path]) -> Story:
         story.command("lineage", "lineage", "--kubeflow", "--json")
         story.command("shown", "lineage", story.id("a"), "--kubeflow")
         story.command("forward", "lineage", f"{folder}/trips.csv", "--kubeflow", "--json")
+        version = str(json.loads(story.commands["promoted"].out)["version"])
+        story.command("compared", "compare", story.id("a"), version, "--kubeflow", "--json")
+        story.command("table", "compare", story.id("a"), version, "--kubeflow")
     return story
 
 
@@ -192,6 +195,7 @@ def test_lineage_leads_from_the_model_in_service_to_commit_config_code_data_and_
     assert origin["config_digest"] == hashlib.sha256(config.read_bytes()).hexdigest()
     assert load(config).deploy.approval == "manual"
     assert origin["parameters"]["epochs"] == 3
+    assert origin["card"] == f"pushed/{origin['model']['versions'][-1]}/model_card.html"
     data = story.folder / "trips.csv"
     ((span,), ((file,),)) = origin["spans"], [span["files"] for span in origin["spans"]]
     assert (file["path"], file["size"], span["name"]) == (str(data), data.stat().st_size, "")
@@ -206,6 +210,20 @@ def test_lineage_leads_from_the_model_in_service_to_commit_config_code_data_and_
     ).exists()
 
 
+def test_model_card_lies_in_the_store_with_each_push_of_a_pod_or_of_a_promotion(story: Story) -> None:
+    promoted = json.loads(story.commands["promoted"].out)["version"]
+    pushed = {run: str(story.pushed(run)["pushed_version"]) for run in ("a", "b")} | {"c": str(promoted)}
+    for run, version in pushed.items():
+        folder = story.cluster.path(f"{story.home}/pushed/{version}")
+        html, markdown = ((folder / f"model_card.{kind}").read_text() for kind in ("html", "md"))
+        assert f"Pushed as: {version}" in markdown
+        assert story.id(run) in markdown
+        assert f"<code>{story.home}/{story.id('a')}/schema-gen/" in html  # b and c took it from the cache
+        assert "tip" in html
+    assert "epochs: 3" in markdown  # the run's own value
+    assert not story.cluster.path(f"{story.home}/pushed").joinpath("model_card.html").exists()
+
+
 def test_lineage_of_a_run_is_shown_with_uris_and_a_file_leads_to_every_model(story: Story) -> None:
     lines = dict(line.split(maxsplit=1) for line in story.commands["shown"].lines if not line.startswith(" "))
     assert lines["model"] == story.model("a")
@@ -215,6 +233,26 @@ def test_lineage_of_a_run_is_shown_with_uris_and_a_file_leads_to_every_model(sto
     forward = json.loads(story.commands["forward"].out)
     assert forward["kind"] == "file"
     assert [origin["model"]["run"] for origin in forward["origins"]] == [story.id(run) for run in "cba"]
+
+
+def test_comparison_shows_metrics_settings_data_and_code_of_runs_and_versions(story: Story) -> None:
+    assert story.commands["compared"].code == 0, story.commands["compared"].err
+    found = json.loads(story.commands["compared"].out)
+    assert found["runs"] == [story.id("a"), story.id("c")]
+    for number, run in enumerate("ac"):
+        uri = story.runs[run].tasks["evaluator"].artifacts["evaluation"]["uri"]
+        evaluation = json.loads((story.cluster.path(uri) / "evaluation.json").read_text())
+        assert found["metrics"]["auc"][number] == evaluation["metrics"]["auc"]
+        assert found["data"]["evaluated on"][number].startswith(f"{evaluation['example_count']:,} of ")
+    assert found["settings"]["train.epochs"] == ["1", "3"]  # the runs' own values: both configs have 1
+    assert found["settings"]["deploy.approval"] == ["automatic", "manual"]
+    assert {"pipeline.name", "label.key"}.isdisjoint(found["settings"])
+    assert len(set(found["data"]["fingerprint"])) == len(set(found["code"]["commit"])) == 1
+    rows = [int(values[0]) for name, values in found["data"].items() if name.startswith("rows of")]
+    assert sum(rows) == 300
+    lines = [line.split() for line in story.commands["table"].lines]
+    assert ["train.epochs", "1", "3"] in lines
+    assert f"{found['metrics']['auc'][1]:.4f}" in next(line for line in lines if line[0] == "auc")
 
 
 def test_promotions_that_are_refused_change_nothing(story: Story) -> None:

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.slow
 
 TAXI = ROOT / "configs" / "taxi.yaml"
 # What `auto` chooses follows from how long steps take, and the weights are compared closely.
-SETTINGS = ["train.jit=off"]
+SETTINGS = ["train.jit=off", "deploy.lite={precision: float16, examples: 20}"]
 HELD_CHECKPOINT = str(Path(__file__).with_name("held_checkpoint.py"))
 AS_IN_IMAGE = Path(__file__).parent / "as_in_image"  # components see what the image has, and no more
 HOME = "minio://mlpipeline/v2/artifacts/chicago-taxi"
@@ -69,6 +69,10 @@ class Story:
     one_epoch: ClusterRun
     registered: Registry
     """The registry that the last of the runs knew."""
+
+    def versions(self) -> list[str]:
+        """Those that were pushed. Their files for devices lie in a folder beside them."""
+        return [name for name in self.cluster.store.children(f"{HOME}/serving") if name.isdecimal()]
 
     def registry(self) -> list[dict[str, Any]]:
         models: list[dict[str, Any]] = json.loads(self.cluster.path(f"{HOME}/blessed.json").read_text())["models"]
@@ -115,6 +119,7 @@ def test_compiled_pipeline_equals_a_local_run(story: Story) -> None:
     assert "node for node" in found["Transform.transform_graph"]
     assert "4 metrics in 30 slices" in found["Evaluator.evaluation"]
     assert "Canary.blessing" in found
+    assert "3 files" in found["Lite.blessing"]  # whose measurements of time differ
     assert "Pusher.pushed_model" in found
     assert not [line for line in story.lines if line.startswith("DIFFERENT")]
 
@@ -130,7 +135,7 @@ def test_unchanged_second_run_takes_all_but_the_lookers_from_the_cache(story: St
 
 def test_a_runs_parameter_runs_again_what_it_concerns(story: Story) -> None:
     ran = story.one_epoch.tasks.keys() - story.one_epoch.cached
-    assert ran == {"trainer", "canary", "evaluator", "pusher"} | UNCACHED
+    assert ran == {"trainer", "canary", "evaluator", "lite", "pusher"} | UNCACHED
 
 
 def test_a_candidate_is_compared_with_the_model_that_the_run_before_blessed(story: Story) -> None:
@@ -153,7 +158,7 @@ def test_a_pipeline_that_only_predicts_finds_the_model_that_the_other_pushed(sto
         first, again = (story.cluster.run(text) for _ in range(2))
     assert first.tasks.keys() == {"model-in-service", "predict-spans", "bulk-predictor", "publish-predictions"}
     assert again.cached == {"bulk-predictor"}
-    version = max(story.cluster.store.children(f"{HOME}/serving"), key=int)
+    version = max(story.versions(), key=int)
     records = [json.loads(unpack(run.tasks["publish-predictions"].parameters["published"])) for run in (first, again)]
     assert [(one["version"], one["rows"], one["changed"]) for one in records] == [
         (version, 50, True),
@@ -166,11 +171,18 @@ def test_a_pipeline_that_only_predicts_finds_the_model_that_the_other_pushed(sto
 
 
 def test_what_is_pushed_lies_whole_in_the_object_store(story: Story) -> None:
-    versions = story.cluster.store.children(f"{HOME}/serving")
+    versions = story.versions()
     reported = story.again.tasks["pusher"].artifacts["pushed_model"]["metadata"]
     assert reported["pushed_version"] == versions[0]
     assert reported["pushed_destination"] == f"{HOME}/serving/{versions[0]}"
     assert (story.cluster.path(reported["pushed_destination"]) / "saved_model.pb").is_file()
+
+
+def test_file_for_devices_lies_beside_each_version_that_the_pods_pushed(story: Story) -> None:
+    for version in story.versions():
+        beside = story.cluster.path(f"{HOME}/serving/lite/{version}")
+        assert (beside / "model.tflite").read_bytes()[4:8] == b"TFL3"  # FlatBuffers' identifier of the format
+        assert json.loads((beside / "report.json").read_text())["precision"] == "float16"
 
 
 def test_models_are_listed_by_what_the_runs_left_in_the_store(story: Story) -> None:
@@ -178,7 +190,7 @@ def test_models_are_listed_by_what_the_runs_left_in_the_store(story: Story) -> N
     trained = {model.uri: model for model in found}
     runs = [story.again, story.one_epoch]
     assert trained.keys() == {run.tasks["trainer"].artifacts["model"]["uri"] for run in runs}
-    versions = [int(name) for name in story.cluster.store.children(f"{HOME}/serving")]
+    versions = [int(name) for name in story.versions()]
     for run in runs:
         model = trained[run.tasks["trainer"].artifacts["model"]["uri"]]
         pushed = run.tasks["pusher"].artifacts["pushed_model"]["metadata"]
@@ -194,7 +206,7 @@ def test_models_are_listed_by_what_the_runs_left_in_the_store(story: Story) -> N
 
 def test_pushers_pod_registers_the_versions_that_lie_in_the_object_store(story: Story) -> None:
     name = "chicago-taxi"
-    versions = story.cluster.store.children(f"{HOME}/serving")
+    versions = story.versions()
     assert {*story.registered.versions(name)} == {*versions}
     uris = {number: one["uri"] for number, (one,) in story.registered.artifacts(name).items()}
     assert uris == {number: f"{HOME}/serving/{number}".replace("minio://", "s3://") for number in versions}

@@ -26,6 +26,8 @@ ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 ATTEMPTS = 4
 CONNECT_SECONDS, READ_SECONDS, GOOGLE_SECONDS = 5, 60, 30
+PROMPT_ATTEMPTS, PROMPT_CONNECT_SECONDS, PROMPT_READ_SECONDS = 2, 2, 4
+"""The limits of a request under a lock: in all it takes less than the time in which the lock is still held."""
 
 _used_by: set[int] = set()
 """The processes that have connected: at most this one and the one it was forked from."""
@@ -83,8 +85,19 @@ def filesystem(location: ObjectLocation) -> Any:
     if len(_used_by) > 1:
         raise RuntimeError("an object store was used before this process was forked, so using it again would hang")
     if location.scheme == "gs":
-        return _google(os.environ.get("STORAGE_EMULATOR_HOST"))
+        return _google(os.environ.get("STORAGE_EMULATOR_HOST"), GOOGLE_SECONDS)
     return _s3(*_server(), location.bucket)
+
+
+def promptly(location: ObjectLocation) -> Any:
+    """Like `filesystem`, for requests under a lock (`common/store_lock.py`): one that gets no answer is given up before
+    others may have the lock, so that it cannot change afterwards what they write.
+    """
+    filesystem(location)
+    if location.scheme == "gs":
+        return _google(os.environ.get("STORAGE_EMULATOR_HOST"), PROMPT_ATTEMPTS * PROMPT_READ_SECONDS)
+    limits = PROMPT_ATTEMPTS, PROMPT_CONNECT_SECONDS, PROMPT_READ_SECONDS
+    return _s3(*_server(), location.bucket, limits)
 
 
 def _server() -> tuple[str, str | None]:
@@ -102,25 +115,31 @@ def _server() -> tuple[str, str | None]:
 
 
 @cache
-def _s3(scheme: str, address: str | None, bucket: str) -> Any:
+def _s3(
+    scheme: str,
+    address: str | None,
+    bucket: str,
+    limits: tuple[int, int, int] = (ATTEMPTS, CONNECT_SECONDS, READ_SECONDS),
+) -> Any:
     from pyarrow import fs
 
+    attempts, connect, read = limits
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
     return fs.S3FileSystem(
         scheme=scheme,
         endpoint_override=address,
         region=region if address else fs.resolve_s3_region(bucket),
-        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
-        connect_timeout=CONNECT_SECONDS,
-        request_timeout=READ_SECONDS,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=attempts),
+        connect_timeout=connect,
+        request_timeout=read,
     )
 
 
 @cache
-def _google(emulator: str | None) -> Any:
+def _google(emulator: str | None, seconds: int) -> Any:
     from pyarrow import fs
 
-    limit = timedelta(seconds=GOOGLE_SECONDS)
+    limit = timedelta(seconds=seconds)
     if emulator:
         parts = urlsplit(emulator if "://" in emulator else f"http://{emulator}")
         return fs.GcsFileSystem(

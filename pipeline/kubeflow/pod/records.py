@@ -5,6 +5,7 @@
     trained/<time>-passed-<digest>.json          data that did not drift
     trained/before.json                          `trained.json` as a version without such objects left it
     pushed/<version>-<digest>.json               a model was pushed, as a version of a destination
+    pushed/<version>/                            the model card of a version (stored_card.py)
 
 Trainings are recorded like blessings, one object per event, so that runs that end together lose none. Readers merge the
 objects in the order of their names, which is that of their times by the pods' clocks (a pod whose clock is slow takes
@@ -108,7 +109,7 @@ def _stored_pushes(uri: str, path: Path, store: Store) -> tuple[PushRecord, Push
     whole, folder = found, sibling(uri, PUSHED)
     there = {*store.children(folder)}
     names = {name for name in there if _PUSH.fullmatch(name)}
-    for stray in sorted(there - names):
+    for stray in sorted(name for name in there - names if not name.isdecimal()):  # a number is a folder with a card
         logger.warning(f"{folder}/{stray} is not a record of a push; it is ignored")
     for name in sorted(names - _names_of(found)):
         try:

@@ -32,6 +32,7 @@ from headrace.pipeline.kubeflow.pod.checkpoints import mirrored
 from headrace.pipeline.kubeflow.pod.invocation import state_paths
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.spans import SpanObjects
+from headrace.pipeline.kubeflow.pod.version_claims import claimed, claimed_numbers
 from headrace.pipeline.kubeflow.store import Store, StoredObject
 from headrace.trainer.weights.sidecar import TrainingOrigin
 
@@ -164,16 +165,16 @@ def _pushed(folder: Path, uri: str, context: _Context) -> Iterator[None]:
     versions = sorted(files.keys() - incomplete)
     for name in versions:
         (folder / name).mkdir(parents=True, exist_ok=True)
-    for name in incomplete:  # by an outage, or a run that pushes now: their numbers are taken
+    taken = map(str, claimed_numbers(uri, store, now - GRACE))
+    for name in {*incomplete, *taken}:  # by an outage, or a run that pushes now: their numbers are taken
         (folder / f"{PUSHING}{name}").mkdir(parents=True, exist_ok=True)
     if newest := max((name for name in versions if name.isdecimal()), key=int, default=None):
         store.get_all(f"{uri}/{newest}", folder / newest)
     yield
     for path in folder.iterdir() if folder.exists() else ():
         if path.name not in versions and path.name != LITE and not path.name.startswith(PUSHING):
-            if store.exists(f"{uri}/{path.name}"):
-                raise RunError(f"{uri}/{path.name}: another run pushed this version in the meantime; run again")
-            store.put_all(path, f"{uri}/{path.name}", last=GRAPH)
+            with claimed(uri, path.name, store):
+                store.put_all(path, f"{uri}/{path.name}", last=GRAPH)
     abandoned = {name for name in incomplete if max(one.written for one in files[name].values()) < now - GRACE}
     retired = {name for name in versions if name.isdecimal() and not (folder / name).exists()}  # by `deploy.keep`
     for name in sorted(retired | abandoned):

@@ -51,6 +51,8 @@ LOST_SECONDS = 60.0
 """Between looks for the workflow of a run, whose loss the API does not show."""
 PATIENCE = 600.0
 """Seconds without an answer after which `follow` gives up. An API server that restarts is back by then."""
+EXIT = re.compile(r"^(?:main: )?Error \(exit code \d+\)(?:: )?")
+"""Matches what Argo puts before the termination message of a pod."""
 KILLED = re.compile(r"OOMKilled|exit code 137\b")
 """Matches Argo's message for a pod. 137 is SIGKILL, which only the kernel sends to a component's container."""
 
@@ -148,6 +150,26 @@ def killed_for_memory(session: Session, run: Any) -> dict[str, str]:
         component: f"{component} was killed because {why}\n{_memory_advice(component, limit)}"
         for component, (why, limit) in _memory_kills(session, run).items()
     }
+
+
+def causes(session: Session, shown: RunRecord, run: Any) -> dict[str, str]:
+    """What the failed components said about it, by component; "" if that is not known.
+
+    A pod's last words are its termination message (`entrypoint.py`), which Argo repeats as the message of the pod's
+    node, and the API server as the error of a task.
+    """
+    try:
+        nodes = workflow_nodes(session.server, run.run_id)
+    except ServerError:
+        nodes = []
+    tasks = session.tasks(run)
+    said = {
+        component_of(tasks[task], task): str(node.get("message", ""))
+        for task, node in executor_nodes(nodes)
+        if task in tasks
+    }
+    failed = [node for node in shown.nodes if node.status is Status.FAILED]
+    return {node.id: EXIT.sub("", said.get(node.id) or node.error or "", count=1).strip() for node in failed}
 
 
 def memory_kills(session: Session, run: Any) -> dict[str, str]:

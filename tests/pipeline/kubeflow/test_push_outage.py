@@ -131,13 +131,15 @@ def test_a_push_that_the_stores_outage_broke_off_is_finished_by_the_next_run(
     server: ObjectStore, tmp_path: Path
 ) -> None:
     store, ends = open_store({"endpoint": server.url, "region": "us-east-1"}), []
-    for after in range(22):  # of three requests for each of seven objects
+    for after in range(
+        26
+    ):  # three for each of seven objects and the claim to the number, one for the mark of its folder
         for name in FILES:
             store.write(f"{HOME}/serving/{OLD}/{name}", "old")
         convert(store, tmp_path / f"{after}-converted")
         server.proxy.before = down_after(after)
         (tmp_path / f"{after}-first").mkdir()
-        with pytest.raises(StoreError, match=HOME) if after < 21 else contextlib.nullcontext():
+        with pytest.raises(StoreError, match=HOME) if after < 25 else contextlib.nullcontext():
             push(server, tmp_path / f"{after}-first", blessed=True, lite=True)
         server.proxy.before = lambda _method, _path: None
         noted = store.exists(f"{HOME}/pushed.json")
@@ -180,7 +182,7 @@ def test_a_push_of_which_the_store_loses_an_answer_is_whole_after_the_next_run(
     server: ObjectStore, tmp_path: Path
 ) -> None:
     store = open_store({"endpoint": server.url, "region": "us-east-1"})
-    for nth in range(15):  # of three requests for each of five objects
+    for nth in range(18):  # of three requests for each of five objects and of the claim to the number
         server.proxy.lost, asked = lost_at(nth), len(server.proxy.asked)
         for blessed in (True, False):  # whether or not it could be asked again
             (tmp_path / f"{nth}-{blessed}").mkdir()
