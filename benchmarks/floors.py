@@ -290,5 +290,15 @@ FLOORS = (
         10.0,
         _of_rows(CPU, {"engine": "csv"}, STOCK),
     ),
+    *(
+        Floor(
+            "predict",
+            f"predictions a CPU second from CSV to {name}, by the rows of ingest",
+            measured,
+            least,
+            _of_rows(CPU, {"engine": engine}, {"engine": "ingest"}),
+        )
+        for engine, name, measured, least in (("csv", "Parquet", 0.38, 0.2), ("lines", "JSON lines", 0.37, 0.19))
+    ),
     Floor("criteo", "CPU seconds of click logs, polars by all three", 0.22, 0.13, _of_clicks),
 )

@@ -5,7 +5,8 @@
 
 The model is that of the taxi example after an epoch; the data is the taxi data several times, with its numbers changed
 from copy to copy. BulkInferrer reads tf.Examples only, so both read one gzip file of them and write all columns with
-the predictions to another. A third engine is ours from CSV to Parquet, for which TFX would need ExampleGen first.
+the predictions to another. Two more are ours from CSV to Parquet and to JSON lines, for which TFX would need ExampleGen
+first; and ExampleGen's ingest of the same CSV file shows what rows cost that are only read and written.
 """
 
 from __future__ import annotations
@@ -16,18 +17,29 @@ from pathlib import Path
 
 from benchmarks import measure
 from benchmarks.ingest import beam_pipeline, measured, write_taxi
+from benchmarks.ingest import prepare_ours as prepare_ingest
 from benchmarks.tables import Section, Table
+from headrace.configs.schema.sources import CsvSource
 
 COPIES = 8
 """Of the taxi data: 120,016 rows."""
 
-REPEATS, QUICK = {"ours": 3, "csv": 3, "stock": 1}, {"ours": 1, "csv": 1, "stock": 1}
+REPEATS = {"ours": 3, "csv": 3, "lines": 3, "ingest": 3, "stock": 1}
+QUICK = dict.fromkeys(REPEATS, 1)
 ENGINES = {
     "ours": "headrace predict, TFRecords to TFRecords",
     "csv": "headrace predict, CSV to Parquet",
+    "lines": "headrace predict, CSV to JSON lines",
+    "ingest": "ExampleGen of Headrace, CSV to TFRecords",
     "stock": "stock BulkInferrer, TFRecords to TFRecords",
 }
 MODEL, EXAMPLES, CSV = "model", "examples/Split-all/taxi.tfrecord.gz", "taxi.csv"
+FILES = {
+    "ours": (EXAMPLES, "out.tfrecord.gz"),
+    "csv": (CSV, "out.parquet"),
+    "lines": (CSV, "out.jsonl"),
+}
+"""What `headrace predict` reads and writes."""
 
 
 def prepare(folder: Path, copies: int) -> int:
@@ -37,7 +49,6 @@ def prepare(folder: Path, copies: int) -> int:
     from headrace.components.example_gen.sources import open_source, serial_map
     from headrace.components.example_gen.tfexample.framing import framed_examples
     from headrace.components.example_gen.types import Kind
-    from headrace.configs.schema.sources import CsvSource
 
     rows = write_taxi(folder / CSV, copies)
     settings = {"train.epochs": 1, "pipeline.root": str(folder / "runs"), "deploy.push": None}
@@ -112,7 +123,10 @@ def measure_here(engine: str, folder: str, out: str) -> measure.Figures:
     """Run one engine in this process."""
     if engine == "stock":
         return measured(prepare_stock(Path(folder), Path(out)))
-    given, output = (CSV, "out.parquet") if engine == "csv" else (EXAMPLES, "out.tfrecord.gz")
+    if engine == "ingest":
+        source = CsvSource(kind="csv", path=str(Path(folder, CSV)))
+        return measured(prepare_ingest(source, Path(out), compression="none"))
+    given, output = FILES[engine]
     return measured(prepare_ours(Path(folder), given, Path(out, output)))
 
 
@@ -130,11 +144,19 @@ def section(rows: Sequence[Mapping[str, float | str]]) -> Section:
     cells = [[ENGINES[str(row["engine"])], *measure.throughput_cells(row)] for row in rows]
     notes = (
         measure.by_stock(rows, 1).replace("Rows", "Predictions"),
+        _by_ingest(rows),
         "Equal work of the first and the last: one gzip file of tf.Examples to gzip files of them with the predictions,"
         " by the same model, the wide and deep network of the taxi example. Measured: everything but imports, the"
         " loading of the model included.",
     )
     return Section("Predict", [("Predictions for new data", Table(["", *measure.THROUGHPUT], cells))], notes)
+
+
+def _by_ingest(rows: Sequence[Mapping[str, float | str]]) -> str:
+    """A note on the CPU time of predictions from CSV beside that of ingest."""
+    seconds = {str(row["engine"]): float(row["cpu_seconds"]) for row in rows}
+    parquet, lines = (seconds[engine] / seconds["ingest"] for engine in ("csv", "lines"))
+    return f"CPU seconds from CSV by those of ingest: {parquet:.1f} to Parquet, {lines:.1f} to JSON lines."
 
 
 def child(engine: str, folder: str, last: str) -> measure.Figures | int:

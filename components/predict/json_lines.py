@@ -1,6 +1,6 @@
 """Columns as JSON lines, column by column: a call of Arrow for a column, and none of Python for a value.
 
-    json_lines(batch)  ->  pa.StringArray, one object per row, without the line break
+    json_lines(batch)  ->  uint8 [bytes], UTF-8: one object per row, each with its line break
 
 Numbers have all their digits: integers as they are, floats as the shortest text that is read as the same number. A
 missing value, and a float that is not finite, is `null`. Only strings with a quote, a backslash or a control character
@@ -13,22 +13,28 @@ import json
 import math
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.arrow_columns import is_list
+from headrace.components.example_gen.arrow_columns import bytes_of, is_list
 
 _ESCAPED = r'[\x00-\x1f"\\\x7f]'
 
 
-def json_lines(batch: pa.RecordBatch) -> pa.StringArray:
-    """Each row as a JSON object. Raises DataError, which names the column, for bytes that are not UTF-8."""
+def json_lines(batch: pa.RecordBatch) -> NDArray[np.uint8]:
+    """Each row as a JSON object on a line of its own: uint8 [bytes], for a batch with at least one column.
+
+    Raises DataError, which names the column, for bytes that are not UTF-8.
+    """
     pieces: list[Any] = []
     for number, name in enumerate(batch.schema.names):
         before = "{" if number == 0 else ", "
         pieces += [pa.scalar(f"{before}{json.dumps(name, ensure_ascii=False)}: "), _values(name, batch.column(number))]
-    return pc.binary_join_element_wise(*pieces, pa.scalar("}"), "")
+    # Arrow stores the lines one after the other: together they are the text of the file, without a string for each.
+    return bytes_of(pc.binary_join_element_wise(*pieces, pa.scalar("}\n"), "").cast(pa.binary()))
 
 
 def _values(name: str, column: pa.Array) -> pa.StringArray:

@@ -110,7 +110,7 @@ def _as_csv(batch: pa.RecordBatch, *, header: bool) -> bytes:
 
 
 def _json_lines(batch: pa.RecordBatch) -> bytes | memoryview:
-    return "".join(f"{line}\n" for line in json_lines(batch).to_pylist()).encode()
+    return memoryview(json_lines(batch))
 
 
 def _examples(batch: pa.RecordBatch) -> bytes | memoryview:

@@ -51,7 +51,13 @@ FIGURES: dict[str, Any] = {
     ],
     "statistics_gen": [*rows(10.0, 5.0, table="taxi"), *rows(25.0, 5.0, table="wide")],
     "evaluator": [*rows(60.0, 2.0, copies=8), {"engine": "ours", "copies": 64, "rows_per_cpu_second": 48.0}],
-    "predict": [*rows(80.0, 10.0), {"engine": "csv", "rows_per_cpu_second": 160.0}],
+    "predict": [
+        *rows(80.0, 10.0),
+        *(
+            {"engine": engine, "rows_per_cpu_second": rate}
+            for engine, rate in (("csv", 160.0), ("lines", 150.0), ("ingest", 300.0))
+        ),
+    ],
     "embedding_tables": {
         "speed": [
             {"engine": engine, "weights": weights, "cpu_ms": cpu_ms * weights}
@@ -106,6 +112,8 @@ RATIOS = [
     10.0,
     8.0,
     16.0,
+    160 / 300,
+    0.5,
     0.25,
 ]
 
