@@ -20,13 +20,14 @@ from headrace.configs.schema.features import (
 from headrace.configs.schema.gates import GatesConfig
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.label import LabelConfig
-from headrace.configs.schema.models import AnyModelConfig, RunFnModel, WideAndDeepModel
+from headrace.configs.schema.models import AnyModelConfig, RunFnModel
 from headrace.configs.schema.notify import AnyReceiver
 from headrace.configs.schema.predict import ONLY_PREDICTS, PredictConfig
 from headrace.configs.schema.report import ReportConfig
 from headrace.configs.schema.schedule import Retrain, ScheduleConfig
 from headrace.configs.schema.section import DottedPath, Name, Section, defaults_of
 from headrace.configs.schema.sources import FileSource, SourceBase
+from headrace.configs.schema.table_model import TableModel
 from headrace.configs.schema.train import TrainConfig
 from headrace.configs.schema.tune import TuneConfig
 
@@ -60,7 +61,7 @@ class PipelineConfig(Section):
     preprocessing_fn of an existing TFX pipeline."""
     gates: GatesConfig = defaults_of(GatesConfig)
     """What arriving data must be like for a run to train on it (see docs/gates.md)."""
-    model: AnyModelConfig = defaults_of(WideAndDeepModel)
+    model: AnyModelConfig = defaults_of(TableModel)
     """What is trained."""
     train: TrainConfig = defaults_of(TrainConfig)
     """How the model is trained."""

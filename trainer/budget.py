@@ -1,4 +1,5 @@
-"""How long to train, and in batches of what size, if the config leaves that to the number of examples.
+"""How long to train, in batches of what size, and which kind of model, if the config leaves that to the number of
+examples.
 
 budget = Budget.of(train, files, scores_of_row(label, output))
 train = budget.applied(train)       # numbers for `auto`
@@ -9,15 +10,19 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import tensorflow as tf
 import tensorflow_transform as tft
 
 from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.models import ModelBase
+from headrace.configs.schema.table_model import TableModel
 from headrace.configs.schema.train import UNKNOWN_BATCH_SIZE, UNKNOWN_EPOCHS, UNKNOWN_PATIENCE, TrainConfig
 from headrace.trainer.columns import vocabulary_size
 from headrace.trainer.input.memory import estimate_examples
+from headrace.trainer.sections import TrainerSections
 from headrace.trainer.target import with_target_classes
 
 STEPS_PER_EPOCH = 64
@@ -47,6 +52,10 @@ class Budget:
     patience: int | None = None
     row_scores: int = 0
     """The scores of an example's words, if they made the batch smaller."""
+    model: ModelBase | None = None
+    """The model that suits the table."""
+    table: int = 0
+    """Number of examples by which it was chosen; 0: it depends on none."""
 
     @classmethod
     def of(cls, train: TrainConfig, patterns: Sequence[str], row_scores: int = 0) -> Budget:
@@ -75,12 +84,22 @@ class Budget:
             update["early_stopping"] = train.early_stopping.model_copy(update={"patience": self.patience})
         return train.model_copy(update=update)
 
+    def with_model(self, sections: TrainerSections, patterns: Sequence[str]) -> Self:
+        """With the kind of model, if the config leaves it to the table. patterns: of the files of the train split."""
+        model, features, train = sections.model, sections.features, sections.train
+        if not isinstance(model, TableModel):
+            return self
+        examples = 0 if model.is_always_wide(features, train) else self.examples or _count(patterns)
+        return replace(self, table=examples, model=model.for_table(examples, features, train))
+
     @property
     def words(self) -> dict[str, str]:
         """For the log and the training record: each chosen number, and what it depends on."""
         numbers = {"batch_size": self.batch_size, "epochs": self.epochs, "patience": self.patience}
         why = f"auto, for {self.examples:,} examples" if self.examples else "auto"
         words = {name: f"{number:,}: {why}" for name, number in numbers.items() if number is not None}
+        if self.model is not None:
+            words["model"] = f"{self.model.kind}: auto" + (f", for {self.table:,} examples" if self.table else "")
         if self.row_scores:
             words["batch_size"] += f", each with {self.row_scores:,} scores of words"
         return words

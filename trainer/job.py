@@ -71,7 +71,8 @@ class Job:
     def sections(self) -> TrainerSections:
         """The config's sections, with a Tuner's values, numbers for `auto`, and the separate checkpoint settings."""
         sections = self._declared
-        sections = sections.model_copy(update={"train": self.budget.applied(sections.train)})
+        chosen = {"train": self.budget.applied(sections.train), "model": self.budget.model or sections.model}
+        sections = sections.model_copy(update=chosen)
         if CHECKPOINT_SETTINGS not in self.custom_config:
             return sections
         checkpoint = CheckpointConfig.model_validate_json(self.custom_config[CHECKPOINT_SETTINGS])
@@ -88,7 +89,8 @@ class Job:
         if declared.model.has_trees:
             return NO_BUDGET
         row_scores = 0 if declared.train.batch_size != "auto" else scores_of_row(declared.label, self.transformed)
-        return Budget.of(declared.train, self.train_files, row_scores)
+        budget = Budget.of(declared.train, self.train_files, row_scores)
+        return budget.with_model(declared, self.train_files)
 
     @property
     def tuned_words(self) -> dict[str, str]:

@@ -13,9 +13,10 @@ from typing import Any
 
 from headrace.components.inference.images import smallest_side
 from headrace.components.inference.sample import Sample
+from headrace.configs.schema.table_model import FEW_EXAMPLES
 
-FEW_ROWS = 100_000
-"""Rows up to which an ensemble trains within minutes on a few cores. Its steps take about eight times as long."""
+FEW_ROWS = FEW_EXAMPLES
+"""Rows up to which an ensemble is chosen."""
 FILTERS = (32, 64, 128, 256)
 """Of the convolutions, first to last, each of which sees images of half the height and width."""
 FEWEST_FILTERS, LEAST_SIDE = 2, 8

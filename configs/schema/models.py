@@ -16,7 +16,7 @@ from headrace.configs.schema.kinds import Kind, OpenUnion
 from headrace.configs.schema.section import DottedPath, KeyPath, Name, PositiveInt, Section, defaults_of
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
-DEFAULT_KIND = "wide_and_deep"
+DEFAULT_KIND = "table"
 """The kind of a model that does not name one."""
 CUSTOM_KIND = "the dotted path of your own builder"
 """How the schema, the reference and messages describe the kind of a custom model, which has no fixed name."""
@@ -70,7 +70,7 @@ class DnnModel(ModelBase):
 
 class WideAndDeepModel(ModelBase):
     """Dense layers over numbers and embeddings, alongside a linear model over the numbers and the categorical features
-    (Cheng et al. 2016, arXiv:1606.07792). The default if `kind` is not set.
+    (Cheng et al. 2016, arXiv:1606.07792).
     """
 
     implementation: ClassVar[str] = "headrace.trainer.models.wide_and_deep.build"
@@ -299,6 +299,7 @@ MODELS = OpenUnion(
     choose=_tag,
     open_tag=CUSTOM_KIND,
     built_in=(
+        "headrace.configs.schema.table_model.TableModel",
         "headrace.configs.schema.models.DnnModel",
         "headrace.configs.schema.models.WideAndDeepModel",
         "headrace.configs.schema.models.LinearModel",

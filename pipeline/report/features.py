@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.configs.config import PipelineConfig
+from headrace.configs.schema.table_model import FEW_EXAMPLES, TableModel
+from headrace.pipeline.report.training import TrainingHistory
 
 
 @dataclass(frozen=True)
@@ -18,21 +20,27 @@ class FeatureRow:
     parts: str
 
 
-def describe_features(config: PipelineConfig) -> list[FeatureRow]:
-    """One row for each feature, in the config's order; one for all of them if the user's function computes them."""
+def describe_features(config: PipelineConfig, training: TrainingHistory | None = None) -> list[FeatureRow]:
+    """One row for each feature, in the config's order; one for all of them if the user's function computes them.
+
+    training: says which kind of model the default became.
+    """
     if config.preprocessing is not None:
         reads = config.preprocessing.keys or ("all columns",)
         label = f", and the label as {config.label_key}"
         what = f"{config.preprocessing.function}: features that the config does not list{label}"
         return [FeatureRow("features of a function", "function", reads, what, "as the run_fn uses them")]
-    features = config.declared_features
+    features, model = config.declared_features, config.model
+    if isinstance(model, TableModel):
+        is_wide = training is not None and training.chosen.get("model", "").startswith("wide_and_deep")
+        model = model.for_table(FEW_EXAMPLES + 1 if is_wide else 0, features, config.train)
     return [
         FeatureRow(
             name,
             feature.column,
             feature.data_columns(name, features),
             feature.description(),
-            "as the run_fn uses it" if config.own_training else feature.model_parts(config.model),
+            "as the run_fn uses it" if config.own_training else feature.model_parts(model),
         )
         for name, feature in features.items()
     ]

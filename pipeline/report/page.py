@@ -113,7 +113,7 @@ def gather(folder: RunFolder) -> dict[str, Any]:
         "data": data,
         "anomalies": anomalies,
         "gates": gates,
-        "features": describe_features(config) if config else [],
+        "features": describe_features(config, training) if config else [],
         "training": training,
         "curves": draw_curves(training) if training else [],
         "profile": read_profile(folder),

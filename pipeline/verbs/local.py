@@ -56,6 +56,7 @@ def validate(config: Path | None, profile: str | None, overrides: tuple[str, ...
     columns = loaded.config.label.columns
     labels = f"label{'s' * (len(columns) > 1)} {', '.join(columns)}"
     click.echo(f"{config}: the config is valid and fits the data ({features}, {labels})")
+    _show_model(loaded.config)
     _show_selection(loaded)
 
 
@@ -76,6 +77,14 @@ def _unset_tokens(config: PipelineConfig) -> list[tuple[str, str]]:
     named = config.deploy.registry.named if config.deploy.registry else ()
     variables = [(name, server.authorization_env) for name, server in named]
     return [(name, variable) for name, variable in variables if variable and not os.environ.get(variable)]
+
+
+def _show_model(config: PipelineConfig) -> None:
+    """Print what the default kind of model stands for."""
+    from headrace.configs.schema.table_model import TableModel
+
+    if isinstance(config.model, TableModel) and not config.only_predicts:
+        click.echo(f"model: {config.model.description(config.declared_features, config.train)}")
 
 
 def _show_selection(loaded: LoadedConfig) -> None:

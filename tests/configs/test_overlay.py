@@ -18,8 +18,8 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load
 from headrace.configs.loading.overlays import merge
 from headrace.configs.loading.tree import Location, Tree, dotted, plain
-from headrace.configs.schema.models import WideAndDeepModel
 from headrace.configs.schema.section import KeyPath
+from headrace.configs.schema.table_model import TableModel
 
 
 def reported(error: ConfigError, folder: Path) -> list[str]:
@@ -55,14 +55,14 @@ def test_a_feature_of_another_kind_replaces_the_old_one_whole(config: Path) -> N
     assert fare.model_dump(exclude_unset=True) == {"column": "hashed", "hash_buckets": 9}
 
 
-@pytest.mark.parametrize("before", ["", "kind: wide_and_deep, "])
+@pytest.mark.parametrize("before", ["", "kind: table, "])
 def test_a_model_of_another_kind_replaces_the_old_one_whole(config: Path, before: str) -> None:
     config.write_text(BASE.replace("hidden: [64", f"{before}hidden: [64"), encoding="utf-8")
     config.with_name("taxi.big.yaml").write_text("model: {kind: dnn, dropout: 0.5}\n")
     model = load(config, profile="big").model
     assert model.model_dump(exclude_unset=True) == {"kind": "dnn", "dropout": 0.5}
-    same = load(config, overrides=["model.kind=wide_and_deep", "model.dropout=0.5"]).model
-    assert isinstance(same, WideAndDeepModel)
+    same = load(config, overrides=["model.kind=table", "model.dropout=0.5"]).model
+    assert isinstance(same, TableModel)
     assert (same.hidden, same.dropout) == ((64, 32), 0.5)
 
 

@@ -271,12 +271,15 @@ def test_editors_accept_what_the_loader_accepts(features: Any, valid: bool) -> N
 
 def test_the_kind_of_model_suits_the_number_of_rows_unless_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     assert loaded(THREE).config.model.kind == "tabm"
-    assert loaded(THREE + "model: {hidden: [8]}\n").config.model.kind == "wide_and_deep"
-    assert loaded(
-        THREE + "tune: {max_trials: 2, parameters: {train.learning_rate: {choices: [0.1, 0.2]}}}\n"
-    ).config.model.kind == ("wide_and_deep")
+    assert loaded(THREE + "model: {hidden: [8]}\n").config.model.kind == "table"
+    assert (
+        loaded(
+            THREE + "tune: {max_trials: 2, parameters: {train.learning_rate: {choices: [0.1, 0.2]}}}\n"
+        ).config.model.kind
+        == "table"
+    )
     crossed = THREE.replace('"*": auto', '"*": auto, both: {column: crossed, keys: [kind, zip], hash_buckets: 9}')
-    assert loaded(crossed).config.model.kind == "wide_and_deep"
+    assert loaded(crossed).config.model.kind == "table"
     monkeypatch.setattr("headrace.components.inference.models.FEW_ROWS", ROWS - 1)
     assert loaded(THREE).config.model.kind == "wide_and_deep"
 

@@ -36,7 +36,7 @@ label: {key: tip, kind: binary}
 features:
   fare: {column: numeric}
   kind: {column: vocabulary}
-model: {hidden: [8]}
+model: {kind: wide_and_deep, hidden: [8]}
 train:
   epochs: 3
   batch_size: 32

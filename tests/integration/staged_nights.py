@@ -42,6 +42,7 @@ CONFIG = """\
 pipeline: {name: trips}
 data: {source: {kind: csv, path: "s3://lake/trips/{YYYY}-{MM}-{DD}.csv"}, window: 10, schema: %s}
 label: {key: tip, kind: binary}
+model: {kind: wide_and_deep}
 features:
   fare: {column: numeric}
   miles: {column: bucketized, buckets: 8}

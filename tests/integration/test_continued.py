@@ -24,7 +24,7 @@ features:
   distance: {column: numeric}
   hours: {column: numeric}
   carrier: {column: vocabulary}
-model: {hidden: [8], dropout: 0.2}
+model: {kind: wide_and_deep, hidden: [8], dropout: 0.2}
 train:
   epochs: 25
   batch_size: 16

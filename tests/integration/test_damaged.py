@@ -25,7 +25,7 @@ label: {key: late, kind: binary}
 features:
   distance: {column: numeric}
   carrier: {column: vocabulary}
-model: {hidden: [8]}
+model: {kind: wide_and_deep, hidden: [8]}
 train: {epochs: 4, batch_size: 32}
 evaluate:
   thresholds: {auc: {min: 0.1, not_worse_than_baseline_by: 0.5}}

@@ -22,6 +22,7 @@ CONFIG: dict[str, Any] = {
     "data": {"source": {"kind": "csv", "path": "parcels.csv"}, "columns": "all"},
     "label": {"key": "late", "kind": "binary"},
     "features": {"distance": {"column": "numeric"}},
+    "model": {"kind": "wide_and_deep"},
     "deploy": {"canary": None},
     "notify": {
         "chat": {"kind": "slack", "url_env": "CHAT_URL"},

@@ -33,6 +33,7 @@ CONFIG = """\
 pipeline: {name: nightly}
 data: {source: {kind: csv, path: "%s/{YYYY}-{MM}-{DD}.csv"}, window: 1, delay: 1}
 label: {key: tip, kind: binary}
+model: {kind: wide_and_deep}
 features: {fare: {column: numeric}}
 evaluate: {better_than_constant: false}
 schedule: {cron: "0 5 * * *", as_of: scheduled, window: 2}

@@ -43,7 +43,7 @@ features:
   fare: {column: numeric}
   kind: {column: vocabulary, file: kinds.txt}
   double: {column: custom, function: mine.double, keys: [fare]}
-model: {hidden: [4]}
+model: {kind: wide_and_deep, hidden: [4]}
 gates: {rows: {min: 10}, drift: {blessed: {}}}
 train: {epochs: 1, batch_size: 64, warm_start: true}
 evaluate: {thresholds: {auc: {min: 0.0}}, better_than_constant: false}

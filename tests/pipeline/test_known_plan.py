@@ -26,7 +26,7 @@ CONFIG: dict[str, Any] = {
         "kind": {"column": "vocabulary", "file": "kinds.txt"},
         "double": {"column": "custom", "function": "mine.double", "keys": ["fare"]},
     },
-    "model": {"hidden": [4]},
+    "model": {"kind": "wide_and_deep", "hidden": [4]},
 }
 FILES = {
     "schema.pbtxt": 'feature { name: "kind" type: BYTES }\n',

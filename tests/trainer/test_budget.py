@@ -1,5 +1,6 @@
 """Epochs, batch size and patience that are `auto`: chosen from the number of examples, once, and recorded."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,10 @@ from typing import Any
 import pytest
 from trainings import train_alone
 
+from headrace.configs.schema.features import CrossedFeature, NumericFeature
+from headrace.configs.schema.features.base import FeatureBase
 from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.table_model import TableModel
 from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.budget import Budget, choose_batch_size, choose_epochs, choose_patience, scores_of_row
 from headrace.trainer.callbacks.epoch_log import Epoch
@@ -116,3 +120,54 @@ def test_a_loss_that_falls_in_the_last_planned_epoch_is_said(
     remarks = still_falling(epochs_with(*losses), planned)
     assert bool(remarks) is falling
     assert all("raise `train.epochs`" in remark for remark in remarks)
+
+
+def table(prepared: Prepare, folder: Path, model: dict[str, Any] | None = None) -> Any:
+    """What `run_fn` is given without a kind of model, or with one in its settings."""
+    fn_args = prepared("binary").fn_args(folder, epochs=1)
+    sections = json.loads(fn_args.custom_config["config"])
+    sections["model"] = {"hidden": [4], **(model or {})}
+    sections["features"].pop("where")  # a cross, which only the wide part uses
+    fn_args.custom_config["config"] = json.dumps(sections)
+    return fn_args
+
+
+def test_the_default_model_is_the_ensemble_for_few_examples_and_the_same_as_if_it_was_named(
+    prepared: Prepare, tmp_path: Path
+) -> None:
+    fn_args = table(prepared, tmp_path / "default")
+    job, named = Job.of(fn_args), Job.of(table(prepared, tmp_path / "named", {"kind": "tabm"}))
+    assert job.sections.model == named.sections.model
+    assert (job.sections.model.kind, job.sections.model.hidden) == ("tabm", (4,))
+    assert job_digest(job) == job_digest(named)
+    assert job.budget.words["model"] == "tabm: auto, for 2,000 examples"
+    assert "model" not in named.budget.words
+    assert train_alone(fn_args)["chosen"]["model"] == "tabm: auto, for 2,000 examples"
+
+
+def test_the_default_model_is_one_network_for_many_examples(
+    prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.configs.schema.table_model.FEW_EXAMPLES", 1_999)
+    job = Job.of(table(prepared, tmp_path))
+    assert (job.sections.model.kind, job.sections.model.hidden) == ("wide_and_deep", (4,))
+    assert job.budget.words["model"] == "wide_and_deep: auto, for 2,000 examples"
+
+
+def test_the_default_model_is_one_network_where_an_ensemble_would_ignore_a_feature_or_the_number_could_change() -> None:
+    price, cross = NumericFeature(column="numeric"), {"column": "crossed", "keys": ("a", "b"), "hash_buckets": 9}
+    crossed = CrossedFeature.model_validate(cross)
+    deep = CrossedFeature.model_validate({**cross, "deep": True})
+    nightly = TrainConfig.model_validate({"warm_start": True})
+    sharing = TrainConfig.model_validate({"input": {"own_shards": True}})
+
+    def kind(train: TrainConfig, **features: FeatureBase) -> str:
+        model = TableModel(hidden=(7,), dropout=0.5).for_table(9, features, train)
+        assert (model.hidden, model.dropout) == ((7,), 0.5)
+        return model.kind
+
+    assert kind(TrainConfig(), price=price) == "tabm"
+    assert kind(TrainConfig(), price=price, both=deep) == "tabm"
+    assert kind(TrainConfig(), price=price, both=crossed) == "wide_and_deep"
+    assert kind(nightly, price=price) == "wide_and_deep"
+    assert kind(sharing, price=price) == "wide_and_deep"

@@ -28,7 +28,13 @@ FEATURES: dict[str, dict[str, Any]] = {
 
 def made(features: dict[str, Any], hidden: tuple[int, ...] = (6,), seed: int = 1) -> tuple[keras.Model, WeightLayout]:
     sections = TrainerSections.from_json(
-        json.dumps({"label": {"key": "l", "kind": "binary"}, "features": features, "model": {"hidden": hidden}})
+        json.dumps(
+            {
+                "label": {"key": "l", "kind": "binary"},
+                "features": features,
+                "model": {"kind": "wide_and_deep", "hidden": hidden},
+            }
+        )
     )
     keras.utils.set_random_seed(seed)
     inputs = columns.ModelInputs(columns.build(sections.features), lambda _: 0, sections.model.embedding)

@@ -9,7 +9,7 @@ WORDS = features(said="text")
 WRITES = f"model: {{kind: encoder_decoder}}\n{LABEL}\n{WORDS}"
 BROKEN: Broken = {
     "texts_are_written_by_their_model": [
-        (f"{LABEL}\n{WORDS}", "1: model.kind: requires `kind: encoder_decoder`; found wide_and_deep"),
+        (f"{LABEL}\n{WORDS}", "1: model.kind: requires `kind: encoder_decoder`; found table"),
         (
             f"model: {{kind: encoder_decoder}}\nlabel: {{key: tip, kind: binary}}\n{WORDS}",
             "1: model.kind: this label is binary; set `label.kind: text`",

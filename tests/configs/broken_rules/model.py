@@ -116,7 +116,7 @@ BROKEN: Broken = {
         ),
         (
             "label: {key: tip, kind: next_word, text: said}\n" + features(said="text"),
-            "1: model.kind: `kind: text`; found wide_and_deep",
+            "1: model.kind: `kind: text`; found table",
         ),
     ],
 }
