@@ -22,3 +22,17 @@ def summed(tables: Sequence[pa.Table]) -> pa.Table:
     weights = every["counts"].combine_chunks()
     counts = np.bincount(np.asarray(coded.indices), np.asarray(weights), len(coded.dictionary)).astype(np.int64)
     return pa.table([coded.dictionary, pa.array(counts)], schema=NO_COUNTS.schema)
+
+
+def counted(values: pa.Array) -> pa.Table:
+    """How often each value of an array of texts occurs, in the order in which they first occur.
+
+    values: texts, or codes of texts that are in this order. Nulls must not occur.
+    """
+    if not pa.types.is_dictionary(values.type):
+        found = values.value_counts()
+        return pa.table([found.field("values").cast(pa.large_binary()), found.field("counts")], schema=NO_COUNTS.schema)
+    counts = np.bincount(np.asarray(values.indices), minlength=len(values.dictionary))
+    present = np.flatnonzero(counts)
+    distinct = values.dictionary.take(pa.array(present)).cast(pa.large_binary())
+    return pa.table([distinct, pa.array(counts[present])], schema=NO_COUNTS.schema)

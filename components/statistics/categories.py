@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from tensorflow_data_validation.arrow import arrow_util
 from tensorflow_data_validation.types import FeaturePath
 from tensorflow_data_validation.utils import top_k_uniques_stats_util as protos
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics, FeatureNameStatistics
 from tfx_bsl.sketches import KmvSketch
 
-from headrace.common.value_counts import NO_COUNTS, summed
+from headrace.common.value_counts import NO_COUNTS, counted, summed
 from headrace.components.statistics import ESTIMATED
+from headrace.components.statistics.columns import is_of_texts, values_of
 
 TOP_VALUES = 20
 RANK_BUCKETS = 1000
@@ -65,9 +65,7 @@ class ValueCounts:
 
     def add(self, values: pa.Array) -> None:
         """Count the values of a batch."""
-        found = values.value_counts()
-        columns = [found.field("values").cast(pa.large_binary()), found.field("counts")]
-        self._append(pa.table(columns, ["values", "counts"]))
+        self._append(counted(values))
 
     def merge(self, other: ValueCounts) -> None:
         """Add the other's counts."""
@@ -132,8 +130,8 @@ Categories = dict[str, ValueCounts]
 def add_values(categories: Categories, batch: pa.RecordBatch) -> None:
     """Count the values of a batch's text columns."""
     for name, kind in zip(batch.schema.names, batch.schema.types, strict=True):
-        if not pa.types.is_null(kind) and arrow_util.is_binary_like(kind.value_type):
-            categories.setdefault(name, ValueCounts()).add(batch.column(name).flatten())
+        if not pa.types.is_null(kind) and is_of_texts(kind.value_type):
+            categories.setdefault(name, ValueCounts()).add(values_of(batch.column(name)))
 
 
 def merge_categories(categories: Categories, others: Categories) -> None:

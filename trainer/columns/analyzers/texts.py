@@ -22,7 +22,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_transform.beam.experimental import PTransformAnalyzer
 
-from headrace.common.value_counts import NO_COUNTS, summed
+from headrace.common.value_counts import NO_COUNTS, counted, summed
 from headrace.trainer.columns.analyzers.spans import AnalyzerOutput, analyze_by_span
 
 Strings = npt.NDArray[np.object_]
@@ -148,12 +148,12 @@ class TextCounts:
 
     def add(self, texts: Strings | pa.Array) -> None:
         """Count the texts of a batch, ignoring missing (empty) ones and those with line breaks."""
-        found = (texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_binary())).value_counts()
-        values = found.field("values")
+        found = counted(texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_binary()))
+        values = found["values"]
         countable = pc.greater(pc.binary_length(values), 0)
         for line_break in (b"\n", b"\r"):
             countable = pc.and_(countable, pc.less(pc.find_substring(values, line_break), 0))
-        self.append(pa.table([values, found.field("counts")], ["values", "counts"]).filter(countable))
+        self.append(found.filter(countable))
 
     def append(self, table: pa.Table) -> None:
         """Add counts. They are aggregated once as many are pending as there are texts: linear time overall."""
