@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.components.example_gen.arrow_columns import valid_of
-from headrace.components.example_gen.shards.coded_texts import plain
+from headrace.components.example_gen.arrow_columns import plain, valid_of
 from headrace.components.example_gen.shards.column_files import SIZES, stored_rows
 from headrace.components.statistics.decode import lists
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from headrace.components.example_gen.shards.coded_texts import plain_batch
 from headrace.components.example_gen.tfexample.encode import encode
 from headrace.components.statistics.decode import decode
 from headrace.components.statistics.read import framed_blocks
@@ -60,7 +59,7 @@ class ColumnBlock:
 
     def serialized(self) -> tf.Tensor:
         """The records: string [rows]. ExampleGen made them of these columns, by the same function."""
-        return tf.constant(encode(plain_batch(self.rows)).to_numpy(zero_copy_only=False), tf.string)
+        return tf.constant(encode(self.rows).to_numpy(zero_copy_only=False), tf.string)
 
     @cached_property
     def columns(self) -> pa.RecordBatch:

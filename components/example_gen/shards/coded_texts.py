@@ -1,7 +1,6 @@
 """Columns of texts as codes of their distinct values: what is counted or looked up of them is so for each value once.
 
-    coded(column)       an Arrow dictionary array, if values repeat
-    plain(column)       the texts again
+coded(column)       an Arrow dictionary array, if values repeat; `arrow_columns.plain` makes texts of it again
 """
 
 from __future__ import annotations
@@ -45,13 +44,3 @@ def coded_columns(rows: pa.RecordBatch, order: NDArray[np.int64]) -> dict[str, p
 def with_columns(batch: pa.RecordBatch, more: Mapping[str, pa.Array]) -> pa.RecordBatch:
     """A batch with more columns at the end."""
     return pa.RecordBatch.from_arrays([*batch.columns, *more.values()], [*batch.schema.names, *more])
-
-
-def plain(column: pa.Array) -> pa.Array:
-    """The texts of a coded column; any other column as it is."""
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same for all columns."""
-    return pa.RecordBatch.from_arrays([plain(column) for column in batch.columns], batch.schema.names)
