@@ -112,7 +112,9 @@ class Columnar:
     def features(self, block: Block) -> dict[str, Values] | None:
         """What the graph computes of some examples: [rows] each. None if they must go through the graph."""
         found = self.coded_features(block)
-        return found and {name: one.rows() if isinstance(one, Coded) else one for name, one in found.items()}
+        if found is None:
+            return None
+        return {name: one.rows() if isinstance(one, Coded) else one for name, one in found.items()}
 
     def coded_features(self, block: Block) -> dict[str, Values | Coded] | None:
         """The same, ids of vocabularies as the distinct ones and their codes."""
