@@ -48,6 +48,22 @@ def is_list(arrow: pa.DataType) -> bool:
     return pa.types.is_list(arrow) or pa.types.is_large_list(arrow)
 
 
+def plain(column: pa.Array) -> pa.Array:
+    """The values of a dictionary array; any other column as it is."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same for all columns."""
+    return pa.RecordBatch.from_arrays([plain(column) for column in batch.columns], batch.schema.names)
+
+
+def codes_of(column: pa.DictionaryArray) -> NDArray[np.int32]:
+    """The code of each row's value: int32 [rows]; the number of values where it is missing."""
+    codes, valid = numbers_of(column.indices).astype(np.int32, copy=False), valid_of(column)
+    return codes if valid is None else np.where(valid, codes, np.int32(len(column.dictionary)))
+
+
 def numbers_of(column: pa.Array) -> NDArray[np.number]:
     """The integers or floats of a column, as a view of its buffer; arbitrary numbers where values are missing.
 

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from tensorflow_data_validation.arrow import arrow_util
 from tensorflow_data_validation.types import FeaturePath
 from tensorflow_data_validation.utils import top_k_uniques_stats_util as protos
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics, FeatureNameStatistics
 from tfx_bsl.sketches import KmvSketch
 
+from headrace.common.value_counts import NO_COUNTS, counted, summed
 from headrace.components.statistics import ESTIMATED
+from headrace.components.statistics.columns import is_of_texts, values_of
 
 TOP_VALUES = 20
 RANK_BUCKETS = 1000
@@ -31,14 +32,13 @@ BYTES = 32 << 20
 MINIMUM_VALUES = 1 << 16
 """Size of the sketch: its relative standard error is one over the square root of this, 0.4%."""
 _PENDING = 1 << 18
-_EMPTY = pa.table({"values": pa.array([], pa.large_binary()), "counts": pa.array([], pa.int64())})
 
 
 @dataclass
 class ValueCounts:
     """How often each value of a column occurred. Counts added since the last `settle` are pending."""
 
-    table: pa.Table = field(default_factory=lambda: _EMPTY)
+    table: pa.Table = field(default_factory=lambda: NO_COUNTS)
     """values: large_binary, distinct; counts: int64. Once some values have been dropped, a count is at most 2 N / LIMIT
     too low after N values (more if values are longer than BYTES / LIMIT).
     """
@@ -65,9 +65,7 @@ class ValueCounts:
 
     def add(self, values: pa.Array) -> None:
         """Count the values of a batch."""
-        found = values.value_counts()
-        columns = [found.field("values").cast(pa.large_binary()), found.field("counts")]
-        self._append(pa.table(columns, ["values", "counts"]))
+        self._append(counted(values))
 
     def merge(self, other: ValueCounts) -> None:
         """Add the other's counts."""
@@ -82,8 +80,7 @@ class ValueCounts:
     def settle(self) -> None:
         """Add pending counts to the table, and drop values if there are too many."""
         if self.pending:
-            every = pa.concat_tables([self.table, *self.pending]).group_by("values", use_threads=False)
-            self.table = every.aggregate([("counts", "sum")]).rename_columns(_EMPTY.schema.names)
+            self.table = summed([self.table, *self.pending])
             self.pending, self.pending_bytes = [], 0
         if self.table.num_rows > LIMIT or self.table.nbytes > BYTES:
             self._drop()
@@ -133,8 +130,8 @@ Categories = dict[str, ValueCounts]
 def add_values(categories: Categories, batch: pa.RecordBatch) -> None:
     """Count the values of a batch's text columns."""
     for name, kind in zip(batch.schema.names, batch.schema.types, strict=True):
-        if not pa.types.is_null(kind) and arrow_util.is_binary_like(kind.value_type):
-            categories.setdefault(name, ValueCounts()).add(batch.column(name).flatten())
+        if not pa.types.is_null(kind) and is_of_texts(kind.value_type):
+            categories.setdefault(name, ValueCounts()).add(values_of(batch.column(name)))
 
 
 def merge_categories(categories: Categories, others: Categories) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from tensorflow_metadata.proto.v0.statistics_pb2 import FeatureNameStatistics
 from tfx_bsl.arrow import array_util
@@ -38,6 +39,7 @@ COUNTS = np.dtype(
 """Of each column: its type, the examples that have a list of values, the values, the number of values in the shortest
 and in the longest list, and of text the bytes, and the values that are not UTF-8."""
 _NO_COUNTS = np.array([(UNKNOWN, 0, 0, sys.maxsize, 0, 0, 0)], COUNTS)
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
 _SUMS = ("non_missing", "values", "bytes", "invalid_utf8")
 
 Rows = NDArray[np.int64]
@@ -94,11 +96,12 @@ class ColumnStatistics:
             self._add_lists(rows[list(columns)], list(columns.values()))
         for kind in (INT, FLOAT):
             if numbers := of_type[kind]:
-                self._add_numbers(rows[numbers], [np.asarray(_values(columns[number])) for number in numbers])
+                self._add_numbers(rows[numbers], [np.asarray(values_of(columns[number])) for number in numbers])
         for number in of_type[STRING]:
-            values = _values(columns[number])
-            self.counts["bytes"][rows[number]] += array_util.GetBinaryArrayTotalByteSize(values)
-            self.counts["invalid_utf8"][rows[number]] += array_util.CountInvalidUTF8(values)
+            values = values_of(columns[number])
+            size, invalid = _bytes_and_invalid(values)
+            self.counts["bytes"][rows[number]] += size
+            self.counts["invalid_utf8"][rows[number]] += invalid
 
     def merge(self, other: ColumnStatistics) -> None:
         """Add another accumulator, whose sketches may become this one's.
@@ -201,10 +204,26 @@ def new_sketch() -> QuantilesSketch:
     return QuantilesSketch(eps=EPSILON, max_num_elements=1 << 32, num_streams=1)
 
 
-def _values(column: pa.Array) -> pa.Array:
+def values_of(column: pa.Array) -> pa.Array:
     """The values of all lists. Arrow's `flatten` also looks for nulls with values, and takes ten times as long."""
     offsets = column.offsets
     return column.values[offsets[0].as_py() : offsets[-1].as_py()]
+
+
+def is_of_texts(kind: pa.DataType) -> bool:
+    """Whether the values are texts, plain or coded."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return any(is_type(kind) for is_type in _TEXTS)
+
+
+def _bytes_and_invalid(values: pa.Array) -> tuple[int, int]:
+    """The bytes of all texts, and how many of the texts are not UTF-8."""
+    if not pa.types.is_dictionary(values.type):
+        return array_util.GetBinaryArrayTotalByteSize(values), array_util.CountInvalidUTF8(values)
+    if array_util.CountInvalidUTF8(values.dictionary):
+        return _bytes_and_invalid(values.dictionary_decode())
+    sizes = pc.binary_length(values.dictionary).to_numpy().astype(np.int64)
+    return int(sizes.take(np.asarray(values.indices)).sum()), 0
 
 
 def _merged(own: QuantilesSketch | None, other: QuantilesSketch | None) -> QuantilesSketch | None:

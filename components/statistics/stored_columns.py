@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.components.example_gen.arrow_columns import valid_of
+from headrace.components.example_gen.arrow_columns import plain, valid_of
 from headrace.components.example_gen.shards.column_files import SIZES, stored_rows
 from headrace.components.statistics.decode import lists
 
@@ -29,7 +29,7 @@ def rows_in_batches(shard: str, rows: int) -> Iterator[pa.RecordBatch] | None:
 
 
 def as_decoded(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """What `decode` returns for these rows."""
+    """What `decode` returns for these rows, texts as lists of codes where they are stored so."""
     return pa.RecordBatch.from_arrays([_listed(column) for column in rows.columns], rows.schema.names)
 
 
@@ -61,11 +61,19 @@ def _cut(sized: Iterable[tuple[pa.RecordBatch, NDArray[np.int64]]], room: int) -
 
 def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
     schema = parts[0].schema
-    columns = [
-        parts[0].column(place) if len(parts) == 1 else pa.concat_arrays([part.column(place) for part in parts])
-        for place in range(len(schema) - 1)
-    ]
+    columns = [_concatenated([part.column(place) for part in parts]) for place in range(len(schema) - 1)]
     return pa.RecordBatch.from_arrays(columns, schema.names[:-1])
+
+
+def _concatenated(parts: list[pa.Array]) -> pa.Array:
+    """One column of its parts, plain if they are coded by different dictionaries."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    if any(pa.types.is_dictionary(part.type) for part in parts):
+        same = all(part.type == first.type and part.dictionary.equals(first.dictionary) for part in parts[1:])
+        parts = parts if same else [plain(part) for part in parts]
+    return pa.concat_arrays(parts)
 
 
 def _listed(column: pa.Array) -> pa.Array:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -66,6 +66,17 @@ Values = NDArray[np.generic]
 Compute = Callable[[Mapping[str, tf.Tensor]], tf.Tensor]
 
 
+class Coded(NamedTuple):
+    """Ids of some values, int64 [values], and the place of each row's among them, int64 [rows]."""
+
+    ids: NDArray[np.int64]
+    codes: NDArray[np.int64]
+
+    def rows(self) -> NDArray[np.int64]:
+        """The ids of all rows: int64 [rows]."""
+        return self.ids[self.codes]
+
+
 class Columnar:
     """The features and the label of a config whose every column is computed from columns."""
 
@@ -100,10 +111,17 @@ class Columnar:
 
     def features(self, block: Block) -> dict[str, Values] | None:
         """What the graph computes of some examples: [rows] each. None if they must go through the graph."""
+        found = self.coded_features(block)
+        if found is None:
+            return None
+        return {name: one.rows() if isinstance(one, Coded) else one for name, one in found.items()}
+
+    def coded_features(self, block: Block) -> dict[str, Values | Coded] | None:
+        """The same, ids of vocabularies as the distinct ones and their codes."""
         values, label = self._values(block), self._sections.label
         if values is None:
             return None
-        found = {
+        found: dict[str, Values | Coded] = {
             part.key: _of_distinct(part.key, values[part.key], functools.partial(_label, part))
             for part in label.parts.values()
         }
@@ -183,10 +201,10 @@ class VocabularyIds:
         missing = feature.missing
         self._missing = len(lines) + self._buckets if missing is None else self._look_up([str(missing).encode()])[0]
 
-    def __call__(self, values: SingleValues) -> NDArray[np.int64]:
-        """The ids of all rows: int64 [rows]."""
+    def __call__(self, values: SingleValues) -> Coded:
+        """The ids of all rows."""
         distinct, codes = values.codes
-        return np.append(self._look_up(as_texts(distinct)), self._missing)[codes]
+        return Coded(np.append(self._look_up(as_texts(distinct)), self._missing), codes)
 
     def _look_up(self, texts: Sequence[bytes]) -> NDArray[np.int64]:
         unknown = len(self._ids)

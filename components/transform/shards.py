@@ -21,8 +21,10 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from headrace.common.errors import TrainingError
 from headrace.components.example_gen.shards.compression import Compression
+from headrace.components.example_gen.tfexample.byte_columns import Dictionary
+from headrace.components.example_gen.tfexample.encode import feature_dictionary
 from headrace.components.example_gen.tfexample.framing import framed_examples
-from headrace.components.transform.columnar import Columnar
+from headrace.components.transform.columnar import Coded, Columnar, Values
 from headrace.components.transform.example_errors import errors_written_to
 from headrace.components.transform.record_blocks import BATCH, record_blocks, rows_at_once
 from headrace.trainer.columns.analyzers.all_columns import Statistics
@@ -101,30 +103,38 @@ class TransformShards(beam.DoFn):
 
     def _write(self, source: str, file: BinaryIO) -> int:
         compressor, rows = Compression().compressor(), 0
-        for columns in self._transformed(source):
+        for columns, dictionaries in self._transformed(source):
             batch = pa.RecordBatch.from_pydict({self._keys[name]: column for name, column in columns.items()})
-            for part in _parts(framed_examples(batch)):
+            for part in _parts(framed_examples(batch, dictionaries)):
                 file.write(compressor.compress(part))
             rows += batch.num_rows
         file.write(compressor.flush())
         return rows
 
-    def _transformed(self, source: str) -> Iterator[dict[str, pa.Array]]:
-        """The features of each batch of a file."""
+    def _transformed(self, source: str) -> Iterator[tuple[dict[str, pa.Array], dict[str, Dictionary]]]:
+        """The features of each batch of a file, and what `framed_examples` takes for those that are coded."""
         if self._columnar is None:
-            yield from map(self._by_graph, read_records(source, self._batches))
+            for serialized in read_records(source, self._batches):
+                yield self._by_graph(serialized), {}
             return
         size, counted = rows_at_once(source, READ_BATCHES)
         rows = min(counted, size * self._batches)
         for block in record_blocks(source, counted):
-            features = self._columnar.features(block)
+            features = self._columnar.coded_features(block)
             parts = [slice(first, first + rows) for first in range(0, len(block), rows)]
             if features is None:
                 serialized = block.serialized()
-                yield from (self._by_graph(serialized[part]) for part in parts)
-            else:
                 for part in parts:
-                    yield {name: pa.array(values[part]) for name, values in features.items()}
+                    yield self._by_graph(serialized[part]), {}
+                continue
+            columns = {name: _column(values) for name, values in features.items()}
+            dictionaries = {
+                key: feature_dictionary(key, columns[name].dictionary)
+                for name, key in self._keys.items()
+                if isinstance(features[name], Coded)
+            }
+            for part in parts:
+                yield {name: column[part] for name, column in columns.items()}, dictionaries
 
     def _by_graph(self, serialized: tf.Tensor) -> dict[str, pa.Array]:
         with errors_written_to(self._failed):
@@ -170,6 +180,14 @@ def _parts(framed: pa.BinaryArray) -> Iterator[memoryview]:
     edges, letters = np.frombuffer(offsets, np.int32)[: len(framed) + 1], memoryview(data)
     for first in range(0, len(framed), BATCH):
         yield letters[edges[first] : edges[min(first + BATCH, len(framed))]]
+
+
+def _column(values: Values | Coded) -> pa.Array:
+    """A feature of a block as a column, coded or not."""
+    if not isinstance(values, Coded):
+        return pa.array(values)
+    codes = pa.array(values.codes.astype(np.int32))
+    return pa.DictionaryArray.from_arrays(codes, pa.array(values.ids), safe=False)
 
 
 def _array(values: tf.Tensor | tf.RaggedTensor | tf.SparseTensor) -> pa.Array:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from headrace.components.statistics.columns import values_of
 from headrace.trainer.columns.raw import MISSING_INTEGER
 
 INTEGER_MISSING = int(MISSING_INTEGER)
@@ -27,7 +28,7 @@ class SingleValues:
     def __init__(self, values: pa.Array, present: NDArray[np.bool_]) -> None:
         """
         Args:
-            values: Of the rows that have one.
+            values: Of the rows that have one; texts may be codes of texts.
             present: bool [rows]: which rows those are.
         """
         self.values, self._present = values, present
@@ -35,6 +36,10 @@ class SingleValues:
     @property
     def is_float(self) -> bool:
         return bool(pa.types.is_floating(self.values.type))
+
+    @property
+    def _of_texts(self) -> bool:
+        return bool(pa.types.is_large_binary(self.values.type) or pa.types.is_dictionary(self.values.type))
 
     @cached_property
     def dense(self) -> Numbers:
@@ -49,8 +54,7 @@ class SingleValues:
     @cached_property
     def codes(self) -> tuple[pa.Array, NDArray[np.int64]]:
         """The distinct values, and the number of each row's among them: int64 [rows]; their count where missing."""
-        encoded = self.values.dictionary_encode()
-        distinct, of_present = encoded.dictionary, encoded.indices.to_numpy().astype(np.int64)
+        distinct, of_present = _distinct(self.values)
         missing = b"" if pa.types.is_large_binary(distinct.type) else INTEGER_MISSING
         if (place := distinct.index(pa.scalar(missing, distinct.type)).as_py()) >= 0:
             of_present = np.where(of_present == place, len(distinct), of_present)
@@ -61,7 +65,7 @@ class SingleValues:
     @property
     def tensor(self) -> tf.Tensor:
         """The values of all rows as a dense tensor has them: numbers as `dense`, or string [rows], "" where missing."""
-        if not pa.types.is_large_binary(self.values.type):
+        if not self._of_texts:
             return tf.constant(self.dense)
         distinct, codes = self.codes
         return tf.constant(np.array([*as_texts(distinct), b""], object)[codes], tf.string)
@@ -80,7 +84,7 @@ class SingleValues:
 
     def texts(self, missing: object) -> pa.Array:
         """The texts of all rows in any order, "" where missing unless there is a substitute."""
-        if missing is None and pa.types.is_large_binary(self.values.type):
+        if missing is None and self._of_texts:
             return self.values
         distinct, codes = self.codes
         substitute = b"" if missing is None else str(missing).encode()
@@ -115,15 +119,32 @@ def single_values(batch: pa.RecordBatch, spec: Mapping[str, Any]) -> dict[str, S
     return found
 
 
+def _is_of(found: pa.DataType, kind: pa.DataType) -> bool:
+    coded = pa.types.is_dictionary(found) and pa.types.is_binary(found.value_type)
+    return bool(found == kind or (coded and pa.types.is_large_binary(kind)))
+
+
+def _distinct(values: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
+    """The distinct values that occur, texts as large_binary, and the number of each value among them."""
+    if not pa.types.is_dictionary(values.type):
+        encoded = values.dictionary_encode()
+        return encoded.dictionary, encoded.indices.to_numpy().astype(np.int64)
+    codes = np.asarray(values.indices).astype(np.int64)
+    present = np.flatnonzero(np.bincount(codes, minlength=len(values.dictionary)))
+    places = np.empty(len(values.dictionary), np.int64)
+    places[present] = np.arange(len(present))
+    return values.dictionary.take(pa.array(present)).cast(pa.large_binary()), places.take(codes)
+
+
 def _single(batch: pa.RecordBatch, name: str, spec: Any) -> SingleValues | None:
     kind, place = _TYPES[spec.dtype], batch.schema.get_field_index(name)
     column = pa.nulls(batch.num_rows) if place < 0 else batch.column(place)
     if pa.types.is_null(column.type):
         values, present = pa.array([], kind), np.zeros(batch.num_rows, np.bool_)
     else:
-        lengths, values = np.diff(np.asarray(column.offsets)), column.flatten()
+        lengths, values = np.diff(np.asarray(column.offsets)), values_of(column)
         present = lengths == 1
-        if values.type != kind or lengths.max(initial=0) > 1 or len(values) != present.sum():
+        if not _is_of(values.type, kind) or lengths.max(initial=0) > 1 or len(values) != present.sum():
             return None
     if isinstance(spec, tf.io.FixedLenFeature) and not present.all():
         return None

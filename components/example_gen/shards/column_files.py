@@ -34,12 +34,21 @@ MOST_COLUMNS, LONGEST_VALUE = 1000, 64
 about as much of the disk as the shards, and save little.
 """
 _WRITE = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1), use_threads=False)
-"""Of click logs zstd takes 0.6 times the bytes of the shards, and lz4 1.1 times. Threads would not survive a fork."""
+"""Of click logs with plain texts zstd took 0.6 times the bytes of the shards, and lz4 1.1 times. Threads would not
+survive a fork.
+"""
 _READ = pa.ipc.IpcReadOptions(use_threads=False)
 _FOOTER = struct.Struct("<8sIQI")
 """The mark, the checksum of the file before the footer, and the size and the checksum of the shard."""
-_MARK = b"columns1"
-_TYPES = (pa.types.is_int64, pa.types.is_floating, pa.types.is_null, pa.types.is_string, pa.types.is_binary)
+_MARK = b"columns2"
+_TYPES = (
+    pa.types.is_int64,
+    pa.types.is_floating,
+    pa.types.is_null,
+    pa.types.is_string,
+    pa.types.is_binary,
+    pa.types.is_dictionary,
+)
 
 
 def worth_writing(held: float, rows: int, columns: int) -> bool:
@@ -62,6 +71,12 @@ def without_footer(content: bytes) -> bytes:
     return content[: -_FOOTER.size]
 
 
+def can_be_stored(schema: pa.Schema) -> bool:
+    """Whether each column has at most one value in a row, and a name that tfx_bsl does not cut off."""
+    single = all(any(is_type(kind) for is_type in _TYPES) for kind in schema.types)
+    return single and "\0" not in "".join(schema.names)
+
+
 class ColumnWriter:
     """Writes one stream of a file. Nothing is written of columns with several values in a row."""
 
@@ -70,11 +85,10 @@ class ColumnWriter:
         self._stream: pa.RecordBatchStreamWriter | None = None
 
     def add(self, batch: pa.RecordBatch, sizes: NDArray[np.integer]) -> None:
-        """Add rows, as they are encoded. sizes: of the framed records."""
-        names = sorted(batch.schema.names, key=str.encode)
-        single = all(any(is_type(kind) for is_type in _TYPES) for kind in batch.schema.types)
-        if not single or "\0" in "".join(names):  # tfx_bsl cuts such a name off
+        """Add rows, as they are encoded; texts may be coded, by one dictionary in all. sizes: of the framed records."""
+        if not can_be_stored(batch.schema):
             return
+        names = sorted(batch.schema.names, key=str.encode)
         columns = [_stored(batch.column(name)) for name in names]
         rows = pa.RecordBatch.from_arrays([*columns, pa.array(sizes.astype(np.int32))], [*names, SIZES])
         if self._stream is None:
@@ -97,7 +111,8 @@ def finish(path: Path, shard: Path) -> None:
 def stored_rows(shard: str) -> Iterator[pa.RecordBatch] | None:
     """The columns of a shard in batches, SIZES last; None if there are none that belong to it.
 
-    Integers are int64, floats float32 and texts binary, null where a row has no value.
+    Integers are int64, floats float32 and texts binary or codes of binary (see `coded_texts`), null where a row has no
+    value.
     """
     path = path_beside(Path(shard))
     try:

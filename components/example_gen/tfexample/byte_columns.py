@@ -97,6 +97,15 @@ class DictionaryColumn:
         """The size of each row's value; an int if all are the same."""
         return self.dictionary.size if self.dictionary.size is not None else self.sizes.take(self.which)
 
+    def without_unused(self) -> DictionaryColumn:
+        """The same bytes, with at most as many values as rows: all values are copied whenever rows are concatenated."""
+        if len(self.dictionary) <= len(self.which):
+            return self
+        used = np.flatnonzero(np.bincount(self.which, minlength=len(self.dictionary)))
+        places = np.empty(len(self.dictionary), np.int32)
+        places[used] = np.arange(len(used), dtype=np.int32)
+        return DictionaryColumn(Dictionary(self.values.take(pa.array(used))), places.take(self.which))
+
     def with_next(self, other: DictionaryColumn) -> DictionaryColumn | None:
         """Both columns as one, if that has few values as well."""
         count, more = len(self.dictionary), len(other.dictionary)

@@ -8,8 +8,9 @@ The features of an example are sorted by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +21,12 @@ from headrace.components.example_gen.arrow_columns import (
     ColumnStack,
     IntegerRange,
     binary_array,
+    codes_of,
     distinct_values,
     is_list,
     numbers_of,
     offsets_of,
+    plain_batch,
     stacks,
     valid_of,
     worth_stacking,
@@ -67,7 +70,8 @@ def encode(batch: pa.RecordBatch) -> pa.BinaryArray:
     Columns may be int64 (Int64List), float64 or float32 (FloatList, rounded to float32), string or binary (BytesList),
     lists of those, or null. A missing value becomes a feature without a kind: TensorFlow's parsers, TFDV and the schema
     take that for missing, whereas an empty list, as TFX's own CsvExampleGen writes it, would count as present. In a
-    column of lists, null is missing and [] is an empty list; a list must not hold nulls.
+    column of lists, null is missing and [] is an empty list; a list must not hold nulls. Single values may also be a
+    dictionary array.
     """
     if not batch.num_rows:
         return pa.array([], pa.binary())
@@ -75,16 +79,23 @@ def encode(batch: pa.RecordBatch) -> pa.BinaryArray:
     return concatenate([by_size(features, example_head), *columns], batch.num_rows)
 
 
-def feature_columns(batch: pa.RecordBatch) -> tuple[NDArray[np.int64], list[ByteColumn]]:
+def feature_dictionary(name: str, values: pa.Array) -> Dictionary:
+    """The whole feature of each value of a column, and at the end that of a missing one."""
+    return _dictionary(name.encode(), pa.concat_arrays([values, pa.nulls(1, values.type)]))
+
+
+def feature_columns(
+    batch: pa.RecordBatch, dictionaries: Mapping[str, Dictionary] = MappingProxyType({})
+) -> tuple[NDArray[np.int64], list[ByteColumn]]:
     """The total size of each row's features, int64 [rows], and the byte columns that make them up.
 
-    Takes at least one row.
+    Takes at least one row. dictionaries: of columns that are dictionary arrays, made once for many batches.
     """
     if worth_stacking(batch):
-        stacked = _stacked(batch)
+        stacked = _stacked(plain_batch(batch))
         return stacked.lengths, [stacked]
     names = sorted(batch.schema.names, key=str.encode)
-    columns = [own for name in names for own in _column(name.encode(), batch.column(name))]
+    columns = [own for name in names for own in _column(name, batch.column(name), dictionaries)]
     features = np.zeros(batch.num_rows, np.int64)
     for column in columns:
         features += column.lengths
@@ -163,7 +174,11 @@ def _value_bytes(column: pa.Array) -> tuple[int, pa.BinaryArray]:
     return BYTES, texts.fill_null(b"") if texts.null_count else texts
 
 
-def _column(name: bytes, column: pa.Array) -> list[ByteColumn]:
+def _column(key: str, column: pa.Array, dictionaries: Mapping[str, Dictionary]) -> list[ByteColumn]:
+    name = key.encode()
+    if pa.types.is_dictionary(column.type):
+        known = dictionaries.get(key) or feature_dictionary(key, column.dictionary)
+        return [DictionaryColumn(known, codes_of(column)).without_unused()]
     if pa.types.is_null(column.type):
         return [DictionaryColumn.constant(missing(name), len(column))]
     if is_list(column.type):

@@ -11,7 +11,8 @@ finished records is faster.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +20,11 @@ import pyarrow.compute as pc
 from google_crc32c import value as checksum
 from numpy.typing import NDArray
 
-from headrace.components.example_gen.arrow_columns import FEW_ROWS, bytes_of, offsets_of
+from headrace.components.example_gen.arrow_columns import FEW_ROWS, MIN_REPEATS, bytes_of, offsets_of
 from headrace.components.example_gen.tfexample import crc32c
 from headrace.components.example_gen.tfexample.byte_columns import (
     ByteColumn,
+    Dictionary,
     DictionaryColumn,
     FixedColumn,
     FixedField,
@@ -47,11 +49,13 @@ MAX_VARIABLE = 3
 """Most columns of arbitrary bytes. Each takes about 90 ns a row; reading a row of a few hundred bytes takes 300 ns."""
 
 
-def framed_examples(batch: pa.RecordBatch) -> pa.BinaryArray:
-    """Each row of `batch` as a tf.Example (see `encode`) in its TFRecord frame."""
+def framed_examples(
+    batch: pa.RecordBatch, dictionaries: Mapping[str, Dictionary] = MappingProxyType({})
+) -> pa.BinaryArray:
+    """Each row of `batch` as a tf.Example (see `encode`) in its TFRecord frame. dictionaries: see `feature_columns`."""
     if not batch.num_rows:
         return pa.array([], pa.binary())
-    features, columns = feature_columns(batch)
+    features, columns = feature_columns(batch, dictionaries)
     return _framed(features, columns, example_head)
 
 
@@ -121,7 +125,7 @@ def row_states(columns: Sequence[ByteColumn], rows: int) -> crc32c.States | None
     size is advanced over in one step.
     """
     single = [column for column in columns if not isinstance(column, StackedColumns)]
-    variable = sum(isinstance(column, VariableColumn) for column in single)
+    variable = sum(map(_mostly_differs, single))
     if rows < FEW_ROWS or len(single) < len(columns) or variable > MAX_VARIABLE or not all(map(_has_few_sizes, single)):
         return None
     state = np.full(rows, crc32c.INITIAL, np.uint32)
@@ -133,6 +137,13 @@ def row_states(columns: Sequence[ByteColumn], rows: int) -> crc32c.States | None
             following -= int(column.lengths)
             state ^= _contribution(column, following)
     return state
+
+
+def _mostly_differs(column: SingleColumn) -> bool:
+    """Whether finding the checksums of a column's values takes as long as if all differed."""
+    if isinstance(column, DictionaryColumn):
+        return len(column.dictionary) * MIN_REPEATS > len(column.which)
+    return isinstance(column, VariableColumn)
 
 
 def _runs(columns: Sequence[SingleColumn]) -> Iterator[list[SingleColumn]]:

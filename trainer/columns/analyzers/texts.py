@@ -6,6 +6,7 @@ The values and their order are those of tft.vocabulary, which takes a dozen Beam
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_transform.beam.experimental import PTransformAnalyzer
 
+from headrace.common.value_counts import NO_COUNTS, counted, summed
 from headrace.trainer.columns.analyzers.spans import AnalyzerOutput, analyze_by_span
 
 Strings = npt.NDArray[np.object_]
@@ -30,7 +32,6 @@ EMPTY = b"49d0cd50-04bb-48c0-bc6f-5b575dce351a"
 
 _MAX_PENDING = 1 << 16
 """Counts that may wait to be aggregated."""
-_EMPTY = pa.table({"values": pa.array([], pa.large_binary()), "counts": pa.array([], pa.int64())})
 
 
 class VocabularyAnalyzer(NamedTuple):
@@ -142,17 +143,17 @@ class TextCounts:
     `table` has each text once; batches added since the last `aggregate` are pending.
     """
 
-    table: pa.Table = field(default_factory=lambda: _EMPTY)
+    table: pa.Table = field(default_factory=lambda: NO_COUNTS)
     pending: list[pa.Table] = field(default_factory=list)
 
     def add(self, texts: Strings | pa.Array) -> None:
         """Count the texts of a batch, ignoring missing (empty) ones and those with line breaks."""
-        found = (texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_binary())).value_counts()
-        values = found.field("values")
+        found = counted(texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_binary()))
+        values = found["values"]
         countable = pc.greater(pc.binary_length(values), 0)
         for line_break in (b"\n", b"\r"):
             countable = pc.and_(countable, pc.less(pc.find_substring(values, line_break), 0))
-        self.append(pa.table([values, found.field("counts")], ["values", "counts"]).filter(countable))
+        self.append(found.filter(countable))
 
     def append(self, table: pa.Table) -> None:
         """Add counts. They are aggregated once as many are pending as there are texts: linear time overall."""
@@ -163,8 +164,7 @@ class TextCounts:
     def aggregate(self) -> pa.Table:
         """Return each text once, with its count."""
         if self.pending:
-            every = pa.concat_tables([self.table, *self.pending]).group_by("values", use_threads=False)
-            self.table = every.aggregate([("counts", "sum")]).rename_columns(_EMPTY.schema.names).combine_chunks()
+            self.table = summed([self.table, *self.pending])
             self.pending = []
         return self.table
 
@@ -215,7 +215,7 @@ class TextCountsCoder:
         """Counts to bytes."""
         tables = [counts.aggregate() for counts in accumulator]
         numbers = np.repeat(np.arange(len(tables), dtype=np.int32), [table.num_rows for table in tables])
-        every = pa.concat_tables([_EMPTY, *tables]).append_column("column", pa.array(numbers))
+        every = pa.concat_tables([NO_COUNTS, *tables]).append_column("column", pa.array(numbers))
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, every.schema) as stream:
             stream.write_table(every)
@@ -225,8 +225,9 @@ class TextCountsCoder:
     def decode_cache(self, encoded_accumulator: bytes) -> list[TextCounts]:
         """Bytes to counts."""
         every = pa.ipc.open_stream(encoded_accumulator).read_all()
-        tables = [every.filter(pc.equal(every["column"], number)) for number in range(self._columns)]
-        return [TextCounts(table.select(_EMPTY.schema.names)) for table in tables]
+        edges = np.searchsorted(every["column"], np.arange(self._columns + 1, dtype=np.int32)).tolist()
+        tables = [every.slice(first, last - first) for first, last in itertools.pairwise(edges)]
+        return [TextCounts(table.select(NO_COUNTS.schema.names)) for table in tables]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._columns})"
