@@ -110,7 +110,7 @@ def _as_csv(batch: pa.RecordBatch, *, header: bool) -> bytes:
 
 
 def _json_lines(batch: pa.RecordBatch) -> bytes | memoryview:
-    return memoryview(json_lines(batch))
+    return json_lines(batch).data
 
 
 def _examples(batch: pa.RecordBatch) -> bytes | memoryview:

@@ -166,7 +166,8 @@ def test_partitions_with_other_codes_are_read_as_one(tmp_path: Path) -> None:
     for rows in (3, 5, 12, 13, 40):
         blocks = [block.columns for block in record_blocks(str(shard), rows) if block.columns is not None]
         assert [block.num_rows for block in blocks] == [min(rows, 36 - first) for first in range(0, 36, rows)]
-        found = [text for block in blocks for text in plain(values_of(block.column("w"))).to_pylist()]
+        columns = [plain(values_of(block.column("w"))).to_pylist() for block in blocks]
+        found: list[bytes] = [text for column in columns for text in column]
         assert [text.decode() for text in found] == [word for part in parts for word in part if word]
 
 
