@@ -1,5 +1,6 @@
 """Texts as codes of their distinct values: the same texts, examples, counts and features, whatever their codes."""
 
+import itertools
 from collections import Counter
 from pathlib import Path
 
@@ -146,7 +147,7 @@ def test_values_of_codes_are_those_of_the_texts() -> None:
 
 def test_partitions_with_other_codes_are_read_as_one(tmp_path: Path) -> None:
     """The codes of one partition mean nothing in another, and a third may have plain texts."""
-    parts = [["a", "b", None, "a"] * 3, ["b", "c", "c", "a"] * 3, [str(number) for number in range(12)]]
+    parts: list[list[str | None]] = [["a", "b", None, "a"] * 3, ["b", "c", "c", "a"] * 3, [*map(str, range(12))]]
     shard = tmp_path / "Split-train" / "shard"
     for file in (shard, path_beside(shard)):
         file.parent.mkdir(parents=True)
@@ -166,9 +167,9 @@ def test_partitions_with_other_codes_are_read_as_one(tmp_path: Path) -> None:
     for rows in (3, 5, 12, 13, 40):
         blocks = [block.columns for block in record_blocks(str(shard), rows) if block.columns is not None]
         assert [block.num_rows for block in blocks] == [min(rows, 36 - first) for first in range(0, 36, rows)]
-        columns = [plain(values_of(block.column("w"))).to_pylist() for block in blocks]
-        found: list[bytes] = [text for column in columns for text in column]
-        assert [text.decode() for text in found] == [word for part in parts for word in part if word]
+        texts = [plain(values_of(block.column("w"))).to_pylist() for block in blocks]
+        expected = [word.encode() for part in parts for word in part if word]
+        assert [*itertools.chain.from_iterable(texts)] == expected
 
 
 def test_shards_of_few_words_are_the_same_with_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
