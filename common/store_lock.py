@@ -11,8 +11,8 @@ withdraws its own and waits. In a store whose listings show what was written bef
 
 A claim names the process that wrote it. It is written again every few seconds. One that is not was left by a process
 that was killed, or cannot reach the store, and is removed. This is seen by watching it for a while, so no two clocks
-are compared. Whoever holds the lock
-measures by its own clock how long ago it wrote its claim, and stops before others may remove it.
+are compared. Whoever holds the lock measures by its own clock how long ago it wrote its claim, and stops before others
+may remove it.
 """
 
 from __future__ import annotations

@@ -153,8 +153,12 @@ class _Target:
         self._push(model, newest, record, pushed_model)
 
     def _note_refusal(self, newest: NewestEntry | None, last: Push | None, pushed_model: Any) -> None:
-        """Note if the model that this run refused is in service. last: the last push of the newest model."""
-        if newest and newest.uri == newest.refused and last and (self.folder / last.version).is_dir():
+        """Note if the model that this run refused is in service. last: the last push of the newest model, which servers
+        load unless a later version is there.
+        """
+        if newest is None or newest.uri != newest.refused or last is None or not (self.folder / last.version).is_dir():
+            return
+        if str(max(versions(self.folder))) == last.version:
             pushed_model.set_string_custom_property(REFUSED, str(self.folder / last.version))
             logger.warning(f"{newest.refused} was refused, and is in service as version {last.version}")
 

@@ -21,7 +21,7 @@ from headrace.components.deploy import pusher
 from headrace.components.deploy.blessing import changing
 from headrace.components.deploy.push import push
 from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import IN_SERVICE, LATE, WITHDRAWN, Entry, Registry
+from headrace.components.deploy.registry import IN_SERVICE, LATE, REFUSED, WITHDRAWN, Entry, NewestEntry, Registry
 from headrace.components.lite.verdict import LiteVerdict
 
 
@@ -198,6 +198,7 @@ def _execute(
     contents: str | None = None,
     lite: str | None = None,
     registry: Path | None = None,
+    refused: bool = False,
 ) -> standard_artifacts.PushedModel:
     candidate, blessing, entry = (
         standard_artifacts.Model(),
@@ -207,7 +208,13 @@ def _execute(
     candidate.uri = str(model.parent)
     blessing.set_int_custom_property("blessed", int(blessed))
     entry.uri = str(artifact.with_name("entry"))
-    known = Entry(uri=str(model.parent), blessed_at="2026-03-01", contents=contents, lite=lite)
+    known = NewestEntry(
+        uri=str(model.parent),
+        blessed_at="2026-03-01",
+        contents=contents,
+        lite=lite,
+        refused=str(model.parent) if refused else None,
+    )
     Path(entry.uri).write_text(known.model_dump_json() if listed else "{}", encoding="utf-8")
     entry.read()
     pushed = standard_artifacts.PushedModel()
@@ -302,6 +309,23 @@ def test_model_is_not_pushed_over_one_that_was_blessed_later(
     Registry(models=(first, withdrawn)).write(registry)
     again = _execute(model, serving, tmp_path / "pushed-3", blessed=True, registry=registry)
     assert again.get_int_custom_property("pushed") == 1
+
+
+def test_model_in_service_that_is_refused_is_noted_as_long_as_servers_load_it(model: Path, tmp_path: Path) -> None:
+    serving = tmp_path / "serving"
+    never = _execute(model, serving, tmp_path / "never", blessed=False, refused=True)
+    assert (never.get_int_custom_property("pushed"), never.has_custom_property(REFUSED)) == (0, False)
+    _execute(model, serving, tmp_path / "pushed", blessed=True)
+    (version,) = serving.iterdir()
+    again = _execute(model, serving, tmp_path / "again", blessed=False, refused=True)
+    assert again.get_int_custom_property("pushed") == 0
+    assert again.get_string_custom_property(REFUSED) == str(version)
+    (serving / str(int(version.name) + 1)).mkdir()
+    superseded = _execute(model, serving, tmp_path / "superseded", blessed=False, refused=True)
+    assert not superseded.has_custom_property(REFUSED)
+    shutil.rmtree(serving)
+    gone = _execute(model, serving, tmp_path / "gone", blessed=False, refused=True)
+    assert not gone.has_custom_property(REFUSED)
 
 
 def test_a_damaged_version_is_reported_and_another_takes_its_place(
