@@ -171,7 +171,7 @@ class Confusion:
 
 @dataclass(frozen=True)
 class ClassMetrics:
-    """How well one class of a multilabel label is predicted.
+    """How well one class is predicted: of a multilabel label, or of a multiclass label whose AUC is measured.
 
     number: of the class; share: of the examples that belong to it, by weight; auc: None if all of them do, or none.
     """
@@ -285,9 +285,9 @@ class Evaluation:
     yardstick; remarks: what limits the evaluation's worth; weight: the data column with the weights of the examples, ""
     if all count the same; intervals: of the metrics; change: of the differences from the baseline; decision_threshold:
     the probability above which a prediction counts as positive, for binary and multilabel labels; classes: each one of
-    a multilabel label; worst: None if `report.rows` is none; agreement: for numbers; explanation: empty if
-    `evaluate.importance` is none; tasks: of each of several labels, whose metrics are here too, by names such as
-    `price/mean_absolute_error`, while everything from `curves` on is only there.
+    a multilabel label, and of a multiclass label whose AUC is measured; worst: None if `report.rows` is none;
+    agreement: for numbers; explanation: empty if `evaluate.importance` is none; tasks: of each of several labels, whose
+    metrics are here too, by names such as `price/mean_absolute_error`, while everything from `curves` on is only there.
     """
 
     split: str

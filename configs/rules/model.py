@@ -17,6 +17,8 @@ from headrace.configs.schema.metrics import (
     FRACTIONS,
     METRICS,
     OF_DECISIONS,
+    ONE_VS_REST,
+    ONE_VS_REST_CLASSES,
     SIGNED,
     base_of,
     is_fraction,
@@ -122,6 +124,19 @@ def thresholds_have_metrics(label: LabelConfig, evaluate: EvaluateConfig) -> Ite
             yield where, f'"{name}" is not in evaluate.metrics; add it there, or remove the threshold'
 
 
+def one_vs_rest_has_few_classes(label: LabelConfig, evaluate: EvaluateConfig) -> Iterator[Violation]:
+    for task, part in label.parts.items():
+        if part.kind != "multiclass" or part.num_classes <= ONE_VS_REST_CLASSES:
+            continue
+        many = f"at most {ONE_VS_REST_CLASSES:,} classes, and this label has {part.num_classes:,}"
+        what = f"it takes each class against all others, so it can be measured for {many}; use `macro_f1` instead"
+        names = {task_metric(task, metric) for metric in ONE_VS_REST}
+        yield from (
+            (("evaluate", "metrics", place), what) for place, name in enumerate(evaluate.metrics) if name in names
+        )
+        yield from ((("evaluate", "thresholds", name), what) for name in evaluate.thresholds if name in names)
+
+
 def _is_metric(name: str, label: LabelConfig) -> bool:
     """Whether it can be measured for the label: with a level if it needs one, or may have one."""
     task, own = split_task(name)
@@ -215,6 +230,7 @@ RULES: tuple[Rule, ...] = (
     evaluated_split_exists,
     metrics_fit_the_label,
     thresholds_have_metrics,
+    one_vs_rest_has_few_classes,
     thresholds_can_be_met,
     thresholds_have_slices,
     auto_searches_alone,

@@ -51,6 +51,8 @@ METRICS = {
         "matthews_correlation": "MulticlassMatthewsCorrelation",
         "top_3_accuracy": "Top3Accuracy",
         "top_5_accuracy": "Top5Accuracy",
+        "macro_auc": "MulticlassMacroAUC",
+        "weighted_auc": "MulticlassWeightedAUC",
     },
     "multilabel": {
         "macro_auc": "MultilabelMacroAUC",
@@ -115,6 +117,12 @@ AT_TARGET = {
 }
 """Metrics of a binary label at the best decision threshold at which another one reaches a target, as in Keras: which
 one that is. Their names need the target, as `precision_at_recall@0.9`."""
+
+ONE_VS_REST = frozenset({"macro_auc", "weighted_auc"})
+"""Metrics of a multiclass label that take each class against all others, for each of which every example counts."""
+
+ONE_VS_REST_CLASSES = 1_000
+"""The most classes for which they can be measured."""
 
 ON_REQUEST = {
     "binary": frozenset(
@@ -210,6 +218,7 @@ FRACTIONS = frozenset(
         "exact_match",
         "weighted_precision",
         "weighted_recall",
+        "weighted_auc",
         "false_positive_rate",
         "false_negative_rate",
         "negative_predictive_value",

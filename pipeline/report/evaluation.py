@@ -143,7 +143,7 @@ class TaskSection(NamedTuple):
 
 
 class LabelRow(NamedTuple):
-    """One class of those that an example may have at once."""
+    """How well one class is told from the others."""
 
     name: str
     metrics: ClassMetrics
@@ -151,7 +151,7 @@ class LabelRow(NamedTuple):
 
 @dataclass(frozen=True)
 class EvaluationSection:
-    """The whole section. classes: of a multilabel label, the one with the lowest AUC first; tasks: of several labels,
+    """The whole section. classes: those with an AUC of their own, the lowest first; tasks: of several labels,
     with the pictures and tables of each.
     """
 

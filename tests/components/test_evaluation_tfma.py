@@ -44,6 +44,11 @@ ALSO = {
         }}
         metrics_specs: {{
           metrics: {{class_name: "MultiClassConfusionMatrixAtThresholds" config: '"thresholds": [0.0]'}}
+        }}"""
+    f"""
+        metrics_specs: {{
+          binarize: {{class_ids: {{values: [0, 1, 2]}}}} aggregate: {{macro_average: true {BY_CLASS}}}
+          metrics: {{class_name: "AUC"}}
         }}""",
     "multilabel": "".join(
         f"""
@@ -171,6 +176,18 @@ def test_averages_over_classes_are_those_of_the_confusion_matrix_of_tfma(stock: 
         for name, values in each.items():
             assert metrics[f"macro_{name}"] == pytest.approx(values.mean())
             assert metrics[f"weighted_{name}"] == pytest.approx(np.average(values, weights=present))
+
+
+def test_areas_of_each_class_against_the_others_equal_those_of_tfma(stock: Any) -> None:
+    labels, (hours, weights) = made("multiclass")[0], columns()
+    for one, metrics in ours("multiclass").items():
+        theirs = {name.strip(): value for name, value in stock["multiclass"][one].items()}
+        each = [theirs[f"classId:{number} auc"]["doubleValue"] for number in range(CLASSES)]
+        chosen = hours == int(one) if one else np.ones(ROWS, bool)
+        present = np.bincount(labels[chosen].astype(int), weights[chosen])
+        expect(metrics, theirs, {"macro_auc": "macro_auc"})
+        assert metrics["weighted_auc"] == pytest.approx(np.average(each, weights=present), abs=3e-3)
+        assert not one or metrics["weighted_auc"] != metrics["macro_auc"]
 
 
 @pytest.mark.parametrize("average", ["macro", "micro"])

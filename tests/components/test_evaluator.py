@@ -56,6 +56,40 @@ def test_multiclass_metrics_equal_numpy(data: Any, examples: Any, models: Any, t
     )
 
 
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_areas_of_classes_equal_scikit_learn_in_every_slice_and_may_decide(
+    data: Any, examples: Any, models: Any, tmp_path: Path, weight: str | None
+) -> None:
+    thresholds = {"macro_auc": Threshold(min=0.99), "weighted_auc": Threshold(min=0.6, confident=True)}
+    evaluation, blessing = evaluate(
+        tmp_path, "multiclass", examples, models["multiclass"], weight=weight, thresholds=thresholds
+    )
+    scores = np.exp(data["a"].astype(float)[:, None] * 1.5 * np.array([-1, 0, 1]))
+    p, y = scores / scores.sum(axis=1, keepdims=True), data["multiclass"].astype(int)
+    present = np.arange(ROWS) % 10 != 0
+    chosen = [np.ones(ROWS, bool), *(present & (data["hour"] == hour) for hour in range(4)), ~present]
+    judged: list[Any] = [evaluation, *evaluation.slices]
+    for rows, each in zip(chosen, judged, strict=True):
+        w = None if weight is None else data[weight][rows]
+        counts = np.bincount(y[rows])
+        one_tie = 0.5 / np.min(
+            counts * (rows.sum() - counts)
+        )  # two predictions in one bucket, as in that of two classes
+        for average in ("macro", "weighted"):
+            expected = sklearn.metrics.roc_auc_score(
+                y[rows], p[rows], multi_class="ovr", average=average, sample_weight=w
+            )
+            assert each.metrics[f"{average}_auc"] == pytest.approx(expected, abs=6 * one_tie)
+            low, high = each.intervals[f"{average}_auc"]
+            assert low < expected < high
+    (reason,) = evaluation.reasons
+    assert reason.startswith("macro_auc is 0.")
+    assert reason.endswith("below min 0.99")
+    assert not blessing.get_int_custom_property("blessed")
+    assert len(evaluation.classes) == 3
+    assert evaluation.constant["macro_auc"] == 0.5
+
+
 def _by_class(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray | None = None) -> dict[str, Any]:
     """The macro averages, by scikit-learn."""
     scores = sklearn.metrics.precision_recall_fscore_support(

@@ -9,7 +9,7 @@ from headrace.components.evaluation.metrics.classification import BinaryMetrics,
 from headrace.components.evaluation.metrics.multilabel import MultilabelMetrics
 from headrace.components.evaluation.metrics.regression import RegressionMetrics
 from headrace.components.evaluation.metrics.texts import TextMetrics
-from headrace.configs.schema.metrics import split_level
+from headrace.configs.schema.metrics import ONE_VS_REST, split_level
 
 LABEL_METRICS: dict[str, LabelMetrics] = {
     "binary": BinaryMetrics(),
@@ -25,9 +25,12 @@ LABEL_METRICS: dict[str, LabelMetrics] = {
 def metrics_of(kind: str, decision_threshold: float, names: Iterable[str] = ()) -> LabelMetrics:
     """The metrics of a kind of label, of which those of yes-or-no decisions depend on a threshold.
 
-    names: of metrics, among them those with a level, which are computed only if they are named.
+    names: of metrics, among them those with a level and those of ONE_VS_REST, which are computed only if named.
     """
-    levels = tuple(sorted({name for name in names if split_level(name)[1] is not None}))
+    asked = {*names}
+    levels = tuple(sorted({name for name in asked if split_level(name)[1] is not None}))
+    if kind == "multiclass":
+        return MulticlassMetrics(one_vs_rest=not ONE_VS_REST.isdisjoint(asked))
     if kind == "multilabel":
         return MultilabelMetrics(decision_threshold, levels)
     return BinaryMetrics(decision_threshold, levels) if kind == "binary" else LABEL_METRICS[kind]

@@ -35,8 +35,9 @@ class Totals:
     """Weighted sums over some examples, and a histogram of their predictions or classes.
 
     sums: float64 [k], as the metrics define them, the first of which is the sum of the weights; buckets: int64 [m],
-    rising; counts: float64 [m, 2], the weight of the examples in each bucket whose label is 0, and of the others (m is
-    0 for metrics that need no histogram); examples: their number; squares: the sum of the squared weights.
+    rising; counts: float64 [m, 2], the weight of the examples in each bucket whose label is 0, and of the others, or
+    what else `LabelMetrics.columns` tells apart (m is 0 for metrics that need no histogram); examples: their number;
+    squares: the sum of the squared weights.
     """
 
     sums: Array
@@ -189,8 +190,14 @@ class LabelMetrics(abc.ABC):
         """
 
     def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64] | None:  # noqa: ARG002
-        """The histogram bucket of each label, in their shape; None if these metrics need no histogram."""
+        """The histogram buckets of each example, [n] or [n, several]; None if these metrics need no histogram."""
         return None
+
+    def columns(self, labels: Array, predictions: Array) -> Array:  # noqa: ARG002
+        """Which of the two counts of a bucket an example adds to, in the shape of `buckets`: the second if it is above
+        0.
+        """
+        return labels
 
     @abc.abstractmethod
     def metrics(self, totals: Totals) -> dict[str, float]:
@@ -216,7 +223,7 @@ class LabelMetrics(abc.ABC):
         return None
 
     def classes(self, totals: Totals) -> tuple[ClassMetrics, ...]:  # noqa: ARG002
-        """How well each class is predicted, if an example may belong to several."""
+        """How well each class is told from the others, if that is measured."""
         return ()
 
     def proportions(self, totals: Totals) -> Proportions:  # noqa: ARG002
@@ -244,7 +251,8 @@ class LabelMetrics(abc.ABC):
         per_example = 1 if buckets is None else max(buckets.size // max(len(cells), 1), 1)
         positions, each_weight = np.repeat(cells, per_example), np.repeat(weights, per_example)
         flat = None if buckets is None else buckets.reshape(-1)
-        histograms = self._histograms(labels.reshape(-1), flat, positions, number, each_weight)
+        columns = self.columns(labels, predictions).reshape(-1)
+        histograms = self._histograms(columns, flat, positions, number, each_weight)
         examples = np.bincount(cells, minlength=number * FOLDS).reshape(shape).astype(np.float64)
         squares = np.bincount(cells, weights**2, number * FOLDS).reshape(shape).astype(np.float64)
         return [
@@ -254,9 +262,9 @@ class LabelMetrics(abc.ABC):
 
     @staticmethod
     def _histograms(
-        labels: Array, buckets: NDArray[np.int64] | None, cells: NDArray[np.int64], number: int, weights: Array
+        columns: Array, buckets: NDArray[np.int64] | None, cells: NDArray[np.int64], number: int, weights: Array
     ) -> list[tuple[NDArray[np.int64], Array]]:
-        """The buckets and counts of each group. cells: `group * FOLDS + fold` of each label."""
+        """The buckets and counts of each group. cells: `group * FOLDS + fold` of each bucket."""
         if buckets is None:
             return [(np.zeros(0, np.int64), np.zeros((0, 2)))] * number
         # (group, bucket, fold) as one integer, sorted by group, so that the histogram of a group is a slice of them
@@ -264,7 +272,7 @@ class LabelMetrics(abc.ABC):
         span = (int(buckets.max(initial=0) - least) + 1) * FOLDS
         groups, folds = np.divmod(cells, FOLDS)
         found, index = np.unique(groups * span + (buckets - least) * FOLDS + folds, return_inverse=True)
-        by_label = [np.bincount(index, weights * which, len(found)) for which in (labels <= 0, labels > 0)]
+        by_label = [np.bincount(index, weights * which, len(found)) for which in (columns <= 0, columns > 0)]
         counts = np.stack(by_label, axis=1).astype(np.float64)
         edges = np.searchsorted(found, np.arange(number + 1) * span)
         keyed = (found % span + least * FOLDS).astype(np.int64)

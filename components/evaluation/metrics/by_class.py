@@ -1,4 +1,7 @@
-"""Metrics of each class from a histogram of (label, prediction) pairs."""
+"""Metrics of each class from a histogram of (label, prediction) pairs.
+
+The histogram of `one_vs_rest.py` may be in the same buckets, below those of the pairs.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,19 @@ from headrace.components.evaluation.limits import Proportion, as_it_is, f1_of
 from headrace.components.evaluation.metrics.accumulator import Array, Totals
 from headrace.components.evaluation.metrics.decisions import ratio
 
-CLASS_SPAN = 1 << 18
+CLASS_SPAN = 1 << 20
 """More than the classes of a label. `class * CLASS_SPAN + prediction` is the bucket of an example."""
+
+
+def pair_weights(totals: Totals) -> tuple[NDArray[np.int64], Array]:
+    """The buckets of the pairs, and the weight of the examples in each, [m] both."""
+    first = np.searchsorted(totals.buckets, 0)
+    return totals.buckets[first:], totals.counts[first:].sum(axis=1)
 
 
 def class_pairs(totals: Totals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The classes that are labels or predictions, and the positions of both in them for each bucket, [2, m]."""
-    both = np.stack(np.divmod(totals.buckets, CLASS_SPAN))
+    both = np.stack(np.divmod(pair_weights(totals)[0], CLASS_SPAN))
     classes, positions = np.unique(both, return_inverse=True)
     return classes, positions.reshape(both.shape)
 
@@ -27,7 +36,7 @@ def class_weights(totals: Totals) -> tuple[NDArray[np.int64], Array, Array, Arra
     is predicted, [classes] each.
     """
     classes, (labels, predicted) = class_pairs(totals)
-    weights = totals.counts.sum(axis=1)
+    weights = pair_weights(totals)[1]
 
     def total(index: NDArray[np.int64], values: Array) -> Array:
         return np.bincount(index, values, len(classes)).astype(np.float64)
@@ -70,7 +79,8 @@ def correlation_of_classes(totals: Totals) -> float:
     2004); NaN if all labels, or all predictions, are of one class.
     """
     classes, (labels, predicted) = class_pairs(totals)
-    weights = totals.counts.sum(axis=1) / totals.counts.sum()
+    weights = pair_weights(totals)[1]
+    weights = weights / weights.sum()
     present, chosen = (np.bincount(index, weights, len(classes)) for index in (labels, predicted))
     product = (1 - np.sum(present**2)) * (1 - np.sum(chosen**2))
     return ratio(float(weights[labels == predicted].sum() - np.sum(present * chosen)), float(np.sqrt(product)))

@@ -18,15 +18,18 @@ from headrace.components.evaluation.metrics.accumulator import (
     Margin,
     Totals,
 )
+from headrace.components.evaluation.metrics.areas import areas, log_odds
 from headrace.components.evaluation.metrics.by_class import (
     CLASS_SPAN,
     class_pairs,
     correlation_of_classes,
+    pair_weights,
     proportions_by_class,
     scores_by_class,
 )
 from headrace.components.evaluation.metrics.decisions import at_level, decision_metrics, decision_proportions, ratio
-from headrace.components.evaluation.result import Confusion, Curves, DecisionPoint
+from headrace.components.evaluation.metrics.one_vs_rest import MACRO, WEIGHTED, OneVsRest, buckets_of, classes_of
+from headrace.components.evaluation.result import ClassMetrics, Confusion, Curves, DecisionPoint
 from headrace.configs.schema.metrics import AT_TARGET, METRICS, OURS, split_level, with_level
 
 EPSILON = 1e-7
@@ -83,8 +86,7 @@ class BinaryMetrics(LabelMetrics):
         return np.stack([np.ones_like(p), labels, p, loss, (p - labels) ** 2, above, above * labels, *pairs], axis=1)
 
     def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:  # noqa: ARG002
-        p = np.clip(np.nan_to_num(predictions[:, 0]), 1e-15, 1 - 1e-15)
-        return np.floor(RESOLUTION * (np.log(p) - np.log1p(-p))).astype(np.int64)
+        return np.floor(RESOLUTION * log_odds(predictions[:, 0])).astype(np.int64)
 
     def metrics(self, totals: Totals) -> dict[str, float]:
         examples, positives, probability, loss, squares, *pairs = totals.sums
@@ -164,8 +166,14 @@ class BinaryMetrics(LabelMetrics):
         return Confusion((0, 1), _rows(counts))
 
 
+@dataclass(frozen=True)
 class MulticlassMetrics(LabelMetrics):
-    """Metrics for classes 0 to n, from a probability for each. The most probable class is the prediction."""
+    """Metrics for classes 0 to n, from a probability for each. The most probable class is the prediction.
+
+    one_vs_rest: whether the areas under the ROC curves of the classes are measured too.
+    """
+
+    one_vs_rest: bool = False
 
     def usable(self, labels: Array) -> NDArray[np.bool_]:
         return labels >= 0
@@ -187,6 +195,7 @@ class MulticlassMetrics(LabelMetrics):
         examples, correct, in_top_3, in_top_5, loss = totals.sums
         if not np.isfinite(loss):
             return dict.fromkeys(METRICS["multiclass"], np.nan)
+        averages = OneVsRest.of(totals).averages() if self.one_vs_rest else {}
         precision, recall, f1, present = scores_by_class(totals)
         return {
             "accuracy": float(correct / examples),
@@ -201,11 +210,18 @@ class MulticlassMetrics(LabelMetrics):
             "matthews_correlation": correlation_of_classes(totals),
             "top_3_accuracy": float(in_top_3 / examples),
             "top_5_accuracy": float(in_top_5 / examples),
+            **averages,
         }
 
     def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:
-        """The classes with what is predicted for them."""
-        return labels.astype(np.int64) * CLASS_SPAN + predictions.argmax(axis=1)
+        """The classes with what is predicted for them, and behind them the buckets of the areas."""
+        pairs = labels.astype(np.int64) * CLASS_SPAN + predictions.argmax(axis=1)
+        return np.column_stack([pairs, buckets_of(predictions)]) if self.one_vs_rest else pairs
+
+    def columns(self, labels: Array, predictions: Array) -> Array:
+        if not self.one_vs_rest:
+            return labels
+        return np.column_stack([labels, labels[:, None] == np.arange(predictions.shape[1])])
 
     def confusion(self, totals: Totals) -> Confusion | None:
         if not np.isfinite(totals.sums).all():
@@ -214,13 +230,18 @@ class MulticlassMetrics(LabelMetrics):
         if len(classes) > MOST_CLASSES:
             return None
         counts = np.zeros((len(classes), len(classes)))
-        np.add.at(counts, tuple(pairs), totals.counts.sum(axis=1))
+        np.add.at(counts, tuple(pairs), pair_weights(totals)[1])
         return Confusion(tuple(classes.tolist()), _rows(counts))
 
     def proportions(self, totals: Totals) -> Proportions:
         whole = (Proportion(totals.effective_examples),)
         names = ("accuracy", "weighted_recall", "micro_precision", "micro_recall", "micro_f1")
-        return {**dict.fromkeys((*names, "top_3_accuracy", "top_5_accuracy"), whole), **proportions_by_class(totals)}
+        averages = OneVsRest.of(totals).proportions(totals) if self.one_vs_rest else {}
+        found = dict.fromkeys((*names, "top_3_accuracy", "top_5_accuracy"), whole)
+        return {**found, **proportions_by_class(totals), **averages}
+
+    def classes(self, totals: Totals) -> tuple[ClassMetrics, ...]:
+        return classes_of(totals) if self.one_vs_rest and np.isfinite(totals.sums).all() else ()
 
     def margin(self, totals: Totals) -> Margin | None:
         """Of the accuracy."""
@@ -231,8 +252,10 @@ class MulticlassMetrics(LabelMetrics):
         return Margin("accuracy", share, wilson_width(share, totals.effective_examples), TOO_WIDE)
 
     def constant(self, totals: Totals) -> dict[str, float]:
-        counts = np.bincount(totals.buckets // CLASS_SPAN, totals.counts.sum(axis=1)).astype(np.float64)
-        return {"accuracy": float(counts.max() / counts.sum()), "crossentropy": entropy(counts)}
+        buckets, weights = pair_weights(totals)
+        counts = np.bincount(buckets // CLASS_SPAN, weights).astype(np.float64)
+        averages = dict.fromkeys((MACRO, WEIGHTED), 0.5) if self.one_vs_rest else {}
+        return {"accuracy": float(counts.max() / counts.sum()), "crossentropy": entropy(counts), **averages}
 
 
 class NextWordMetrics(MulticlassMetrics):
@@ -266,6 +289,10 @@ class NextWordMetrics(MulticlassMetrics):
         """The words, and UNKNOWN_WORD for all others."""
         ids = labels.astype(np.int64)
         return np.where(ids < predictions.shape[1] - 1, ids, UNKNOWN_WORD)
+
+    def confusion(self, totals: Totals) -> Confusion | None:  # noqa: ARG002
+        """None: the histogram does not have what is predicted."""
+        return None
 
     def constant(self, totals: Totals) -> dict[str, float]:
         return by_shares(totals.counts.sum(axis=1), totals.buckets)
@@ -334,25 +361,6 @@ def _decision_points(totals: Totals) -> list[DecisionPoint]:
 
 def _rows(counts: Any) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(map(float, row)) for row in counts)
-
-
-def areas(counts: Array) -> tuple[float, float]:
-    """The areas under the ROC curve (trapezoids) and under the precision-recall curve.
-
-    The latter is interpolated as in Davis and Goadrich, "The relationship between precision-recall and ROC curves",
-    2006: between two points, true positives grow linearly with all positive predictions.
-    """
-    negatives, positives = counts[::-1].T  # from the highest predictions down
-    if not (negatives.sum() and positives.sum()):
-        return np.nan, np.nan
-    true = np.concatenate([[0], np.cumsum(positives)])
-    false = np.concatenate([[0], np.cumsum(negatives)])
-    area = float(np.sum(np.diff(false) * (true[1:] + true[:-1]) / 2) / (true[-1] * false[-1]))
-    predicted = true + false
-    slope = positives / np.diff(predicted)
-    intercept = true[1:] - slope * predicted[1:]
-    growth = np.divide(predicted[1:], predicted[:-1], out=np.ones_like(slope), where=predicted[:-1] > 0)
-    return area, float(np.sum(slope * (positives + intercept * np.log(growth))) / true[-1])
 
 
 def _calibration(totals: Totals) -> list[tuple[float, float, float]]:

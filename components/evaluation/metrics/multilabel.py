@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,16 +15,10 @@ from numpy.typing import NDArray
 
 from headrace.components.evaluation.limits import Proportion, Proportions, as_it_is, f1_of
 from headrace.components.evaluation.metrics.accumulator import Array, LabelMetrics, Margin, Totals
-from headrace.components.evaluation.metrics.classification import EPSILON, TOO_WIDE, areas, entropy, wilson_width
+from headrace.components.evaluation.metrics.areas import CLASS_SPAN, areas, areas_of_classes, class_buckets
+from headrace.components.evaluation.metrics.classification import EPSILON, TOO_WIDE, entropy, wilson_width
 from headrace.components.evaluation.result import ClassMetrics
 from headrace.configs.schema.metrics import METRICS, split_level, with_level
-
-RESOLUTION = 4096
-"""Histogram buckets of a class for each unit of log-odds: a bucket is 0.00006 wide at a probability of 0.5."""
-CLASS_SPAN = 1 << 19
-"""More than the buckets of a class. `class * CLASS_SPAN + bucket` is that of a pair of an example and a class."""
-MIDDLE = CLASS_SPAN // 2
-"""The bucket of a probability of 0.5."""
 
 
 class Decisions(NamedTuple):
@@ -95,15 +88,13 @@ class MultilabelMetrics(LabelMetrics):
         return ClassSums(weight, loss, totals.sums[2 : 2 + classes], each)
 
     def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:  # noqa: ARG002
-        p = np.clip(np.nan_to_num(predictions), 1e-15, 1 - 1e-15)
-        buckets = np.floor(RESOLUTION * (np.log(p) - np.log1p(-p))).astype(np.int64)
-        return buckets + MIDDLE + CLASS_SPAN * np.arange(p.shape[1])
+        return class_buckets(predictions)
 
     def metrics(self, totals: Totals) -> dict[str, float]:
         sums = self._class_sums(totals)
         if not np.isfinite(sums.loss):
             return dict.fromkeys((*METRICS["multilabel"], *self.levels), np.nan)
-        class_areas = _class_areas(totals, len(sums.positives))
+        class_areas = areas_of_classes(totals.buckets, totals.counts, len(sums.positives))
         defined = class_areas[np.isfinite(class_areas)]
         own, *others = (_of_decisions(one, sums) for one in sums.decisions)
         at_thresholds = dict(zip(self._thresholds, others, strict=True))
@@ -171,7 +162,7 @@ class MultilabelMetrics(LabelMetrics):
         positives, (_, _, chosen, true) = sums.positives, sums.decisions[0]
         each = zip(
             positives / sums.weight,
-            _class_areas(totals, len(positives)),
+            areas_of_classes(totals.buckets, totals.counts, len(positives)),
             _ratio(true, chosen),
             _ratio(true, positives),
             _ratio(2 * true, positives + chosen),
@@ -207,13 +198,6 @@ def _class_proportions(
         f"macro_{name}": [Proportion(each, transform=transform) for each in number],
         f"micro_{name}": [Proportion(*each, transform) for each in zip(number, map(float, weights), strict=True)],
     }
-
-
-def _class_areas(totals: Totals, number: int) -> Array:
-    """The area under the ROC curve of each of `number` classes; NaN if all examples belong to it, or none."""
-    edges = np.searchsorted(totals.buckets, CLASS_SPAN * np.arange(number + 1))
-    counts = [totals.counts[start:end] for start, end in pairwise(edges)]
-    return np.array([areas(each)[0] for each in counts])
 
 
 def _micro_auc(buckets: NDArray[np.int64], counts: Array) -> float:

@@ -60,6 +60,16 @@ BROKEN: Broken = {
             "1: evaluate.thresholds.precision@0.4: not in evaluate.metrics",
         ),
     ],
+    "one_vs_rest_has_few_classes": [
+        (
+            "label: {key: big_tipper, kind: multiclass, classes: 1001}\nevaluate: {metrics: [accuracy, macro_auc]}",
+            "2: evaluate.metrics[1]: at most 1,000 classes, and this label has 1,001",
+        ),
+        (
+            "label: {key: tip, kind: multiclass, classes: 1001}\nevaluate: {thresholds: {weighted_auc: {min: 0.6}}}",
+            "2: evaluate.thresholds.weighted_auc: use `macro_f1` instead",
+        ),
+    ],
     "thresholds_can_be_met": [
         (
             "evaluate: {thresholds: {auc: {min: 85}}}",

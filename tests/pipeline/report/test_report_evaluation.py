@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from headrace.components.evaluation.result import (
+    ClassMetrics,
     Confusion,
     Curves,
     DecisionPoint,
@@ -59,6 +60,32 @@ def test_classes_are_shown_by_name_with_what_is_predicted_for_them(run: Any) -> 
         '"dog "': ["0.3000", "0.7500", f"{6 / 14:.4f}"],
         "never": [NONE, "0.0000", "0.0000"],
     }
+
+
+def test_classes_have_their_areas_the_lowest_first(run: Any) -> None:
+    classes = (ClassMetrics(0, 0.75, 0.9, 0.8, 0.7, 0.6), ClassMetrics(1, 0.25, 0.8, 0.5, 0.4, 0.3))
+    unknown = ClassMetrics(2, 0.0, None, 0.0, 0.0, 0.0)
+    of_one = replace(PLAIN, classes=(*classes, unknown))
+    rows = _table(run, of_one, "Class", "Examples in it")
+    assert {name: row["auc"] for name, row in rows.items()} == {"1": "0.8000", "0": "0.9000", "2": NONE}
+    assert [rows["1"][each] for each in ("Examples in it", "precision", "recall", "f1")] == [
+        "25 %", "0.5000", "0.4000", "0.3000"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("threshold", "several", "counts"), [
+    (None, "Each class against all others.", "the most probable class counts as predicted."),
+    (0.3, "An example may belong to several.", "a class counts as predicted above a probability of 0.3."),
+])  # fmt: skip
+def test_what_classes_are_and_when_they_count_as_predicted_is_said(
+    run: Any, threshold: float | None, several: str, counts: str
+) -> None:
+    classes = (ClassMetrics(0, 0.75, 0.9, 0.8, 0.7, 0.6),)
+    evaluation = replace(PLAIN, classes=classes, decision_threshold=threshold)
+    write_evaluation(run.output("Evaluator", "evaluation"), evaluation)
+    page = run.report().all_text()
+    assert several in page
+    assert counts in page
 
 
 def test_decisions_are_shown_at_a_few_thresholds_and_drawn_at_all(run: Any) -> None:
