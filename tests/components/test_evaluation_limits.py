@@ -102,9 +102,13 @@ def test_weights_count_as_so_many_equal_examples() -> None:
 def test_a_perfect_model_of_several_classes_has_intervals_of_each_class() -> None:
     labels = np.array([0.0, 1, 2]).repeat([20, 80, 100])
     names = ("accuracy", "micro_f1", "macro_recall", "macro_precision", "macro_f1", "weighted_f1", "top_3_accuracy")
-    names += ("macro_auc", "weighted_auc")
     label = LabelConfig(key="y", kind="multiclass", classes=3)
-    found = judged(label, EvaluateConfig(metrics=names), labels, np.eye(3)[labels.astype(int)] * 0.9 + 0.03)
+    found = judged(
+        label,
+        EvaluateConfig(metrics=(*names, "macro_auc", "weighted_auc")),
+        labels,
+        np.eye(3)[labels.astype(int)] * 0.9 + 0.03,
+    )
     each = [(0.025 / 3) ** (1 / number) for number in (20, 80, 100)]
     f1 = [2 * share / (1 + share) for share in each]
     assert {name: low for name, (low, _) in found.intervals.items()} == pytest.approx(
