@@ -132,7 +132,9 @@ class Explainer:
         together = max(1, _ROWS // rows)
         for start in range(0, len(replacements), together):
             some = replacements[start : start + together]
-            batches = [pa.RecordBatch.from_arrays([*(own | each).values()], schema=self.batch.schema) for each in some]
+            batches = [
+                pa.RecordBatch.from_arrays([*{**own, **each}.values()], schema=self.batch.schema) for each in some
+            ]
             table = pa.Table.from_batches(batches).combine_chunks()
             yield from np.split(self.predict(table.to_batches()[0]), len(some))
 

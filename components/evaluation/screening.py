@@ -1,14 +1,14 @@
 """Importance in tables with more columns than there is time to permute one by one: blocks of columns come first.
 
-    plan = planned(len(columns), available)                     # on how many examples, with how many predictions
-    importance, screening = measured(explainer, columns, plan)    # of the columns that were reached; of the others
+    plan = planned(len(columns), available)                    # on how many examples, with how many predictions
+    importance, screening = measured(explainer, columns, plan)   # of the columns that were reached; of the others
 
 The columns are cut into a few blocks of neighbors, and all columns of a block are permuted together, once. The block
-that raises the loss most is halved, then the half that raises it more, down to a single column; the other
-halves wait among the blocks. The columns that are reached in this way are measured with all repeats. Then the next
-block follows, until the predictions that the time allows are used up, or none of the blocks that are left raises the
-loss. For k columns that matter among n, this takes about k (2 log2(n / 16) + 5) predictions of the sample; to
-measure all columns takes 5 n.
+that raises the loss most is halved, then the half that raises it more, down to a single column; the other halves wait
+among the blocks. The columns that are reached in this way are measured with all repeats. Then the next block follows,
+until the predictions that the time allows are used up, or none of the blocks that are left raises the loss. For k
+columns that matter among n, this takes about k (2 log2(n / 16) + 5) predictions of the sample; to measure all columns
+takes 5 n.
 
 Columns whose effects cancel are missed if they are in the same block: the difference of two equal columns stays the
 same when both are permuted together.
