@@ -1,6 +1,6 @@
 """Importance in tables with more columns than there is time to permute one by one: blocks of columns come first.
 
-    plan = planned(len(columns), available)                    # on how many examples, with how many predictions
+    plan = planned(len(columns), available)                   # on how many examples, with how many predictions
     importance, screening = measured(explainer, columns, plan)   # of the columns that were reached; of the others
 
 The columns are cut into a few blocks of neighbors, and all columns of a block are permuted together, once. The block
