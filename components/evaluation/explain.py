@@ -20,12 +20,13 @@ from headrace.common.errors import RunError
 from headrace.common.names import join_names
 from headrace.components.evaluation import tfma
 from headrace.components.evaluation.examples import PAIRS, agreement, column_names, number_as_text, worst_examples
-from headrace.components.evaluation.importance import MOST_EXAMPLES, REPEATS, Explainer, sample_size
+from headrace.components.evaluation.importance import MOST_EXAMPLES, REPEATS, Explainer
 from headrace.components.evaluation.metrics import metrics_of
 from headrace.components.evaluation.metrics.accumulator import Array, LabelMetrics
 from headrace.components.evaluation.metrics.regression import RegressionMetrics
 from headrace.components.evaluation.ranked_examples import EXAMPLES, RankedExamples
 from headrace.components.evaluation.result import Evaluation, Explanation, FeatureImportance, PartialDependence
+from headrace.components.evaluation.screening import Plan, measured, planned
 from headrace.components.example_gen.tfexample.encode import encode
 from headrace.components.example_gen.tfexample.float64_columns import with_bits, without_bits
 from headrace.configs.schema.metrics import LOSSES
@@ -167,23 +168,29 @@ class Judge:
 
 def _explanation(ranked: RankedExamples, judge: Judge, asked: Explaining) -> Explanation:
     columns = judge.columns(ranked)
-    number = min(len(ranked), sample_size(len(columns)) if asked.importance == AUTO else asked.importance)
-    if not number:
+    own = Plan(min(len(ranked), asked.importance))
+    plan = planned(len(columns), len(ranked)) if asked.importance == AUTO else own
+    if not plan.examples:
         long = f"the model reads {len(columns):,} columns, which would take long"
         return Explanation(note=f"{long}; set `evaluate.importance` to a number of examples")
-    labels, weights, serialized = (ranked.columns[name][:number] for name in ("label", "weight", EXAMPLES))
+    labels, weights, serialized = (ranked.columns[name][: plan.examples] for name in ("label", "weight", EXAMPLES))
     batch = without_bits(ExamplesToRecordBatchDecoder().DecodeBatch(serialized.tolist()), judge.float64)
     explainer = judge.explainer(batch, labels, weights)
+    present = [name for name in columns if batch.schema.get_field_index(name) >= 0]
     try:
-        found = explainer.importance([name for name in columns if batch.schema.get_field_index(name) >= 0])
-        if not np.isfinite([(one.increase, one.error) for one in found]).all():
+        found, screening = measured(explainer, present, plan)
+        most = screening.most if screening else 0.0
+        if not np.isfinite([most, *(figure for one in found for figure in (one.increase, one.error))]).all():
             return Explanation(note="predictions are not numbers")
+        if screening and not found:
+            blocks = f"no block of the {screening.columns:,} columns led to one that raises the loss"
+            return Explanation(note=f"{blocks} on {plan.examples:,} examples when it is permuted")
         shown = asked.rows and judge.kind not in ("next_word", "text")
         dependence = _dependence(explainer, found, judge.kind) if shown else []
     except tf.errors.OpError as error:
         reason = str(error.message).splitlines()[0]
         return Explanation(note=f"the model refuses examples with values of other examples: {reason}")
-    return Explanation(LOSSES[judge.kind], number, REPEATS, tuple(found), tuple(dependence))
+    return Explanation(LOSSES[judge.kind], plan.examples, REPEATS, tuple(found), tuple(dependence), screening=screening)
 
 
 def _dependence(explainer: Explainer, importance: Sequence[FeatureImportance], kind: str) -> list[PartialDependence]:

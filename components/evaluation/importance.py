@@ -11,8 +11,9 @@ forests", Machine Learning 45, 2001); partial dependence the mean prediction whe
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,12 +43,6 @@ Predict = Callable[[pa.RecordBatch], Array]
 """Rows of data columns to predictions [rows, outputs]."""
 
 
-def sample_size(columns: int) -> int:
-    """How many examples importance is measured on if the config leaves it open; 0 if the columns are too many."""
-    most = WORK // (REPEATS * max(columns, 1) ** 2)
-    return 0 if most < LEAST_EXAMPLES else min(most, MOST_EXAMPLES)
-
-
 def permutations(rows: int, repeats: int) -> list[NDArray[np.int64]]:
     """Which row's value each row gets in each repeat. They are scikit-learn's for `random_state=SEED`."""
     random = np.random.RandomState(np.random.RandomState(SEED).randint(np.iinfo(np.int32).max + 1))
@@ -73,14 +68,24 @@ class Explainer:
     def importance(self, columns: Sequence[str], repeats: int = REPEATS) -> list[FeatureImportance]:
         """Of each column, the most important first."""
         orders = permutations(self.batch.num_rows, repeats)
-        base = self._mean_loss(self.predict(self.batch))
-        found = [self._importance(column, base, orders) for column in columns]
+        found = [self._importance(column, orders) for column in columns]
         return sorted(found, key=lambda one: -one.increase)
 
-    def _importance(self, column: str, base: float, orders: Sequence[NDArray[np.int64]]) -> FeatureImportance:
+    def increases(self, blocks: Sequence[Sequence[str]]) -> list[float]:
+        """By how much the loss grows if the rows of all columns of a block are permuted together, for each block."""
+        (order,) = map(pa.array, permutations(self.batch.num_rows, 1))
+        permuted = [{name: self.batch.column(name).take(order) for name in block} for block in blocks]
+        return [self._mean_loss(predictions) - self.base for predictions in self._with_each(permuted)]
+
+    @functools.cached_property
+    def base(self) -> float:
+        """The loss on the sample as it is."""
+        return self._mean_loss(self.predict(self.batch))
+
+    def _importance(self, column: str, orders: Sequence[NDArray[np.int64]]) -> FeatureImportance:
         values = self.batch.column(column)
-        permuted = self._with_each(column, [values.take(pa.array(order)) for order in orders])
-        grown = np.array([self._mean_loss(predictions) for predictions in permuted]) - base
+        permuted = self._with_each([{column: values.take(pa.array(order))} for order in orders])
+        grown = np.array([self._mean_loss(predictions) for predictions in permuted]) - self.base
         error = float(grown.std(ddof=1)) / math.sqrt(len(grown)) if len(grown) > 1 else 0.0
         return FeatureImportance(column, float(grown.mean()), error)
 
@@ -93,8 +98,8 @@ class Explainer:
         if grid is None:
             return None
         rows = self.batch.num_rows
-        filled = [_same(one, rows, values.type) for one in grid]
-        means = [np.average(each, axis=0, weights=self.weights) for each in self._with_each(column, filled)]
+        filled = [{column: _same(one, rows, values.type)} for one in grid]
+        means = [np.average(each, axis=0, weights=self.weights) for each in self._with_each(filled)]
         table = np.stack(means)
         if not np.isfinite(table).all():
             return None
@@ -121,13 +126,15 @@ class Explainer:
         few = 1 < len(counts) <= max(MOST_TEXTS, len(values) // 2)
         return pa.array(texts, values.type) if few and all(map(_is_short_text, texts)) else None
 
-    def _with_each(self, column: str, replacements: Sequence[pa.Array]) -> Iterator[Array]:
-        """The predictions with each of these in place of a column, several in a call."""
-        rows, place = self.batch.num_rows, self.batch.schema.get_field_index(column)
+    def _with_each(self, replacements: Sequence[Mapping[str, pa.Array]]) -> Iterator[Array]:
+        """The predictions with each of these in place of the columns of their names, several in a call."""
+        rows, own = self.batch.num_rows, dict(zip(self.batch.schema.names, self.batch.columns, strict=True))
         together = max(1, _ROWS // rows)
         for start in range(0, len(replacements), together):
             some = replacements[start : start + together]
-            batches = [self.batch.set_column(place, self.batch.schema.field(place), each) for each in some]
+            batches = [
+                pa.RecordBatch.from_arrays([*{**own, **each}.values()], schema=self.batch.schema) for each in some
+            ]
             table = pa.Table.from_batches(batches).combine_chunks()
             yield from np.split(self.predict(table.to_batches()[0]), len(some))
 

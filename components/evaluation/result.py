@@ -259,12 +259,27 @@ class PartialDependence:
 
 
 @dataclass(frozen=True)
+class Screening:
+    """What is known of the columns of a wide table whose importance was not measured one by one.
+
+    columns: in all; unraised: how many are in blocks of columns whose permutation did not raise the loss; unreached:
+    how many are in blocks that raised it, but were not divided down to single columns in time; most: by how much these
+    blocks raised it at most.
+    """
+
+    columns: int
+    unraised: int
+    unreached: int
+    most: float
+
+
+@dataclass(frozen=True)
 class Explanation:
     """What the predictions depend on.
 
     loss: the metric that importances are increases of; examples: that they are computed on; repeats: permutations of
     each column; importance: the most important column first; dependence: on the first columns with single values, none
-    if `report.rows` is none; note: why there is nothing.
+    if `report.rows` is none; note: why there is nothing; screening: None if every column was measured.
     """
 
     loss: str = ""
@@ -273,6 +288,7 @@ class Explanation:
     importance: tuple[FeatureImportance, ...] = ()
     dependence: tuple[PartialDependence, ...] = ()
     note: str = ""
+    screening: Screening | None = None
 
 
 @dataclass(frozen=True)

@@ -120,8 +120,9 @@ class EvaluateConfig(Section):
     importance: Literal["auto", "none"] | Annotated[int, Field(ge=20)] = "auto"
     """On how many examples of the split the importance of the columns is measured, and the partial dependence of the
     predictions on the most important ones. The time grows with them and with the square of the number of columns. auto:
-    1,000, fewer for a model that reads more than 44 columns, so that it takes at most some seconds, and none from 142
-    columns on. none: neither is computed."""
+    1,000, and fewer for a model that reads more than 44 columns, so that it takes at most some seconds; from 142
+    columns on, blocks of columns are permuted first, and only the columns found in those that raise the loss most are
+    measured; none from 2,001 columns on. With a number, every column is measured. none: neither is computed."""
 
     def of_task(self, task: str) -> Self:
         """What is asked for one of several labels, under the metrics' own names; of "", all."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.components.evaluation import ranked_examples as module
-from headrace.components.evaluation.importance import LEAST_EXAMPLES, MOST_EXAMPLES, permutations, sample_size
+from headrace.components.evaluation.importance import permutations
 from headrace.components.evaluation.ranked_examples import EXAMPLES, RankedExamples
 
 
@@ -39,13 +39,6 @@ def test_long_examples_are_kept_up_to_a_limit_but_always_one(monkeypatch: pytest
     assert len(of(500, 1)) == 1
     whole = of(40, 70, 20)
     assert len(whole) == 1  # a prefix, so that groups keep what the whole would
-
-
-def test_fewer_examples_measure_the_importance_of_more_columns() -> None:
-    assert [sample_size(columns) for columns in (0, 1, 44)] == [MOST_EXAMPLES] * 3
-    assert sample_size(60) == 555
-    assert sample_size(141) >= LEAST_EXAMPLES
-    assert sample_size(142) == 0
 
 
 def test_permutations_are_of_all_rows_and_differ() -> None:

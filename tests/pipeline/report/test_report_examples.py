@@ -9,7 +9,13 @@ import pytest
 import yaml
 
 from headrace.components.canary.verdict import CanaryVerdict, OddAnswer, SignatureVerdict
-from headrace.components.evaluation.result import Evaluation, Explanation, read_evaluation, write_evaluation
+from headrace.components.evaluation.result import (
+    Evaluation,
+    Explanation,
+    Screening,
+    read_evaluation,
+    write_evaluation,
+)
 from headrace.components.gates.verdict import DataVerdicts, GateRow, GateVerdict
 from headrace.pipeline.report.evaluation import evaluation_section
 from headrace.pipeline.report.formatting import NONE
@@ -75,6 +81,20 @@ def test_why_importance_was_not_measured_is_said(whole: Any, evaluation: Evaluat
     without = replace(evaluation, explanation=Explanation(note="the model reads 300 columns"))
     write_evaluation(whole.artifacts / "Evaluator" / "evaluation" / "1", without)
     assert "Importance was not measured: the model reads 300 columns." in whole.report().all_text()
+
+
+def test_what_was_screened_of_a_wide_table_is_said(whole: Any, evaluation: Evaluation) -> None:
+    where = whole.artifacts / "Evaluator" / "evaluation" / "1"
+    assert "one by one" not in whole.report().all_text()
+    screened = replace(evaluation.explanation, screening=Screening(300, 270, 8, 0.0031))
+    write_evaluation(where, replace(evaluation, explanation=screened))
+    shown = " ".join(whole.report().all_text().split())
+    assert "among 100 examples" in shown
+    assert "reads 300 columns" in shown
+    assert "270 columns in blocks whose permutation did not raise the loss were not measured one by one." in shown
+    assert "8 columns in blocks that raised it by at most 0.0031" in shown
+    write_evaluation(where, replace(evaluation, explanation=replace(screened, screening=Screening(300, 278, 0, 0.0))))
+    assert "lack of time" not in whole.report().all_text()
 
 
 @pytest.mark.parametrize("rows", ["none", 10])
