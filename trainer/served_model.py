@@ -44,29 +44,37 @@ class ModelCall:
 
         loaded: the result of `tf.saved_model.load`, for which `why_not` returns None.
         """
+        return self.of(*self.outputs(loaded, examples))
+
+    def outputs(self, loaded: Any, examples: tf.Tensor) -> tuple[Mapping[str, tf.Tensor], Mapping[str, tf.Tensor]]:
+        """Return all outputs of the preprocessing function and of the signature: of several labels, for all of them."""
         features = self._features(loaded, examples)
-        return features[self.label_key], self._predict(loaded, examples, features)
+        return features, self._predict(loaded, examples, features)
+
+    def of(self, features: Mapping[str, tf.Tensor], outputs: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return labels and predictions among `outputs`."""
+        return features[self.label_key], self._chosen(outputs)
 
     def predictions(self, loaded: Any, examples: tf.Tensor) -> tf.Tensor:
         """Return the predictions alone, without computing features that the signature does not take."""
         preprocess = loaded.signatures.get(self.preprocessing_function_name)
         takes = _inputs(loaded.signatures[self.signature_name]).keys()
         takes_features = preprocess is not None and takes <= preprocess.structured_outputs.keys()
-        return self._predict(loaded, examples, self._features(loaded, examples) if takes_features else {})
+        return self._chosen(self._predict(loaded, examples, self._features(loaded, examples) if takes_features else {}))
 
     def _features(self, loaded: Any, examples: tf.Tensor) -> Mapping[str, tf.Tensor]:
         preprocess = loaded.signatures[self.preprocessing_function_name]
         features: Mapping[str, tf.Tensor] = preprocess(**{_only_input(preprocess): examples})
         return features
 
-    def _predict(self, loaded: Any, examples: tf.Tensor, features: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def _predict(self, loaded: Any, examples: tf.Tensor, features: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
         predict = loaded.signatures[self.signature_name]
         names = _inputs(predict)
         if names.keys() <= features.keys():
             outputs = predict(**{name: tf.cast(features[name], spec.dtype) for name, spec in names.items()})
         else:
             outputs = predict(**{_only_input(predict): examples})
-        return self._chosen(outputs)
+        return dict(outputs)
 
     def why_not(self, loaded: Any, width: int | None = None) -> str | None:
         """Explain why a model cannot be evaluated; None if nothing seems to be wrong.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import apache_beam as beam
 import numpy as np
 import tensorflow as tf
 from apache_beam.pvalue import TaggedOutput
+from numpy.typing import NDArray
 from tensorflow_model_analysis.proto import config_pb2
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
@@ -23,92 +25,87 @@ from headrace.components.evaluation.measured import KeyedAccumulator, ModelSlice
 from headrace.components.evaluation.metrics import metrics_of
 from headrace.components.evaluation.metrics.accumulator import Array, MetricAccumulator, RunningTotal
 from headrace.components.evaluation.ranked_examples import RankedExamples
-from headrace.components.evaluation.slices import assign_slices
+from headrace.components.evaluation.slices import SliceAssignment, assign_slices
 from headrace.components.evaluation.weights import example_weights
 from headrace.components.file_groups import FileGroup
 from headrace.components.transform.shards import read_records
 
-RANKED = "kept"
-"""The output with the examples that are kept."""
+ACCUMULATORS, RANKED = "accumulators", "kept"
+"""The outputs with the accumulators of a label, and with the examples that are kept, before the label's name."""
 
 
-class AccumulateFiles(beam.DoFn):
-    """Groups of files to accumulators by model and slice, each with the group's number.
+def output(what: str, task: str) -> str:
+    """The name of a label's output. task: "" if it is the only one."""
+    return f"{what} {task}" if task else what
 
-    A second output, RANKED, has examples of the candidate's, by what they are kept for. models: the SavedModel's
-    directory by the model's name, that of the candidate first; kind: of the label; split: its name, for messages.
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples of a file, with what does not depend on the label.
+
+    examples: serialized, string [n]; folds, drawn: of `folds_of` and `mixed_positions`; outputs: what each model has
+    computed of them.
+    """
+
+    examples: tf.Tensor
+    serialized: NDArray[np.object_]
+    folds: NDArray[np.int64]
+    drawn: NDArray[np.uint64]
+    slices: Sequence[SliceAssignment]
+    weights: Array
+    outputs: dict[str, tuple[Mapping[str, tf.Tensor], Mapping[str, tf.Tensor]]] = field(default_factory=dict)
+
+
+class LabelAccumulation:
+    """What is accumulated for one label.
+
+    models: the SavedModel's directory by the model's name, that of the candidate first; kind: of the label.
     """
 
     def __init__(
-        self,
-        models: Mapping[str, str],
-        kind: str,
-        config: config_pb2.EvalConfig,
-        split: str,
-        explaining: Explaining,
+        self, models: Mapping[str, str], kind: str, config: config_pb2.EvalConfig, explaining: Explaining
     ) -> None:
-        self._paths, self._kind = models, kind
+        self._paths, self._kind, self._candidate, self._explaining = models, kind, next(iter(models)), explaining
         self._metrics = metrics_of(kind, tfma.decision_threshold(config), tfma.measured_names(config))
-        self._split, self._weight = split, tfma.weight_column(config)
         self._calls = {spec.name: tfma.model_call(spec) for spec in config.model_specs}
-        self._slicings = [list(spec.feature_keys) for spec in config.slicing_specs]
-        self._models: dict[str, tf.Module] = {}
-        self._candidate, self._explaining = next(iter(models)), explaining
 
-    def setup(self) -> None:
-        """Load the models."""
-        self._decoder = ExamplesToRecordBatchDecoder()
-        self._models = {name: loaded_model(path) for name, path in self._paths.items()}
-
-    def process(self, group: FileGroup) -> Iterator[tuple[ModelSlice, tuple[int, MetricAccumulator]] | TaggedOutput]:
-        """Accumulate the files for every model and slice. Raises RunError if the models are not comparable."""
-        totals: defaultdict[ModelSlice, RunningTotal] = defaultdict(RunningTotal)
-        ranked: dict[str, RankedExamples] = {}
-        for file in group.files:
-            start, name = 0, zlib.crc32(Path(file).name.encode())
-            for examples in read_records(file):
-                number = int(examples.shape[0])
-                for key, accumulator in self._process_batch(examples, (start, number, name), ranked):
-                    totals[key].add(accumulator)
-                start += number
-        yield from ((key, (group.number, total.merged())) for key, total in totals.items())
-        yield from (TaggedOutput(RANKED, (key, (group.number, one))) for key, one in ranked.items())
-
-    def _process_batch(
-        self, examples: tf.Tensor, place: tuple[int, int, int], ranked: dict[str, RankedExamples]
+    def accumulate(
+        self, batch: Batch, models: Mapping[str, tf.Module], ranked: dict[str, RankedExamples]
     ) -> Iterator[KeyedAccumulator]:
-        """The accumulators of serialized examples [n]. place: the arguments of `folds_of`; ranked: the candidate's
-        examples kept so far, to which those of this batch are added.
+        """The accumulators of a batch. ranked: the candidate's examples kept so far, to which those of this batch are
+        added. Raises RunError if the models are not comparable.
         """
-        serialized, folds, drawn = examples.numpy(), folds_of(*place), mixed_positions(*place)
-        batch = self._decoder.DecodeBatch(serialized.tolist())
-        assignments = [assign_slices(batch, columns) for columns in self._slicings]
-        weights, widths = example_weights(batch, self._weight, self._split), set()
-        for name in self._models:
-            labels, predictions = self._predict(name, examples)
+        widths = set()
+        for name, model in models.items():
+            labels, predictions = self._predict(name, model, batch)
             widths.add(predictions.shape[1])
             if len(widths) > 1 and self._kind != "next_word":  # whose classes depend on the data of each model
                 raise RunError(_not_comparable(self._paths[name]))
             usable = self._metrics.usable(labels)
             yield (name, None), MetricAccumulator.of_count(float(np.sum(~usable)))
-            used = usable & (weights > 0)
-            judged = Judged(labels[used], predictions[used], weights[used])
+            used = usable & (batch.weights > 0)
+            judged = Judged(labels[used], predictions[used], batch.weights[used])
             if name == self._candidate:
-                for key, one in self._explaining.keep(judged, self._metrics, drawn[used], serialized[used]).items():
+                kept = self._explaining.keep(judged, self._metrics, batch.drawn[used], batch.serialized[used])
+                for key, one in kept.items():
                     ranked[key] = ranked[key].merge([one]) if key in ranked else one
-            for keys, groups in ((each.keys, each.groups[used]) for each in assignments):
+            for keys, groups in ((each.keys, each.groups[used]) for each in batch.slices):
                 found = self._metrics.accumulate(
-                    judged.labels, judged.predictions, groups, len(keys), judged.weights, folds[used]
+                    judged.labels, judged.predictions, groups, len(keys), judged.weights, batch.folds[used]
                 )
                 yield from (((name, key), one) for key, one in zip(keys, found, strict=True) if one.examples.any())
 
-    def _predict(self, name: str, examples: tf.Tensor) -> tuple[Array, Array]:
-        """Labels [n], or [n, classes], and predictions [n, outputs], float64, of serialized examples [n]."""
-        call, model = self._calls[name], self._models[name]
+    def _predict(self, name: str, model: tf.Module, batch: Batch) -> tuple[Array, Array]:
+        """Labels [n], or [n, classes], and predictions [n, outputs], float64. The model is called once for all labels,
+        which have the same signatures.
+        """
+        call = self._calls[name]
         if call.why_not(model):
             raise RunError(_not_comparable(self._paths[name]))
-        found, predictions = call(model, examples)
-        number = int(examples.shape[0])
+        if name not in batch.outputs:
+            batch.outputs[name] = call.outputs(model, batch.examples)
+        found, predictions = call.of(*batch.outputs[name])
+        number = len(batch.serialized)
         labels = found.numpy().astype(np.float64).reshape((number, -1)[: self._metrics.label_rank])
         outputs = predictions.numpy().astype(np.float64).reshape(number, -1)
         if self._kind == "multilabel" and labels.shape != outputs.shape:
@@ -119,6 +116,74 @@ class AccumulateFiles(beam.DoFn):
         return labels, outputs
 
 
+class AccumulateFiles(beam.DoFn):
+    """Groups of files to accumulators by model and slice, each with the group's number; each label has its own output.
+
+    A second output of each label has examples of the candidate's, by what they are kept for. labels: by the label's
+    name, "" if it is the only one; models: the SavedModel's directory by the model's name, that of the candidate first;
+    config: of any label, for the slices and the weights; split: its name, for messages.
+    """
+
+    def __init__(
+        self,
+        labels: Mapping[str, LabelAccumulation],
+        models: Mapping[str, str],
+        config: config_pb2.EvalConfig,
+        split: str,
+    ) -> None:
+        self._labels, self._paths = labels, models
+        self._split, self._weight = split, tfma.weight_column(config)
+        self._slicings = [list(spec.feature_keys) for spec in config.slicing_specs]
+        self._models: dict[str, tf.Module] = {}
+
+    @property
+    def outputs(self) -> list[str]:
+        """The names of all outputs."""
+        return [output(what, task) for what in (ACCUMULATORS, RANKED) for task in self._labels]
+
+    def setup(self) -> None:
+        """Load the models."""
+        self._decoder = ExamplesToRecordBatchDecoder()
+        self._models = {name: loaded_model(path) for name, path in self._paths.items()}
+
+    def process(self, group: FileGroup) -> Iterator[TaggedOutput]:
+        """Accumulate the files for every label, model and slice. Raises RunError if the models are not comparable."""
+        totals: dict[str, defaultdict[ModelSlice, RunningTotal]] = {
+            task: defaultdict(RunningTotal) for task in self._labels
+        }
+        ranked: dict[str, dict[str, RankedExamples]] = {task: {} for task in self._labels}
+        for batch in self._batches(group):
+            for task, label in self._labels.items():
+                for key, accumulator in label.accumulate(batch, self._models, ranked[task]):
+                    totals[task][key].add(accumulator)
+        for task in self._labels:
+            for key, total in totals[task].items():
+                yield TaggedOutput(output(ACCUMULATORS, task), (key, (group.number, total.merged())))
+            for what, one in ranked[task].items():
+                yield TaggedOutput(output(RANKED, task), (what, (group.number, one)))
+
+    def _batches(self, group: FileGroup) -> Iterator[Batch]:
+        for file in group.files:
+            start, name = 0, zlib.crc32(Path(file).name.encode())
+            for examples in read_records(file):
+                number = int(examples.shape[0])
+                yield self._batch(examples, (start, number, name))
+                start += number
+
+    def _batch(self, examples: tf.Tensor, place: tuple[int, int, int]) -> Batch:
+        """place: the arguments of `folds_of`."""
+        serialized = examples.numpy()
+        decoded = self._decoder.DecodeBatch(serialized.tolist())
+        return Batch(
+            examples,
+            serialized,
+            folds_of(*place),
+            mixed_positions(*place),
+            [assign_slices(decoded, columns) for columns in self._slicings],
+            example_weights(decoded, self._weight, self._split),
+        )
+
+
 def _not_comparable(path: str) -> str:
     return (
         f"the model {path} was made for another label, or has other classes or signatures, so it cannot be the"
@@ -127,25 +192,27 @@ def _not_comparable(path: str) -> str:
     )
 
 
-def accumulate_here(
-    accumulate: AccumulateFiles, groups: Sequence[FileGroup]
-) -> tuple[list[KeyedAccumulator], dict[str, RankedExamples]]:
-    """What the Beam pipeline gathers, without Beam: the accumulators of each model and slice, and the kept examples.
+Accumulated = tuple[list[KeyedAccumulator], dict[str, RankedExamples]]
+"""The accumulators of each model and slice, and the kept examples, of a label."""
+
+
+def accumulate_here(accumulate: AccumulateFiles, groups: Sequence[FileGroup]) -> Callable[[str], Accumulated]:
+    """What the Beam pipeline gathers of each label, without Beam, by the label's name.
 
     The accumulators of a key are merged in the order of the groups, as there, so the sums have the same rounding.
     """
-    totals: dict[ModelSlice, list[MetricAccumulator]] = {}
-    ranked: dict[str, list[RankedExamples]] = {}
+    parts: dict[str, defaultdict[Any, list[Any]]] = {name: defaultdict(list) for name in accumulate.outputs}
     accumulate.setup()
     for group in groups:
         for found in accumulate.process(group):
-            if isinstance(found, TaggedOutput):
-                key, (_, examples) = found.value
-                ranked.setdefault(key, []).append(examples)
-            else:
-                model_slice, (_, accumulator) = found
-                totals.setdefault(model_slice, []).append(accumulator)
-    return [(key, merge(parts)) for key, parts in totals.items()], {key: merge(parts) for key, parts in ranked.items()}
+            key, (_, part) = found.value
+            parts[found.tag][key].append(part)
+
+    def of_label(task: str) -> Accumulated:
+        totals, ranked = (parts[output(what, task)] for what in (ACCUMULATORS, RANKED))
+        return [(key, merge(each)) for key, each in totals.items()], {key: merge(each) for key, each in ranked.items()}
+
+    return of_label
 
 
 def merge(parts: Sequence[Any]) -> Any:

@@ -27,8 +27,9 @@ from headrace.components.evaluation.result import Evaluation, read_evaluation, w
 from headrace.components.evaluation.tasks import (
     EvaluatedTask,
     TaskEvaluation,
+    accumulation,
     conclude_task,
-    evaluate_task,
+    evaluate_tasks,
     joined,
     required_of,
 )
@@ -99,13 +100,14 @@ class Executor(base_beam_executor.BaseBeamExecutor):
             for task, of_task in tfma.by_task(config).items()
         ]
         if is_small(self, files):
-            evaluated = [conclude_task(*accumulate_here(each.accumulate(), groups), each) for each in tasks]
+            of_label = accumulate_here(accumulation(tasks), groups)
+            evaluated = [conclude_task(*of_label(each.task), each) for each in tasks]
             _write(evaluated, config, paths, directory, required)
             return
         with self._make_beam_pipeline() as pipeline:
             shards = pipeline | "Shards" >> beam.Create(groups) | "Reshuffle" >> beam.Reshuffle()
             _ = (
-                [evaluate_task(shards, each) for each in tasks]
+                evaluate_tasks(shards, tasks)
                 | "AllTasks" >> beam.Flatten()
                 | "GatherTasks" >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
                 | "Write" >> beam.Map(_write, config, paths, directory, required)

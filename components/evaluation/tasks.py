@@ -10,7 +10,14 @@ import apache_beam as beam
 from tensorflow_model_analysis.proto import config_pb2
 
 from headrace.components.evaluation import tfma, verdict
-from headrace.components.evaluation.accumulate import RANKED, AccumulateFiles, merge
+from headrace.components.evaluation.accumulate import (
+    ACCUMULATORS,
+    RANKED,
+    AccumulateFiles,
+    LabelAccumulation,
+    merge,
+    output,
+)
 from headrace.components.evaluation.explain import Explaining, Judge, explain
 from headrace.components.evaluation.measured import KeyedAccumulator, Measured, measure
 from headrace.components.evaluation.ranked_examples import RankedExamples
@@ -35,9 +42,9 @@ class EvaluatedTask(NamedTuple):
     required: Requirements
     explaining: Explaining
 
-    def accumulate(self) -> AccumulateFiles:
-        """What reads and predicts the examples."""
-        return AccumulateFiles(self.models, tfma.label_kind(self.config), self.config, self.split, self.explaining)
+    def accumulate(self) -> LabelAccumulation:
+        """What is accumulated of its examples."""
+        return LabelAccumulation(self.models, tfma.label_kind(self.config), self.config, self.explaining)
 
     def stage(self, name: str) -> str:
         """The name of a stage of the pipeline."""
@@ -48,15 +55,25 @@ TaskEvaluation = tuple[str, Measured, Evaluation]
 """The name of a task, its metrics and its evaluation."""
 
 
-def evaluate_task(groups: beam.PCollection, task: EvaluatedTask) -> beam.PCollection:
-    """Groups of files to one TaskEvaluation."""
+def accumulation(tasks: Sequence[EvaluatedTask]) -> AccumulateFiles:
+    """What reads the examples and predicts them, once for all tasks."""
+    first = tasks[0]
+    return AccumulateFiles({each.task: each.accumulate() for each in tasks}, first.models, first.config, first.split)
+
+
+def evaluate_tasks(groups: beam.PCollection, tasks: Sequence[EvaluatedTask]) -> list[beam.PCollection]:
+    """Groups of files to one TaskEvaluation of each task."""
+    accumulate = accumulation(tasks)
+    accumulated = groups | "PredictAndAccumulate" >> beam.ParDo(accumulate).with_outputs(*accumulate.outputs)
+    return [_evaluate_task(accumulated, each) for each in tasks]
+
+
+def _evaluate_task(accumulated: beam.pvalue.DoOutputsTuple, task: EvaluatedTask) -> beam.PCollection:
     stage = task.stage
-    accumulated = groups | stage("PredictAndAccumulate") >> beam.ParDo(task.accumulate()).with_outputs(
-        RANKED, main="accumulators"
-    )
-    ranked = beam.pvalue.AsDict(accumulated[RANKED] | stage("Keep") >> MergeInOrder(merge))
+    kept = accumulated[output(RANKED, task.task)] | stage("Keep") >> MergeInOrder(merge)
+    ranked = beam.pvalue.AsDict(kept)
     return (
-        accumulated["accumulators"]
+        accumulated[output(ACCUMULATORS, task.task)]
         | stage("AddUp") >> MergeInOrder(merge)
         | stage("Gather") >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
         | stage("Conclude") >> beam.Map(conclude_task, ranked, task)

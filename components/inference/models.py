@@ -42,9 +42,9 @@ def choose_model(sample: Sample, label_kind: str, features: Sequence[Mapping[str
     if (side := smallest_side(features)) is not None:
         return _of_images(side)
     if sample.whole and sample.rows <= FEW_ROWS:
-        why = f"an ensemble; for more than {FEW_ROWS:,} rows, `wide_and_deep` trains in an eighth of the time"
+        why = f"an ensemble; for more than {FEW_ROWS:,} rows, `wide_and_deep` trains several times as fast"
         return InferredModel({"kind": "tabm"}, why)
-    why = "`tabm`, an ensemble, often predicts better, and takes eight times as long to train"
+    why = "`tabm`, an ensemble, often predicts better, and takes several times as long to train"
     return InferredModel({"kind": "wide_and_deep"}, why)
 
 

@@ -80,3 +80,10 @@ class AutoModel(ModelBase):
         shared = {name: getattr(self, name) for name in ModelBase.model_fields}
         of_layers = {} if _CLASSES[candidate].has_trees else shared
         return _CLASSES[candidate].model_validate({**of_layers, **self.settings(candidate)})
+
+    def model_of_kind(self, kind: str) -> ModelBase:
+        """The settings of the first candidate of a kind. Several differ in settings that change no part of the model;
+        these settings themselves, if none is of this kind.
+        """
+        found = (self.model(candidate) for candidate in self.candidates)
+        return next((model for model in found if model.kind == kind), self)

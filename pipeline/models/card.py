@@ -28,10 +28,11 @@ from headrace.pipeline.models import CARD
 from headrace.pipeline.models.origin import Origin, origins
 from headrace.pipeline.report.compiled import CompiledTemplates
 from headrace.pipeline.report.evaluation import FEW_EXAMPLES, EvaluationSection, evaluation_section
+from headrace.pipeline.report.features import trained_kind
 from headrace.pipeline.report.formatting import FILTERS, figure, value_in_words, visible
 from headrace.pipeline.report.page import environment, highlight_keys, style
 from headrace.pipeline.report.statistics import read_statistics
-from headrace.pipeline.report.training import read_training
+from headrace.pipeline.report.training import TrainingHistory, read_training
 from headrace.pipeline.results.record import ingested
 from headrace.pipeline.results.verdict import ModelVerdict, read_verdict
 from headrace.pipeline.run import Run
@@ -52,12 +53,13 @@ _SPECIAL = re.compile(r"[\\`*_\[\]<>&|~#!$@]|:(?=//)|(?<=www)\.")
 class Card:
     """What a card shows.
 
-    predicts: one sentence; times: (what, first to last); limits: what to know before using it; home: start of the paths
-    of artifacts.
+    predicts: one sentence; kind: of the model, as it was trained; times: (what, first to last); limits: what to know
+    before using it; home: start of the paths of artifacts.
     """
 
     origin: Origin
     predicts: str
+    kind: str
     columns: tuple[str, ...]
     times: tuple[tuple[str, str], ...]
     evaluation: EvaluationSection | None
@@ -112,10 +114,11 @@ def _card(origin: Origin, made: PublicFolder, home: str) -> Card:
     judged = PublicFolder.read(origin.judged) if origin.judged else made
     verdict = read_verdict(judged)
     section = evaluation_section(judged.evaluation, verdict, judged.config) if judged.evaluation else None
-    config = made.config
+    config, training = made.config, _training(made)
     return Card(
         origin=origin,
         predicts=_predicts(config.label) if config else "",
+        kind=trained_kind(config, training) if config else "",
         columns=tuple(config.feature_columns) if config else (),
         times=tuple(_times(origin, made)),
         evaluation=section,
@@ -123,6 +126,10 @@ def _card(origin: Origin, made: PublicFolder, home: str) -> Card:
         limits=tuple(_limits(origin, made, section, verdict, home)),
         home=home,
     )
+
+
+def _training(made: PublicFolder) -> TrainingHistory | None:
+    return read_training(made.directory("Trainer", "model_run"))
 
 
 def _predicts(label: LabelConfig) -> str:
@@ -188,7 +195,7 @@ def _limits(
         names = "; ".join(f"{one.name} ({one.example_count:,})" for one in thin[:_MOST_THIN])
         more = f"; and {len(thin) - _MOST_THIN:,} more" if len(thin) > _MOST_THIN else ""
         found.append(f"Too few examples to judge these slices: {names}{more}.")
-    training = read_training(made.directory("Trainer", "model_run"))
+    training = _training(made)
     found += [*training.remarks] if training else []
     found += ingested(made.record).notes
     if origin.started_from:

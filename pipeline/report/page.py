@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from headrace.pipeline.report.compiled import CompiledTemplates
 from headrace.pipeline.report.data import read_anomalies, read_data
 from headrace.pipeline.report.evaluation import EvaluationSection, evaluation_section
-from headrace.pipeline.report.features import describe_features
+from headrace.pipeline.report.features import describe_features, trained_kind
 from headrace.pipeline.report.formatting import FILTERS, visible
 from headrace.pipeline.report.lineage import lineage_section
 from headrace.pipeline.report.profile import read_profile
@@ -114,6 +114,7 @@ def gather(folder: RunFolder) -> dict[str, Any]:
         "anomalies": anomalies,
         "gates": gates,
         "features": describe_features(config, training) if config else [],
+        "kind": trained_kind(config, training) if config else "",
         "training": training,
         "curves": draw_curves(training) if training else [],
         "profile": read_profile(folder),

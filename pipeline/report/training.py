@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from headrace.trainer.trials import MODEL_SEARCH_FILE, Search
 FILE_NAME = "training.json"
 SEARCH_FILE_NAME = "best_hyperparameters.txt"
 VALIDATION = "val_"
+_KIND = re.compile(r"\w+")
+"""The kind of model before what it depended on, such as `tabm` in `tabm: auto, for 2,000 examples`."""
 
 
 class EpochRecord(BaseModel):
@@ -42,6 +45,12 @@ class TrainingHistory(BaseModel):
     input: str = ""
     remarks: tuple[str, ...] = ()
     chosen: dict[str, str] = {}
+
+    @property
+    def kind(self) -> str:
+        """The kind of model that `auto` or the default became; "" for one that the config names."""
+        found = _KIND.match(self.chosen.get("model", ""))
+        return found[0] if found else ""
 
     @property
     def names(self) -> list[str]:

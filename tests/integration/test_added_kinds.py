@@ -200,9 +200,9 @@ def test_mistakes_in_settings_are_reported_with_their_lines(added: Added) -> Non
     wrong = {"[GET, POST]": "[get]", "kind: residual": "kind: residuals"}
     assert added.mistakes(wrong) == [
         "mine.yaml:6: data.source.methods: found get; write GET",
-        'mine.yaml:16: model.kind: found the string "residuals"; allowed: dnn, wide_and_deep, linear, dcn, tabm, trees,'
-        " image, text, encoder_decoder, auto, the dotted path of your own builder, run_fn or residual; did you mean"
-        ' "residual"?',
+        'mine.yaml:16: model.kind: found the string "residuals"; allowed: table, dnn, wide_and_deep, linear, dcn, tabm,'
+        " trees, image, text, encoder_decoder, auto, the dotted path of your own builder, run_fn or residual; did you"
+        ' mean "residual"?',
     ]
     assert added.mistakes({"key: hour": "key: hours"}) == [
         'mine.yaml:12: features.hour_sine.key: "hours" is not a column of the data; did you mean "hour"?',

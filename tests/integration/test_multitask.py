@@ -174,6 +174,26 @@ def test_a_threshold_that_one_task_misses_keeps_the_model_back_and_trains_nothin
     assert again.uri("Trainer", "model") == story.done.uri("Trainer", "model")
 
 
+def test_beam_comes_to_the_same_evaluation(story: Story) -> None:
+    changed = ["beam.runner=direct", "evaluate.thresholds.price/mean_absolute_error.max=1e9"]
+    sets = [word for one in [*SET, "data.columns=all", *changed] for word in ("--set", one)]
+    again = headrace(story.folder, "run", "homes.yaml", *sets)
+    assert again.code == 0, again.err
+    assert again.statuses()["Trainer"] == "cached"
+    assert again.statuses()["Evaluator"] == "done"
+    assert again.run_dir is not None
+    assert "1 pipeline, " in (again.run_dir / "run.json").read_text(encoding="utf-8")
+    evaluation = read_evaluation(again.uri("Evaluator", "evaluation"))
+    assert evaluation.metrics == story.evaluation.metrics
+    assert evaluation.intervals == story.evaluation.intervals
+    assert {one.name: one.metrics for one in evaluation.slices} == {
+        one.name: one.metrics for one in story.evaluation.slices
+    }
+    for name, task in evaluation.tasks.items():
+        assert task.curves == story.evaluation.tasks[name].curves
+        assert task.worst == story.evaluation.tasks[name].worst
+
+
 def test_the_loss_weight_trains_again_transforms_nothing_and_compares_each_task_with_the_baseline(story: Story) -> None:
     changed = ["train.epochs=1", "label.tasks.sold.loss_weight=0.25"]
     changed += ["evaluate.thresholds.sold/auc.not_worse_than_baseline_by=0.9"]

@@ -40,6 +40,7 @@ label: {key: tip, kind: binary}
 features:
   fare: {column: numeric}
 """
+DEFAULT = "model: tabm, or wide_and_deep for more than 100,000 training examples\n"
 
 
 @pytest.fixture
@@ -128,7 +129,18 @@ def test_version_is_that_of_the_package(tmp_path: Path) -> None:
 def test_config_that_fits_its_data_is_said_to_be_sound(here: Path) -> None:
     done = started(here, str(HEADRACE), "validate", "trips.yaml")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "trips.yaml: the config is valid and fits the data (1 feature, label tip)\n"
+    assert done.stdout == "trips.yaml: the config is valid and fits the data (1 feature, label tip)\n" + DEFAULT
+
+
+def test_what_the_default_model_stands_for_is_said_and_a_named_kind_is_not(here: Path) -> None:
+    def said(*settings: str) -> str:
+        return headrace(here, "validate", "trips.yaml", *(word for one in settings for word in ("--set", one))).stdout
+
+    assert said("model.hidden=[4]").endswith(f"\n{DEFAULT}")
+    assert said("train.warm_start=true").endswith("\nmodel: wide_and_deep\n")
+    assert said("features.hour={column: identity, num_buckets: 2, deep: false}").endswith("\nmodel: wide_and_deep\n")
+    assert said("model.kind=tabm").endswith("label tip)\n")
+    assert said("model.kind=auto").endswith("label tip)\n")
 
 
 def test_every_mistake_in_a_config_is_reported_at_once_with_its_line(here: Path) -> None:

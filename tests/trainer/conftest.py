@@ -117,6 +117,17 @@ class Prepared(NamedTuple):
             model_run_dir=str(folder / "run"),
         )
 
+    def table_args(self, folder: Path, model: dict[str, Any] | None = None, **train: Any) -> SimpleNamespace:
+        """The same for a config that names no kind of model, unless `model` does, and has no cross, which only a wide
+        part uses.
+        """
+        fn_args = self.fn_args(folder, **train)
+        sections = json.loads(fn_args.custom_config["config"])
+        sections["model"] = {"hidden": [4], **(model or {})}
+        sections["features"].pop("where")
+        fn_args.custom_config["config"] = json.dumps(sections)
+        return fn_args
+
 
 def opened(kind: str, folder: Path) -> Prepared:
     """What `transform` has written into the folder."""

@@ -1,6 +1,5 @@
 """Epochs, batch size and patience that are `auto`: chosen from the number of examples, once, and recorded."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,21 +121,12 @@ def test_a_loss_that_falls_in_the_last_planned_epoch_is_said(
     assert all("raise `train.epochs`" in remark for remark in remarks)
 
 
-def table(prepared: Prepare, folder: Path, model: dict[str, Any] | None = None) -> Any:
-    """What `run_fn` is given without a kind of model, or with one in its settings."""
-    fn_args = prepared("binary").fn_args(folder, epochs=1)
-    sections = json.loads(fn_args.custom_config["config"])
-    sections["model"] = {"hidden": [4], **(model or {})}
-    sections["features"].pop("where")  # a cross, which only the wide part uses
-    fn_args.custom_config["config"] = json.dumps(sections)
-    return fn_args
-
-
 def test_the_default_model_is_the_ensemble_for_few_examples_and_the_same_as_if_it_was_named(
     prepared: Prepare, tmp_path: Path
 ) -> None:
-    fn_args = table(prepared, tmp_path / "default")
-    job, named = Job.of(fn_args), Job.of(table(prepared, tmp_path / "named", {"kind": "tabm"}))
+    data = prepared("binary")
+    fn_args = data.table_args(tmp_path / "default", epochs=1)
+    job, named = Job.of(fn_args), Job.of(data.table_args(tmp_path / "named", {"kind": "tabm"}, epochs=1))
     assert job.sections.model == named.sections.model
     assert (job.sections.model.kind, job.sections.model.hidden) == ("tabm", (4,))
     assert job_digest(job) == job_digest(named)
@@ -149,7 +139,7 @@ def test_the_default_model_is_one_network_for_many_examples(
     prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.configs.schema.table_model.FEW_EXAMPLES", 1_999)
-    job = Job.of(table(prepared, tmp_path))
+    job = Job.of(prepared("binary").table_args(tmp_path))
     assert (job.sections.model.kind, job.sections.model.hidden) == ("wide_and_deep", (4,))
     assert job.budget.words["model"] == "wide_and_deep: auto, for 2,000 examples"
 

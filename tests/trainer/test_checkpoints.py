@@ -105,6 +105,25 @@ def test_training_killed_at_random_batches_comes_to_the_same_weights(
 
 
 @pytest.mark.slow
+def test_the_default_model_continues_as_the_kind_that_it_became(prepared: Prepare, tmp_path: Path) -> None:
+    data = prepared("binary")
+
+    def run(name: str, *words: str, shared: str = "shared", **model: Any) -> subprocess.CompletedProcess[str]:
+        arguments: dict[str, Any] = vars(data.table_args(tmp_path / name, model, **{**SETTINGS, "epochs": 2}))
+        arguments["custom_config"]["checkpoints"] = str(tmp_path / shared)
+        return start(arguments, *words)
+
+    assert run("killed", "40").returncode == -signal.SIGKILL
+    last, named = run("last"), run("named", shared="alone", kind="tabm")
+    assert (last.returncode, named.returncode) == (0, 0), last.stderr + named.stderr
+    assert "checkpoint: resuming from" in last.stdout
+    resumed, whole = (json.loads((tmp_path / name / "run" / "training.json").read_text()) for name in ("last", "named"))
+    assert resumed["chosen"]["model"] == "tabm: auto, for 2,000 examples"
+    for one, two in zip(resumed["epochs"], whole["epochs"], strict=True):
+        assert one["metrics"] == pytest.approx(two["metrics"], abs=1e-5)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "settings", "said"),
     [

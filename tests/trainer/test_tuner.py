@@ -81,6 +81,25 @@ def test_search_finds_the_better_values(prepared: Prepare, tmp_path: Path, log: 
     assert "tune: batch_size: 32: auto, for 2,000 examples" in log.messages
 
 
+@pytest.mark.slow
+def test_a_search_of_the_default_model_tries_the_kind_that_the_trainer_trains(
+    prepared: Prepare, tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    data = prepared("binary")
+    properties = executor_properties(data, tmp_path / "a", max_trials=2, epochs=1)
+    fn_args = data.table_args(tmp_path / "b", epochs=1)
+    properties["config"]["config"] = fn_args.custom_config["config"]
+    do(**properties)
+    assert "tune: model: tabm: auto, for 2,000 examples" in log.messages
+    found = json.loads((tmp_path / "a" / "best" / "best_hyperparameters.txt").read_text())
+    fn_args.hyperparameters = found
+    record = train_alone(fn_args)
+    assert record["chosen"]["model"] == "tabm: auto, for 2,000 examples"
+    best = trials(found).best
+    assert best is not None
+    assert record["epochs"][0]["metrics"]["val_loss"] == pytest.approx(best.score, rel=1e-4)
+
+
 def test_a_search_is_not_advised_against_tracing_each_trials_graph(caplog: pytest.LogCaptureFixture) -> None:
     def trace() -> None:
         for _ in range(6):  # TensorFlow speaks up from the fifth on

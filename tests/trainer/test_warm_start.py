@@ -139,6 +139,27 @@ def test_run_begins_where_the_base_model_ended_and_says_so(prepared: Prepare, tm
     assert origin == TrainingOrigin(work_digest(fn_args.custom_config, fn_args.transform_output), str(first))
 
 
+@pytest.mark.slow
+def test_the_default_model_keeps_its_kind_from_night_to_night(prepared: Prepare, tmp_path: Path) -> None:
+    data = prepared("binary")
+
+    def night(name: str, base: str | None) -> dict[str, Any]:
+        fn_args = data.table_args(tmp_path / name, epochs=1, warm_start=True)
+        if base:
+            fn_args.base_model = str(tmp_path / base / "Format-Serving")
+        run_fn(fn_args)
+        chosen: dict[str, Any] = json.loads((tmp_path / name / "run" / "training.json").read_text())["chosen"]
+        assert chosen["model"] == "wide_and_deep: auto"
+        return chosen
+
+    run_fn(data.table_args(tmp_path / "before", epochs=1))  # without a warm start, so an ensemble
+    first = night("first", "before")
+    assert "; not " in first["warm_start"]
+    second = night("second", "first")
+    assert second["warm_start"].startswith(f"from {tmp_path / 'first'}: took ")
+    assert "; not " not in second["warm_start"]
+
+
 def test_a_layer_that_reads_an_operation_reads_what_the_operation_does() -> None:
     numbers = keras.Input((2,), name="numbers")
     output = keras.layers.Dense(1, name="top")(keras.ops.relu(keras.layers.Dense(3, name="below")(numbers)))

@@ -96,6 +96,17 @@ def test_run_parameters_have_the_configs_values_as_defaults() -> None:
     assert set(task_specs(pipeline)["trainer"].task["inputs"]["parameters"]) == {"epochs", "steps_per_epoch"}
 
 
+def test_the_default_model_is_left_to_the_trainers_pod_with_the_code_of_both_kinds(plain: dict[str, Any]) -> None:
+    def compiled_model(pipeline: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        found = json.loads(invocations(pipeline)["trainer"].exec_properties["custom_config"])
+        return json.loads(found["config"])["model"], found["sources"]
+
+    (model, sources), (named, of_one) = compiled_model(plain), compiled_model(compiled("model.kind=tabm"))
+    assert (model.pop("kind"), named["kind"]) == ("table", "tabm")
+    assert model.items() <= named.items()
+    assert sources != of_one
+
+
 def test_checkpoint_settings_are_compiled_apart_from_the_cache_key(plain: dict[str, Any]) -> None:
     changed = compiled("train.checkpoint={every_steps: 7, keep: 5}")
     before, after = task_specs(plain)["trainer"].container, task_specs(changed)["trainer"].container

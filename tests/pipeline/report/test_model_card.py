@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,6 +79,16 @@ def test_card_shows_verdict_metrics_slices_thresholds_data_and_limits(whole: Run
         assert said in text.all_text()
     for said in ("Not blessed", "Too few examples to judge these slices: hour = 1 (5)", "17, 18", "c0ffee", "feed"):
         assert said in page.all_text()
+
+
+def test_card_names_the_kind_that_was_trained(whole: Run) -> None:
+    training = whole.artifacts / "Trainer" / "model_run" / "1" / "training.json"
+    record = json.loads(training.read_text())
+    for chosen, kind in {"tabm: auto, for 300 examples": "tabm", "": "wide_and_deep"}.items():
+        training.write_text(json.dumps(record | {"chosen": {"model": chosen}}))
+        files = rendered(whole)
+        assert "- Model: " + kind.replace("_", "\\_") + "\n" in files[MARKDOWN]
+        assert f"<dt>Model</dt><dd>{kind}</dd>" in files[CARD]
 
 
 def test_card_shows_the_digits_of_the_float64_column_that_the_rows_were_split_by(run: Run) -> None:

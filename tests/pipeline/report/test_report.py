@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 from headrace.components.deploy.registry import LATE
 from headrace.pipeline.report.formatting import MINUS, NONE, figure
@@ -222,6 +224,44 @@ def test_features_name_kind_columns_and_place_in_the_model(whole: Run) -> None:
     assert table["both"]["Reads"] == "hour, company"
     assert table["both"]["In the model"] == "wide"
     assert table["trip_miles"]["In the model"] == "number"
+
+
+@pytest.mark.parametrize(
+    ("settings", "chosen", "kind", "part"),
+    [
+        ({}, "tabm: auto, for 300 examples", "tabm", "embedding"),
+        ({}, "wide_and_deep: auto, for 300,000 examples", "wide_and_deep", "embedding + wide"),
+        (
+            {"kind": "auto"},
+            "tabm, frequencies: 16, of 5 candidates, in 46 s: lowest",
+            "tabm",
+            "embedding",
+        ),
+        ({"kind": "auto"}, "linear, of 5 candidates, in 46 s: lowest", "linear", "wide"),
+        ({"kind": "auto"}, "trees, of 5 candidates, in 46 s: lowest", "trees", "category"),
+        ({"kind": "dcn"}, None, "dcn", "embedding"),
+    ],
+)
+def test_features_have_their_parts_in_the_kind_that_was_trained(
+    whole: Run, settings: dict[str, str], chosen: str | None, kind: str, part: str
+) -> None:
+    config = yaml.safe_load((whole.folder / "config.yaml").read_text())
+    del config["features"]["both"]  # a cross, with which the default is always wide_and_deep
+    (whole.folder / "config.yaml").write_text(yaml.safe_dump({**config, "model": settings}))
+    training = whole.artifacts / "Trainer" / "model_run" / "1" / "training.json"
+    found = {"chosen": {"model": chosen}} if chosen else {}
+    training.write_text(json.dumps(json.loads(training.read_text()) | found))
+    page = whole.report()
+    assert f"label big_tipper (binary), model {kind} ." in page.all_text()
+    assert page.table("Feature")["hour"]["In the model"] == part
+
+
+def test_before_a_training_the_features_section_says_what_the_default_model_depends_on(run: Run) -> None:
+    assert "model wide_and_deep ." in run.report().all_text()
+    config = yaml.safe_load((run.folder / "config.yaml").read_text())
+    del config["features"]["both"]
+    (run.folder / "config.yaml").write_text(yaml.safe_dump(config))
+    assert "model tabm, or wide_and_deep for more than 100,000 training examples ." in run.report().all_text()
 
 
 def test_timings_place_each_component_on_the_axis(whole: Run) -> None:
