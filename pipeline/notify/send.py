@@ -4,7 +4,7 @@ found = messages(config.notify, event, delivered=set(), last_success=None)
 outcomes = send(config.notify, found)
 report(outcomes, found)
 
-Nothing here raises because of a receiver: one that was not reached is an DeliveryOutcome with the reason.
+Nothing here raises because of a receiver: one that was not reached is a DeliveryOutcome with the reason.
 """
 
 from __future__ import annotations
