@@ -11,15 +11,16 @@ from headrace.configs.schema.train import TrainConfig
 
 FEW_EXAMPLES = 100_000
 """Training examples up to which an ensemble trains within minutes on a few cores. A training takes several times as
-long as that of one network."""
+long as that of one network. The number that is compared with it is an estimate if the files are larger than a few
+megabytes."""
 
 
 class TableModel(ModelBase):
     """`tabm`, or `wide_and_deep` for more than 100,000 training examples, which trains several times as fast. Also
     `wide_and_deep` if a feature has `deep: false`, as crosses have, which `tabm` would ignore; with `train.warm_start`,
     which needs the same kind every night; and with `train.input.own_shards`, with which no worker counts all examples.
-    The number of examples is known when training starts: log and report say which kind it is. The default if `kind` is
-    not set.
+    When training starts, the examples are counted, or estimated from the first megabytes if they are many: log and
+    report say which kind it is. The default if `kind` is not set.
     """
 
     implementation: ClassVar[str] = TabmModel.implementation
