@@ -145,7 +145,8 @@ def fit(model: keras.Model, training: Training, directory: Path) -> History:
     for name, words in {"input": inputs.words, **chosen}.items():
         logger.info(f"{name}: {words}")
     callbacks = [best, Averages(), *_early_stopping(train), Scalars(directory), log]
-    profile = profiling(train, inputs, execution, directory, training.begin)
+    found = functools.partial(_found, tables, jit)
+    profile = profiling(train, inputs, execution, directory, training.begin, found=found)
     checkpoint = training.checkpoint_callback([*callbacks, *profile])
     batches_after, elsewhere = None if inputs.own_batches else training.batches_after, training.choice.distributed
     finite_loss = FiniteLoss(execution, checkpoint, batches_after, lambda: inputs.eval.peek, elsewhere=elsewhere)
@@ -215,6 +216,11 @@ def _jit(training: Training) -> JitChoice | str:
         return f"{train.jit}: `train.jit` says so"
     split, steps = training.inputs.train, training.all_steps
     return JitChoice(lambda: split.peek, training.steps_per_execution, steps, train.max_epochs, begin=training.begin)
+
+
+def _found(tables: TableUpdates, jit: JitChoice | str) -> dict[str, object]:
+    """What a profile should know of the training's steps, as fields of ProfileFacts."""
+    return {"updated_rows": tables.by_rows, "jit_measured": isinstance(jit, JitChoice) and jit.measured}
 
 
 class ExecutionSize(NamedTuple):

@@ -133,10 +133,15 @@ class TableUpdates:
         return tables
 
     @property
+    def by_rows(self) -> tuple[str, ...]:
+        """The tables that are updated by rows, each with its number of weights; none before a step has been traced."""
+        return tuple(self._by_rows.values())
+
+    @property
     def words(self) -> str:
         """What was updated by rows, or why nothing was."""
         if self._by_rows:
-            return f"rows of {', '.join(self._by_rows.values())}"
+            return f"rows of {', '.join(self.by_rows)}"
         if self._whole:
             return f"whole tables: {self._whole}"
         if math.isinf(self._smallest):

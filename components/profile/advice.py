@@ -6,7 +6,7 @@ twice the speed). Only a run shows how much is saved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.components.profile.result import SettingChange, TimeShares
@@ -241,13 +241,21 @@ def compute_faster(profile: TrainingProfile) -> Iterator[SettingChange]:
 def launch_less(profile: TrainingProfile) -> Iterator[SettingChange]:
     """Let XLA fuse operations if the accelerator waits for the host, which starts them one by one.
 
-    `auto` only measures where a minute of training is left, and steps that XLA has compiled leave the host little to
-    do. XLA compiles the steps of a single device.
+    `auto` only measures where a minute of training is left; where it did, there is nothing to advise: it has chosen.
+    XLA compiles the steps of a single device, and `on` excludes `embedding_updates: rows`.
     """
     host, several = profile.shares.host, profile.several_devices or profile.train.strategy in DISTRIBUTED
-    if profile.accelerated and profile.train.jit == "auto" and host >= MANY_LAUNCHES and not several:
+    chosen = profile.train.jit != "auto" or profile.facts.jit_measured or profile.train.embedding_updates == "rows"
+    if profile.accelerated and not (chosen or several) and host >= MANY_LAUNCHES:
         why = f"the host starts operations one by one, {host:.0%} of the time, and XLA fuses them into few (not with"
-        yield SettingChange("train.jit", "on", f"{why} features that have any number of values)", host)
+        why = f"{why} features that have any number of values){_whole_tables(profile.facts.updated_rows)}"
+        yield SettingChange("train.jit", "on", why, host)
+
+
+def _whole_tables(updated_rows: Sequence[str]) -> str:
+    """What a training loses with XLA if it updates tables by rows."""
+    lost = "; but each step then updates all weights of embedding tables, not only the rows that it looked up, as now of"
+    return f"{lost} {', '.join(updated_rows)}" if updated_rows else ""
 
 
 RULES: tuple[Callable[[TrainingProfile], Iterator[SettingChange]], ...] = (

@@ -24,6 +24,7 @@ FACTS = ProfileFacts(
 )
 CACHED = FACTS.model_copy(update={"cache": "memory"})
 WAITING = TimeShares(input=0.6, host=0.1, compute=0.3, idle=0.0)
+LAUNCHING = TimeShares(input=0.01, host=0.93, compute=0.06, idle=0.0)
 
 
 def situation(
@@ -152,19 +153,42 @@ def test_copies_to_the_accelerator_are_not_a_reason_to_read_faster() -> None:
 
 
 def test_xla_is_advised_where_an_accelerator_waits_for_the_host() -> None:
-    launching = TimeShares(input=0.01, host=0.93, compute=0.06, idle=0.0)
     facts = CACHED.model_copy(update={"steps_per_execution": 64})
-    first = advise(situation(facts, split=launching, copying=0.0))[0]
+    first = advise(situation(facts, split=LAUNCHING, copying=0.0))[0]
     assert (first.setting, first.to, first.gain) == ("train.jit", "on", 0.93)
-    assert settings(facts, split=launching, copying=0.0, jit="off")["train.jit"] == "auto"
-    several = dataclasses.replace(situation(facts, split=launching, copying=0.0), several_devices=True)
+    assert settings(facts, split=LAUNCHING, copying=0.0, jit="off")["train.jit"] == "auto"
+    several = dataclasses.replace(situation(facts, split=LAUNCHING, copying=0.0), several_devices=True)
     assert "train.jit" not in {change.setting for change in advise(several)}
     refused: list[dict[str, Any]] = [{"jit": "on"}, {"strategy": "mirrored"}]
     for train in refused:
-        assert "train.jit" not in settings(facts, split=launching, copying=0.0, **train)
-    assert "train.jit" not in settings(facts, split=launching)  # a CPU
+        assert "train.jit" not in settings(facts, split=LAUNCHING, copying=0.0, **train)
+    assert "train.jit" not in settings(facts, split=LAUNCHING)  # a CPU
     computing = TimeShares(input=0.0, host=0.1, compute=0.9, idle=0.0)
     assert "train.jit" not in settings(facts, split=computing, copying=0.0)
+
+
+@pytest.mark.parametrize(
+    ("facts", "train"),
+    [
+        ({"jit_measured": True}, {"jit": "auto"}),  # XLA was slower, or could not compile the steps, or is in use
+        ({}, {"embedding_updates": "rows"}),  # which `jit: on` refuses
+    ],
+)
+def test_xla_is_not_advised_where_it_was_measured_or_would_be_refused(facts: Any, train: Any) -> None:
+    measured = CACHED.model_copy(update={"steps_per_execution": 64, **facts})
+    assert "train.jit" not in settings(measured, split=LAUNCHING, copying=0.0, **train)
+
+
+def test_xla_is_advised_with_what_it_costs_tables_that_are_updated_by_rows() -> None:
+    changes = {}
+    for tables in ((), ("a/table (59,200,000 weights)", "b/table (2,000,000 weights)")):
+        facts = CACHED.model_copy(update={"steps_per_execution": 64, "updated_rows": tables})
+        changes[tables] = advise(situation(facts, split=LAUNCHING, copying=0.0))[0]
+        assert (changes[tables].setting, changes[tables].to) == ("train.jit", "on")
+    none, some = (change.why for change in changes.values())
+    assert "embedding" not in none
+    assert "updates all weights of embedding tables" in some
+    assert some.endswith("a/table (59,200,000 weights), b/table (2,000,000 weights)")
 
 
 def test_checkpoints_that_hold_steps_up_are_asked_for_less_often_than_the_training_made_them() -> None:

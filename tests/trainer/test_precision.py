@@ -130,6 +130,7 @@ def test_measuring_changes_nothing_where_xla_is_not_faster(prepared: Prepare) ->
     jit = choice(data, ticking(6.0, 1.01))
     measured = trained(data, jit)
     assert jit.words.startswith("off: a step takes")
+    assert jit.measured
     assert measured.jit_compile is False
     for one, other in zip(trained(data).get_weights(), measured.get_weights(), strict=True):
         np.testing.assert_array_equal(other, one)
@@ -151,6 +152,8 @@ def test_a_short_training_is_not_measured(prepared: Prepare) -> None:
     trained(data, jit, never)
     assert jit.words.startswith("off: the rest of the training takes about")
     assert never.words == "off: the training is short, and measuring is worthwhile from 60 s"
+    assert not jit.measured
+    assert not never.measured
 
 
 def test_a_training_that_continues_looks_at_what_is_left_of_it() -> None:
@@ -203,6 +206,7 @@ def test_what_xla_cannot_compile_is_reported_where_it_was_tried() -> None:
     jit = JitChoice(lambda: batches, 1, 1000, 1, ticking(6.0, 1.0))
     model.fit(batches, verbose=0, callbacks=[jit])
     assert jit.words.startswith("off: XLA cannot compile this model's steps (it has no RaggedTensorToTensor); measured")
+    assert jit.measured
     assert model.jit_compile is False
 
 

@@ -164,6 +164,24 @@ def test_whole_executions_are_profiled_where_tensorboard_looks(prepared: Callabl
     assert facts.parsed_bytes == 2000 * sum(column.dtype.size for column in spec.values())
     (profile,) = (run / SESSIONS).glob("*/*.xplane.pb")
     assert profile.stat().st_size > 10_000
+    assert (facts.jit_measured, facts.updated_rows) == (False, ())  # it is short, and has small tables
+
+
+@pytest.mark.slow
+def test_facts_say_that_xla_was_measured_and_which_tables_were_updated_by_rows(
+    prepared: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training of seconds that is measured as if a minute of it were left."""
+    monkeypatch.setattr("headrace.trainer.callbacks.jit.ESTIMATE_AFTER", 0.0)
+    monkeypatch.setattr("headrace.trainer.callbacks.jit.WORTHWHILE_FROM", 0.0)
+    given = arguments(
+        prepared, tmp_path, epochs=3, profile={"batches": [5, 6]}, steps_per_execution=2, embedding_updates="rows"
+    )
+    chosen, facts = train_alone(given)["chosen"], ProfileFacts.read(tmp_path / "run")
+    assert "; measured in" in chosen["jit"]
+    assert facts.jit_measured
+    assert facts.updated_rows
+    assert chosen["embedding_updates"] == f"rows of {', '.join(facts.updated_rows)}"
 
 
 @pytest.mark.slow

@@ -29,6 +29,8 @@ EXECUTIONS = 5
 class JitChoice(keras.callbacks.Callback):
     """Measures a few steps with XLA and without, and continues with the faster; `words` describes the result.
 
+    `measured` says whether there was a measurement, or an attempt that XLA could not compile.
+
     Training starts without XLA. A short training is never measured, so it costs nothing. The measured steps use the
     same batch repeatedly; afterwards weights, optimizer, metrics and random states are restored, so that training
     continues as if nothing had happened.
@@ -54,7 +56,7 @@ class JitChoice(keras.callbacks.Callback):
             begin: Where training resumes: Keras also counts the executions that are skipped there.
         """
         super().__init__()
-        self.words = ""
+        self.words, self.measured = "", False
         self._batches, self._execution, self._clock = batches, steps_per_execution, clock
         self._steps, self._epochs = steps, epochs
         self._started: float | None = None
@@ -97,7 +99,7 @@ class JitChoice(keras.callbacks.Callback):
         self.words = self.words or short
 
     def _choose(self) -> None:
-        began, model = self._clock(), self.model
+        began, model, self.measured = self._clock(), self.model, True
         plain = model.train_function
         with unchanged(model):
             without = self._measured(plain)

@@ -35,12 +35,14 @@ MAX_BYTES = 64 << 20
 BEGINNING = TrainingPosition()
 
 
-def profiling(
+def profiling(  # noqa: PLR0913
     train: TrainConfig,
     inputs: Inputs,
     steps_per_execution: int,
     directory: Path,
     begin: TrainingPosition = BEGINNING,
+    *,
+    found: Callable[[], Mapping[str, object]] = dict,
 ) -> list[keras.callbacks.Callback]:
     """Return the callback that profiles, which must come before all others; none without `train.profile`.
 
@@ -50,6 +52,7 @@ def profiling(
         steps_per_execution: Steps that run as one graph.
         directory: The model's run, which gets `profile.json`.
         begin: Where training resumes.
+        found: Fields of ProfileFacts that are only known when training ends.
     """
     if train.profile is None:
         return []
@@ -59,18 +62,7 @@ def profiling(
         examples = split.size
         if examples is None:
             examples = (begin.examples + split.seen()) // max(begin.epoch + epochs, 1)
-        space = FreeSpace.here(inputs.bytes_each)
-        known = {
-            "train": train,
-            "cache": inputs.cache,
-            "examples": examples or None,
-            "parsed_bytes": examples * space.each or None,
-            "free_bytes": space.memory,
-            "free_disk_bytes": space.disk,
-            "peak_bytes": peak_memory(),
-            "checkpoint_steps": train.checkpoint.every_steps,
-            "cores": CORES,
-        }
+        known = {**_known(train, inputs, examples), **found()}
         (facts := facts.model_copy(update=known)).write(directory)
         logger.info(f"profile: {_describe(facts)}")
 
@@ -80,6 +72,22 @@ def profiling(
         steps = (begin.batches - begin.step) // begin.epoch
     request = ProfileRequest((first, last), steps_per_execution, steps, train.max_epochs, begin)
     return [Profile(request, directory, done)]
+
+
+def _known(train: TrainConfig, inputs: Inputs, examples: int) -> dict[str, object]:
+    """Fields of ProfileFacts about the training as a whole. examples: in the train split; 0 if unknown."""
+    space = FreeSpace.here(inputs.bytes_each)
+    return {
+        "train": train,
+        "cache": inputs.cache,
+        "examples": examples or None,
+        "parsed_bytes": examples * space.each or None,
+        "free_bytes": space.memory,
+        "free_disk_bytes": space.disk,
+        "peak_bytes": peak_memory(),
+        "checkpoint_steps": train.checkpoint.every_steps,
+        "cores": CORES,
+    }
 
 
 def _describe(facts: ProfileFacts) -> str:

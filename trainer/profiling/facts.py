@@ -61,6 +61,10 @@ class ProfileFacts(BaseModel):
     cores: int = 1
     checkpoint_steps: int | None = None
     """Batches between two checkpoints; None if only SIGTERM triggered one."""
+    jit_measured: bool = False
+    """Whether `train.jit: auto` measured the steps with XLA and without, or found that XLA cannot compile them."""
+    updated_rows: tuple[str, ...] = ()
+    """The embedding tables of which only looked-up rows were updated, each with its number of weights."""
 
     @property
     def steps(self) -> int:
