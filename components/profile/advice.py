@@ -254,7 +254,7 @@ def launch_less(profile: TrainingProfile) -> Iterator[SettingChange]:
 
 def _whole_tables(updated_rows: Sequence[str]) -> str:
     """What a training loses with XLA if it updates tables by rows."""
-    lost = "; but each step then updates all weights of embedding tables, not only the rows that it looked up, as now of"
+    lost = "; but each step then updates all weights of embedding tables, not only the rows that it looked up, as of"
     return f"{lost} {', '.join(updated_rows)}" if updated_rows else ""
 
 
