@@ -33,6 +33,7 @@ from headrace.trainer.model import compile_model, describe_precision
 from headrace.trainer.optimizers import leftover_batches
 from headrace.trainer.profiling.callback import profiling
 from headrace.trainer.sections import TrainerSections
+from headrace.trainer.table_updates import TableUpdates
 
 logger = logging.getLogger(__name__)
 
