@@ -29,7 +29,8 @@ from headrace.components.example_gen.paths import is_remote
 logger = logging.getLogger(__name__)
 
 MARK, COPYING, LOCK = ".headrace-staged-", ".headrace-copying-", ".headrace-staging-lock"
-CHUNK = 1 << 22
+CHUNK = 10 << 20
+"""Bytes of a file that are written at a time to an object store: one part of PyArrow's uploads."""
 GRAPH = "saved_model.pb"
 """Without this file a folder is no model, so in an object store it comes last and goes first."""
 
@@ -174,11 +175,7 @@ class _ObjectStore:
         self._put(b"", f"{self._path}/{MARK}{version}")
         files = sorted(path for path in model.rglob("*") if path.is_file())
         for path in sorted(files, key=lambda path: path == model / GRAPH):
-            self.check()
-            with path.open("rb") as source, self._target(self._named(version, str(path.relative_to(model)))) as target:
-                while chunk := source.read(CHUNK):
-                    self.check()
-                    target.write(chunk)
+            self._copy(path, self._named(version, str(path.relative_to(model))))
 
     def remove(self, version: int) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -190,6 +187,26 @@ class _ObjectStore:
 
     def _named(self, version: int, *names: str) -> str:
         return "/".join([self._path, str(version), *names])
+
+    def _copy(self, file: Path, path: str) -> None:
+        """Upload a file. If that fails, or the lock is lost, no object is left.
+
+        PyArrow can only close a stream, and then the store has what was written to it. So nothing is opened before the
+        first check, and what a later one stops is removed.
+        """
+        with file.open("rb") as source:
+            chunk = source.read(CHUNK)
+            self.check()
+            try:
+                with self._target(path) as target:
+                    target.write(chunk)
+                    while chunk := source.read(CHUNK):
+                        self.check()
+                        target.write(chunk)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self._prompt.delete_file(path)
+                raise
 
     def _put(self, content: bytes, path: str) -> None:
         with self._target(path) as target:

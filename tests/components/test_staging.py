@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from pathlib import Path
 
 import pytest
+from s3_proxy import s3_proxy
 from s3_servers import S3Server
 
 from headrace.common import store_lock
 from headrace.common.errors import RunError
-from headrace.common.store_lock import Timing
+from headrace.common.store_lock import HeldLock, Timing
 from headrace.components.canary.staging import staged
 
 
@@ -79,4 +81,62 @@ def test_run_that_lost_the_lock_stages_nothing_in_an_object_store(
             staged(model, "s3://staging/models/parcels", suspended),
         ):
             pass
+        assert [one.key for one in bucket.objects.all() if not one.key.endswith("/")] == []
+
+
+def test_lock_lost_in_the_middle_of_a_file_leaves_no_part_of_it_in_an_object_store(
+    model: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3_server.enter(monkeypatch)
+    check = HeldLock.check
+    (model / "variables/small").write_bytes(bytes(6 << 20))
+    (model / "variables/large").write_bytes(bytes(22 << 20))
+    monkeypatch.setattr("headrace.components.canary.staging._ObjectStore.remove", lambda _self, _version: None)
+    sizes = {str(path.relative_to(model)): path.stat().st_size for path in model.rglob("*") if path.is_file()}
+    found = list[int]()
+    for passes in range(20):
+        count = itertools.count()
+
+        def lost(claim: HeldLock, count: itertools.count[int] = count, passes: int = passes) -> None:
+            check(claim)
+            if next(count) >= passes:
+                raise RunError("the lock was lost")
+
+        monkeypatch.setattr(HeldLock, "check", lost)
+        with s3_server.bucket("staging") as bucket:
+            try:
+                with staged(model, "s3://staging/models", lambda: 17.0):
+                    pass
+            except RunError:
+                is_whole = False
+            else:
+                is_whole = True
+            there = {one.key.removeprefix("models/17/"): one.size for one in bucket.objects.filter(Prefix="models/17/")}
+            assert {name: size for name, size in there.items() if not name.endswith("/")}.items() <= sizes.items()
+            found.append(len(there.keys() & sizes.keys()))
+        if is_whole:
+            break
+    assert found == sorted(found)
+    assert {*found} == {0, 1, 2, 3, 4}
+
+
+def test_part_of_a_file_is_not_sent_once_the_lock_is_lost(
+    model: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3_server.enter(monkeypatch)
+    (model / "variables/large").write_bytes(bytes(45 << 20))
+    passed, parts = [0.0], list[str]()
+    monkeypatch.setattr(store_lock, "USUAL", Timing(clock=lambda: passed[0]))
+
+    def before(method: str, path: str) -> None:
+        if method == "PUT" and path.endswith("/large"):
+            parts.append(path)
+            passed[0] += 60
+
+    with s3_server.bucket("staging") as bucket, s3_proxy(s3_server.url) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        proxy.before = before
+        with pytest.raises(RunError, match="was lost"), staged(model, "s3://staging/models"):
+            pytest.fail("it was staged")
+        assert len(parts) == 1
         assert [one.key for one in bucket.objects.all() if not one.key.endswith("/")] == []

@@ -166,3 +166,15 @@ def test_pipeline_that_waits_for_another_says_so_and_one_that_lost_the_lock_writ
             update("s3://configs/models.config", change)
         assert "s3://configs/models.config: another pipeline is changing it; waiting" in log.text
         assert [one.key for one in bucket.objects.all()] == []
+
+
+def test_wait_for_the_lock_that_ends_in_vain_names_the_setting(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3_server.enter(monkeypatch)
+    monkeypatch.setattr(store_lock, "USUAL", Timing(poll=0.01, patience=0.0))
+    with s3_server.bucket("configs") as bucket:
+        bucket.put_object(Key=".models.config.lock-0123", Body=b"process 7 on night-3")
+        with pytest.raises(RunError, match=r"config_file: s3://configs/models\.config: others held .* night-3"):
+            update("s3://configs/models.config", lambda text: f"{text}#")
+        assert [one.key for one in bucket.objects.all()] == [".models.config.lock-0123"]

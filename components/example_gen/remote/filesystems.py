@@ -91,13 +91,14 @@ def filesystem(location: ObjectLocation) -> Any:
 
 def promptly(location: ObjectLocation) -> Any:
     """Like `filesystem`, for requests under a lock (`common/store_lock.py`): one that gets no answer is given up before
-    others may have the lock, so that it cannot change afterwards what they write.
+    others may have the lock, so that it cannot change afterwards what they write. `write` returns when a part is there,
+    so that whoever writes several can look before each whether the lock was lost.
     """
     filesystem(location)
     if location.scheme == "gs":
         return _google(os.environ.get("STORAGE_EMULATOR_HOST"), PROMPT_ATTEMPTS * PROMPT_READ_SECONDS)
     limits = PROMPT_ATTEMPTS, PROMPT_CONNECT_SECONDS, PROMPT_READ_SECONDS
-    return _s3(*_server(), location.bucket, limits)
+    return _s3(*_server(), location.bucket, limits, in_background=False)
 
 
 def _server() -> tuple[str, str | None]:
@@ -120,6 +121,8 @@ def _s3(
     address: str | None,
     bucket: str,
     limits: tuple[int, int, int] = (ATTEMPTS, CONNECT_SECONDS, READ_SECONDS),
+    *,
+    in_background: bool = True,
 ) -> Any:
     from pyarrow import fs
 
@@ -132,6 +135,7 @@ def _s3(
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=attempts),
         connect_timeout=connect,
         request_timeout=read,
+        background_writes=in_background,
     )
 
 

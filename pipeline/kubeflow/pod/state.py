@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -59,7 +60,10 @@ class _Context(NamedTuple):
 
 @contextlib.contextmanager
 def present(properties: Mapping[str, Any], paths: PodPaths, store: Store, user: str = "") -> Iterator[None]:
-    """Fetch the state that the properties name; if the block succeeds, copy what changed back. user: `<run>/<task>`."""
+    """Fetch the state that the properties name; if the block succeeds, copy what changed back. user: `<run>/<task>`.
+
+    Pushes of an earlier block in this pod that did not reach the store are forgotten.
+    """
     state, context = (
         state_paths(properties),
         _Context(paths, store, user, compares=_compares(properties), pushes="destination" in properties),
@@ -74,12 +78,25 @@ def present(properties: Mapping[str, Any], paths: PodPaths, store: Store, user: 
         (state.spans, _spans),
         (state.predictions, _predictions),
     )
+    here = [
+        (path, uri, copy)
+        for path, copy in copied
+        if path is not None and not paths.mount and (uri := paths.remote(path)) is not None
+    ]
+    for path, _, _ in here:
+        if path in {state.push_record, state.pushed}:
+            _discard(path)
     with contextlib.ExitStack() as stack:
-        for path, copy in copied:
-            uri = None if path is None or paths.mount else paths.remote(path)
-            if path is not None and uri is not None:
-                stack.enter_context(copy(path, uri, context))
+        for path, uri, copy in here:
+            stack.enter_context(copy(path, uri, context))
         yield
+
+
+def _discard(path: Path) -> None:
+    """Remove what an earlier try in this pod left, so that the next one does not take it for what the store has."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
 
 
 def _compares(properties: Mapping[str, Any]) -> bool:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from headrace.components.deploy.push import push
+from headrace.components.deploy.push_record import PushRecord
+from headrace.components.deploy.registry import Entry
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.pod.version_claims import (
@@ -19,8 +24,8 @@ from headrace.pipeline.kubeflow.pod.version_claims import (
 )
 from headrace.pipeline.kubeflow.store import Store
 
-URI = "s3://root/runs/trips/serving/trips"
-CLAIMS = "s3://root/runs/trips/serving/.trips-versions"
+HOME = "s3://root/runs/trips"
+URI, CLAIMS = f"{HOME}/serving/trips", f"{HOME}/serving/.trips-versions"
 
 
 def upload(store: Store, number: str, text: str) -> None:
@@ -69,37 +74,79 @@ def test_number_of_a_killed_push_is_not_used_again_until_its_claim_is_old(store:
     assert {*store.files(CLAIMS)} == {"notes.txt"}
 
 
-def test_pod_that_pushes_while_another_does_takes_the_next_number(store: Store, tmp_path: Path) -> None:
-    number = int(time.time()) + 3600  # so that the clock does not move on to another one
+class Pod:
+    """A pod with a folder of its own for all its tries, which pushes a model in the second `number`."""
 
-    def push(pod: Path, *, other_first: bool) -> int:
-        """What the Pusher does between the two ends of `present`."""
-        paths = PodPaths(str(pod))
-        folder = paths.local(URI)
-        with present({"destination": str(folder)}, paths, store):
-            folder.mkdir(parents=True, exist_ok=True)
-            names = [path.name.removeprefix(".pushing-") for path in folder.iterdir()]
-            version = max([number, *(int(name) + 1 for name in names)])
-            (folder / str(version)).mkdir()
-            (folder / str(version) / "saved_model.pb").write_text(pod.name)
-            if other_first:  # it has the same number, as neither has seen the other's
-                assert push(tmp_path / "other", other_first=False) == version
-        return version
+    def __init__(self, store: Store, folder: Path, number: int) -> None:
+        self._store, self._paths, self._number = store, PodPaths(str(folder)), number
+        self._model, self._home = folder / "model", self._paths.local(HOME)
+        self._model.mkdir(parents=True)
+        (self._model / "saved_model.pb").write_text(folder.name)
 
-    turns = iter((True, False))
+    def push(self, meanwhile: Callable[[], object] = lambda: None) -> int:
+        """What the Pusher does. meanwhile: what happens before the upload."""
+        folder, record = self._paths.local(URI), self._home / "pushed.json"
+        with present({"destination": str(folder), "push_record": str(record)}, self._paths, self._store):
+            version = push(self._model, folder, lambda: self._number)
+            entry = Entry(uri=str(self._home / "run-1/trainer/17/model"), blessed_at="2026-03-01")
+            PushRecord.read(record).write(record, entry, version)
+            meanwhile()
+        return int(version.name)
+
+    def noted(self) -> list[str]:
+        """The versions that the record in the store names."""
+        (self._home / "pushed.json").unlink()
+        assert self._store.get(f"{HOME}/pushed.json", self._home / "pushed.json")
+        (models,) = PushRecord.read(self._home / "pushed.json").models.values()
+        return sorted(models)
+
+
+@pytest.fixture
+def number() -> int:
+    return int(time.time()) + 3600
+
+
+def test_pod_that_pushes_while_another_does_takes_the_next_number(store: Store, tmp_path: Path, number: int) -> None:
+    pod, other = (Pod(store, tmp_path / name, number) for name in ("again", "other"))
+    turns = iter((other.push, lambda: None))  # the other takes the same number, as neither has seen the other's
     waits: list[float] = []
-    pods = iter((tmp_path / "first", tmp_path / "again"))
-    version = with_free_number(lambda: push(next(pods), other_first=next(turns)), waits.append)
+    version = with_free_number(lambda: pod.push(next(turns)), waits.append)
     assert (version, len(waits)) == (number + 1, 1)
     assert store.text(f"{URI}/{number}/saved_model.pb") == "other"
     assert store.text(f"{URI}/{number + 1}/saved_model.pb") == "again"
+    assert pod.noted() == [str(number), str(number + 1)]
+
+
+def test_pod_takes_the_next_number_while_another_still_uploads(store: Store, tmp_path: Path, number: int) -> None:
+    pod, waits = Pod(store, tmp_path / "again", number), list[float]()
+    with contextlib.ExitStack() as other:
+
+        def uploads() -> None:
+            other.enter_context(claimed(URI, str(number), store))
+            store.write(f"{URI}/{number}/assets/words", "all of them")
+
+        turns = iter((uploads, lambda: None))
+        version = with_free_number(lambda: pod.push(next(turns)), waits.append)
+        assert (version, len(waits)) == (number + 1, 1)
+        assert {*store.files(f"{URI}/{number}")} == {"assets/words"}
+    assert pod.noted() == [str(number + 1)]
+
+
+def test_first_push_of_a_pipeline_is_noted_though_two_pods_withdrew(store: Store, tmp_path: Path, number: int) -> None:
+    pod, claim = Pod(store, tmp_path / "pod", number), f"{CLAIMS}/{number}-0123456789abcdef"
+    turns = iter((lambda: store.write(claim, ""), lambda: None))
+    version = with_free_number(lambda: pod.push(next(turns)), lambda _seconds: store.remove(claim))
+    assert version == number
+    assert store.text(f"{URI}/{number}/saved_model.pb") == "pod"
+    assert pod.noted() == [str(number)]
+    assert len(store.children(f"{HOME}/pushed")) == 1
 
 
 def test_push_that_finds_no_number_gives_up() -> None:
-    def push() -> int:
+    def push_in_vain() -> int:
         raise VersionTakenError("s3://a/1: another run pushed this version in the meantime; run again")
 
     waits: list[float] = []
     with pytest.raises(VersionTakenError, match="run again"):
-        with_free_number(push, waits.append)
+        with_free_number(push_in_vain, waits.append)
     assert len(waits) == 4
