@@ -4,8 +4,8 @@ A record on disk is its length (uint64, little endian), the masked CRC32C of tho
 masked CRC32C (tensorflow/core/lib/io/record_writer.h).
 
 The checksums are computed from those of the columns that the rows consist of, for all rows at once (see `crc32c`). For
-few rows, for columns of many different sizes, and for many columns of arbitrary bytes, reading every byte of the
-finished records is faster.
+few rows, for columns of many different sizes, and for many columns of arbitrary bytes or of values that seldom repeat,
+reading every byte of the finished records is faster.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MAX_SIZES = 256
 """Most distinct sizes of a column: each takes a table."""
 
 MAX_VARIABLE = 3
-"""Most columns of arbitrary bytes. Each takes about 90 ns a row; reading a row of a few hundred bytes takes 300 ns."""
+"""Most columns of arbitrary bytes or of values that seldom repeat. Each takes about 90 ns a row; reading a row of a few hundred bytes takes 300 ns."""
 
 REPEATS = 16
 """Average number of occurrences of a column's values from which finding the checksum of each pays in many columns."""
