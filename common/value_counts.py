@@ -25,9 +25,10 @@ def summed(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def counted(values: pa.Array) -> pa.Table:
-    """How often each value of an array of texts occurs, in the order in which they first occur.
+    """How often each value of an array of texts occurs. Nulls must not occur.
 
-    values: texts, or codes of texts that are in this order. Nulls must not occur.
+    values: texts, which are counted in the order in which they first occur, or their codes, which are counted in the
+    order of the dictionary. A slice of a partition's codes may have another order than its texts.
     """
     if not pa.types.is_dictionary(values.type):
         found = values.value_counts()

@@ -32,6 +32,7 @@ BYTES = 32 << 20
 MINIMUM_VALUES = 1 << 16
 """Size of the sketch: its relative standard error is one over the square root of this, 0.4%."""
 _PENDING = 1 << 18
+_FREQUENT_FIRST = [("counts", "descending"), ("values", "descending")]
 
 
 @dataclass
@@ -89,8 +90,7 @@ class ValueCounts:
         """The most frequent values first; equally frequent ones in descending order of their bytes, as in TFDV."""
         if not self.table.num_rows:
             return []
-        order = [("counts", "descending"), ("values", "descending")]
-        top = self.table.take(pc.select_k_unstable(self.table, number, order))
+        top = self.table.take(pc.select_k_unstable(self.table, number, _FREQUENT_FIRST))
         return [protos.FeatureValueCount(row["values"], max(row["counts"], 1)) for row in top.to_pylist()]
 
     def number(self) -> int:
@@ -111,10 +111,13 @@ class ValueCounts:
             sketch.AddValues(values)
 
     def _drop(self) -> None:
-        """Drop the less frequent half, and lower all counts by the count of the most frequent value that is dropped."""
+        """Drop the less frequent half, and lower all counts by the count of the most frequent value that is dropped.
+
+        Of equally frequent values, those remain that `most_frequent` has first, in whichever order they were counted.
+        """
         self.distinct = self.distinct or KmvSketch(MINIMUM_VALUES)
         self._add_to(self.distinct)
-        table = self.table.sort_by([("counts", "descending")])
+        table = self.table.sort_by(_FREQUENT_FIRST)
         sizes = np.cumsum(pc.binary_length(table["values"]).to_numpy() + 16)
         size = max(1, min(LIMIT // 2, int(np.searchsorted(sizes, BYTES // 2, "right"))))
         highest = table["counts"][size].as_py() if size < table.num_rows else 0

@@ -22,7 +22,8 @@ from headrace.components.example_gen.sources import serial_map
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.tfexample.encode import encode, feature_dictionary
 from headrace.components.example_gen.tfexample.framing import framed_examples
-from headrace.components.statistics import read
+from headrace.components.statistics import categories, read
+from headrace.components.statistics.accumulators import from_bytes, to_bytes
 from headrace.components.statistics.columns import values_of
 from headrace.components.statistics.combine import StatisticsCombiner
 from headrace.components.statistics.stored_columns import as_decoded
@@ -120,6 +121,26 @@ def test_statistics_of_codes_are_those_of_the_texts(words: list[bytes]) -> None:
         for first in (0, 300):
             accumulator = combiner.add_input(accumulator, as_decoded(rows.slice(first, 700)))
         found.append(combiner.extract_output(accumulator))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_statistics_of_codes_are_those_of_the_texts_when_values_are_dropped(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """The codes of a block are in the order of their partition's dictionary, not in that of the block's texts."""
+    monkeypatch.setattr(categories, "LIMIT", 64)
+    random, combiner, found = np.random.default_rng(seed), StatisticsCombiner(), []
+    table = pa.record_batch({"w": pa.array([b"%d" % number for number in random.integers(0, 300, 3000)])})
+    codes = coded(table.column(0))
+    assert codes is not None
+    for rows in (table, pa.record_batch({"w": codes})):
+        accumulator = combiner.create_accumulator()
+        for first in range(0, 3000, 150):
+            accumulator = combiner.compact(combiner.add_input(accumulator, as_decoded(rows.slice(first, 150))))
+            accumulator = from_bytes(to_bytes(accumulator))
+        assert accumulator.categories["w"].lowered
+        found.append(combiner.extract_output(accumulator).SerializeToString(deterministic=True))
     assert found[0] == found[1]
 
 

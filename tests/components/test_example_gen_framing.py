@@ -113,6 +113,11 @@ def test_a_checksum_moves_on_over_what_follows(before: bytes, behind: bytes) -> 
     assert int(moved[0]) ^ crc32c.INITIAL == google_crc32c(before + behind)
 
 
+@given(st.lists(st.binary(max_size=40) | st.binary(min_size=200, max_size=300), max_size=20))
+def test_checksums_of_many_texts_are_those_of_each(texts: list[bytes]) -> None:
+    assert crc32c.of_strings(texts).tolist() == [google_crc32c(text) ^ google_crc32c(bytes(len(text))) for text in texts]
+
+
 @given(st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 5000)), min_size=1, max_size=20))
 def test_checksums_move_on_by_lengths_of_their_own(pairs: list[tuple[int, int]]) -> None:
     states = np.array([state for state, _ in pairs], np.uint32)

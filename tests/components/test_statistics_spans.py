@@ -89,7 +89,7 @@ def test_statistics_by_span_are_those_of_all_at_once(
 
 def test_quantiles_over_spans_are_as_exact_as_the_sketch_promises(tmp_path: Path, data: dict[str, Split]) -> None:
     examples = spanned(tmp_path / "examples", data)
-    values = values_of(examples, "train")
+    values = values_of(examples.uri, "train")
     features = {name_of(feature): feature for feature in read(compute(tmp_path, examples, "out"))["train"].features}
     for name in ("finite", "huge", "strange"):
         assert_rank(features[name].num_stats.median, 0.5, values[name])

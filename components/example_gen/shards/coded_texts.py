@@ -1,4 +1,4 @@
-"""Columns of texts as codes of their distinct values: what is counted or looked up of them is so for each value once.
+"""Columns of texts as codes of their distinct values: each distinct text is counted and looked up once.
 
 coded(column)       an Arrow dictionary array, if values repeat; `arrow_columns.plain` makes texts of it again
 """

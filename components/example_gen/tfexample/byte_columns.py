@@ -58,7 +58,7 @@ class Dictionary:
     def checksums(self) -> crc32c.States:
         """The contribution of each string to a checksum."""
         if self.product is None:
-            return np.array([crc32c.of_string(value) for value in self.values.to_pylist()], np.uint32)
+            return crc32c.of_strings(self.values.to_numpy(zero_copy_only=False).tolist())
         left, right = self.product
         every = np.tile(np.arange(len(right)), len(left))
         advanced = crc32c.advanced_by(np.repeat(left.checksums, len(right)), right.sizes, every)

@@ -9,6 +9,7 @@ Every index below is within its table; `mode="wrap"` is used because it is faste
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -76,6 +77,13 @@ def of_bytes(digits: NDArray[np.uint8], following: int) -> States:
 def of_string(text: bytes) -> int:
     """The contribution of a byte string that nothing follows."""
     return int(crc32c(text)) ^ int(crc32c(bytes(len(text))))
+
+
+def of_strings(texts: Sequence[bytes]) -> States:
+    """The same of each of many byte strings: uint32 [n]."""
+    sizes, which = np.unique(np.fromiter(map(len, texts), np.int64, len(texts)), return_inverse=True)
+    zeros = np.array([crc32c(bytes(size)) for size in sizes.tolist()], np.uint32)
+    return np.fromiter(map(crc32c, texts), np.uint32, len(texts)) ^ zeros.take(which)
 
 
 @lru_cache(maxsize=_MAX_TABLES)

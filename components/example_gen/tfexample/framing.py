@@ -4,8 +4,8 @@ A record on disk is its length (uint64, little endian), the masked CRC32C of tho
 masked CRC32C (tensorflow/core/lib/io/record_writer.h).
 
 The checksums are computed from those of the columns that the rows consist of, for all rows at once (see `crc32c`). For
-few rows, for columns of many different sizes, and for many columns of arbitrary bytes, reading every byte of the
-finished records is faster.
+few rows, for columns of many different sizes, and for many columns of arbitrary bytes or of values that seldom repeat,
+reading every byte of the finished records is faster.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from google_crc32c import value as checksum
 from numpy.typing import NDArray
 
-from headrace.components.example_gen.arrow_columns import FEW_ROWS, MIN_REPEATS, bytes_of, offsets_of
+from headrace.components.example_gen.arrow_columns import FEW_ROWS, bytes_of, offsets_of
 from headrace.components.example_gen.tfexample import crc32c
 from headrace.components.example_gen.tfexample.byte_columns import (
     ByteColumn,
@@ -46,7 +46,10 @@ MAX_SIZES = 256
 """Most distinct sizes of a column: each takes a table."""
 
 MAX_VARIABLE = 3
-"""Most columns of arbitrary bytes. Each takes about 90 ns a row; reading a row of a few hundred bytes takes 300 ns."""
+"""Most columns of arbitrary bytes or of values that seldom repeat. Each takes about 90 ns a row; reading a row of a few hundred bytes takes 300 ns."""
+
+REPEATS = 16
+"""Average number of occurrences of a column's values from which finding the checksum of each pays in many columns."""
 
 
 def framed_examples(
@@ -142,7 +145,7 @@ def row_states(columns: Sequence[ByteColumn], rows: int) -> crc32c.States | None
 def _mostly_differs(column: SingleColumn) -> bool:
     """Whether finding the checksums of a column's values takes as long as if all differed."""
     if isinstance(column, DictionaryColumn):
-        return len(column.dictionary) * MIN_REPEATS > len(column.which)
+        return len(column.dictionary) * REPEATS > len(column.which)
     return isinstance(column, VariableColumn)
 
 
