@@ -46,7 +46,8 @@ MAX_SIZES = 256
 """Most distinct sizes of a column: each takes a table."""
 
 MAX_VARIABLE = 3
-"""Most columns of arbitrary bytes or of values that seldom repeat. Each takes about 90 ns a row; reading a row of a few hundred bytes takes 300 ns."""
+"""Most columns of arbitrary bytes or of values that seldom repeat. Each takes about 90 ns a row; reading a row of a
+few hundred bytes takes 300 ns."""
 
 REPEATS = 16
 """Average number of occurrences of a column's values from which finding the checksum of each pays in many columns."""
