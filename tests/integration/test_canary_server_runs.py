@@ -100,7 +100,7 @@ def story(new_folder: Callable[[str], Path]) -> Iterator[Story]:
             done[name] = headrace(folder, "run", "parcels.yaml", *options)
             if name == "asked later":
                 done["explained"] = headrace(folder, "explain-cache", "parcels.yaml")
-        served = ("--set", "deploy.push=serving")
+        served = ("--set", "deploy.push=in-service")
         done["served"] = headrace(folder, "run", "parcels.yaml", *options, *served)
         server.faults(refuse_to_load="Op type not registered 'Special'")
         run("refused in service", *served)
@@ -127,11 +127,11 @@ def test_reason_names_protocol_signature_and_output(story: Story) -> None:
 
 def test_refusal_of_the_model_in_service_is_named_in_the_ending_and_the_report(story: Story) -> None:
     done = story.done["refused in service"]
-    version = max((path.name for path in (story.folder / "serving").iterdir() if path.name.isdecimal()), key=int)
+    version = max((path.name for path in (story.folder / "in-service").iterdir() if path.name.isdecimal()), key=int)
     assert done.code == 0
     assert done.ending("blessing").startswith("not blessed: canary: server: ")
     assert done.ending("pushed").startswith("nothing; THE REFUSED MODEL IS IN SERVICE as ")
-    assert done.ending("pushed").endswith(f"/serving/{version}")
+    assert done.ending("pushed").endswith(f"/in-service/{version}")
     assert "headrace rollback" in done.out
     page = (story.folder / done.ending("report")).read_text(encoding="utf-8")
     assert "the refused model is in service as <code>" in page
