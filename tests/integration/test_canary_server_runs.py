@@ -135,7 +135,7 @@ def test_refusal_of_the_model_in_service_is_named_in_the_ending_and_the_report(s
     assert "headrace rollback" in done.out
     page = (story.folder / done.ending("report")).read_text(encoding="utf-8")
     assert "the refused model is in service as <code>" in page
-    assert f"/serving/{version}</code>" in page
+    assert f"/in-service/{version}</code>" in page
 
 
 def test_error_of_loading_is_quoted(story: Story) -> None:
