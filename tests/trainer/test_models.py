@@ -103,7 +103,7 @@ def test_wide_and_deep_starts_at_zero_and_adds_linear_terms_to_the_deep_logits()
 
 
 def test_wide_and_deep_over_numbers_alone_has_both_parts() -> None:
-    model = build({"hidden": [8, 4]}, features={"amount": {"column": "numeric"}})
+    model = build({"kind": "wide_and_deep", "hidden": [8, 4]}, features={"amount": {"column": "numeric"}})
     model.get_layer("deep_logits").kernel.assign(np.linspace(-1, 1, 4)[:, np.newaxis])
     model.get_layer("wide_numbers").kernel.assign([[-0.3]])
     found = predict(model, {"amount": BATCH["amount"]})
@@ -112,13 +112,18 @@ def test_wide_and_deep_over_numbers_alone_has_both_parts() -> None:
 
 
 def test_wide_and_deep_with_only_wide_features_is_linear() -> None:
-    model = build({}, features={"hour": {"column": "identity", "num_buckets": 24, "deep": False}})
+    model = build(
+        {"kind": "wide_and_deep"}, features={"hour": {"column": "identity", "num_buckets": 24, "deep": False}}
+    )
     assert model.count_params() == 25
 
 
 def test_features_may_have_any_names() -> None:
     names = ["a/b", "a_b", "pickup area (km)", "año", "deep", "wide", "predictions", "hidden_1", "2"]
-    model = build({"hidden": [2]}, features={name: {"column": "identity", "num_buckets": 3} for name in names})
+    model = build(
+        {"kind": "wide_and_deep", "hidden": [2]},
+        features={name: {"column": "identity", "num_buckets": 3} for name in names},
+    )
     zeros = {name: np.zeros(2, np.int64) for name in names}
     model.get_layer("wide").table.assign(np.kron(np.arange(len(names)) / 10, [1.0, 0, 0, 0])[:, np.newaxis])
     for place, name in enumerate(names):  # each name reaches its own weights
