@@ -102,6 +102,9 @@ def test_help_names_every_verb(tmp_path: Path) -> None:
     headings = re.findall(r"^(\w+):$", done.stdout, re.MULTILINE)
     assert headings == ["Options", "Local", "Models", "Kubeflow", "Maintenance"]
     assert headrace(tmp_path, "-h").stdout == done.stdout
+    page = (ROOT / "docs" / "commands.md").read_text()
+    assert re.findall(r"^\| `headrace (\S+?)[ `]", page, re.MULTILINE) == listed
+    assert re.findall(r"^## (\w+)$", page, re.MULTILINE) == headings[1:]
 
 
 def test_every_line_of_help_is_a_whole_sentence(tmp_path: Path) -> None:
