@@ -71,6 +71,8 @@ def _moments(draw: random.Random, calm: Nights, night: Finished, most: int, *, f
 
 def _moment(draw: random.Random, changes: list[list[str]], night: Finished, component: str, *, first: bool) -> Moment:
     process = "component" if component != START and (first or draw.random() < 0.7) else "command"
+    if [process, component] not in [change[:2] for change in changes]:  # its output is used again
+        process = "command"
     if not first and component != START and draw.random() < 0.4:  # within code that is not Python too
         seconds = night.run.node(component).seconds(0) or 0
         return Moment("command", component, 0, after=draw.uniform(0, seconds))
