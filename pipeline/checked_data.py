@@ -1,8 +1,11 @@
-"""The key of the last data check that reported nothing, `checked.json`, so that a run does not repeat that check.
+"""The key of the last data check that found no mistake, `checked.json`, so that a run does not repeat that check.
 
-key = data_key(config)                              # before the check
-if key is None or not is_checked(config, key): ...  # check
-remember_checked(config, key)                       # after a check that found nothing, not even a note
+key = data_key(config)                                 # before the check
+notes = None if key is None else notes_of(config, key)
+if notes is None: ...                                  # check
+remember_checked(config, key, notes)                   # after a check that found nothing but notes
+
+The notes of the check are kept with the key, as every run repeats them.
 
 The check reads the first rows, for which it imports Arrow: a third of the time of an unchanged run. Its result depends
 on nothing but the config, the files (by their sizes and times, as ExampleGen's own cache), the code of the check and of
@@ -14,15 +17,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.common.checksums import ChecksumError, with_checksum, without_checksum
+from headrace.common.credentials import redact
 from headrace.common.digests import digest_text
 from headrace.common.durable import write_text
 from headrace.common.errors import DataError, RunError
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.gates.serving_log import find_log
 from headrace.configs.config import PipelineConfig
+from headrace.configs.rules.rule import Violation
 from headrace.pipeline.code.digest import PROJECT, sources_digest, stack_versions
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.training_digest import feature_files, file_digests, modules
@@ -55,14 +61,17 @@ def data_key(config: PipelineConfig) -> str | None:
     return digest_text(config.model_dump_json(by_alias=True), spans, log, files, versions, code, str(Path.cwd()))
 
 
-def is_checked(config: PipelineConfig, key: str) -> bool:
-    """Whether the last check of the pipeline's data had this key. A damaged file counts as none."""
+def notes_of(config: PipelineConfig, key: str) -> list[Violation] | None:
+    """The notes of the last check of the pipeline's data, if it had this key. A damaged file counts as no check."""
     with contextlib.suppress(OSError, ChecksumError, ValueError, TypeError, KeyError):
-        return bool(json.loads(without_checksum(Folders.of(config).checked.read_bytes()))["key"] == key)
-    return False
+        last = json.loads(without_checksum(Folders.of(config).checked.read_bytes()))
+        if last["key"] == key:
+            return [(tuple(path), str(what)) for path, what in last["notes"]]
+    return None
 
 
-def remember_checked(config: PipelineConfig, key: str) -> None:
-    """Remember a check that found nothing. If that fails, the next run checks again."""
+def remember_checked(config: PipelineConfig, key: str, notes: Sequence[Violation]) -> None:
+    """Remember a check that found no mistake, and its notes. If that fails, the next run checks again."""
+    kept = [(path, redact(what)) for path, what in notes]
     with contextlib.suppress(OSError):
-        write_text(Folders.of(config).checked, with_checksum(json.dumps({"key": key})))
+        write_text(Folders.of(config).checked, with_checksum(json.dumps({"key": key, "notes": kept})))

@@ -71,7 +71,7 @@ class Folders:
 
     @property
     def checked(self) -> Path:
-        """The key of the last data check that reported nothing."""
+        """The key of the last data check that found no mistake, and its notes."""
         return self.home / "checked.json"
 
     @property

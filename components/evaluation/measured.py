@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tensorflow_model_analysis.proto import config_pb2
 
-from headrace.components.evaluation import tfma
+from headrace.components.evaluation import plots, tfma
 from headrace.components.evaluation.intervals import (
     change_intervals,
     difference,
@@ -18,7 +18,7 @@ from headrace.components.evaluation.intervals import (
 )
 from headrace.components.evaluation.limits import at_limits
 from headrace.components.evaluation.metrics import metrics_of
-from headrace.components.evaluation.metrics.accumulator import MetricAccumulator
+from headrace.components.evaluation.metrics.accumulator import LabelMetrics, MetricAccumulator
 from headrace.components.evaluation.result import Intervals
 from headrace.components.evaluation.slices import MetricValues, SliceKey
 
@@ -32,13 +32,15 @@ KeyedAccumulator = tuple[ModelSlice, MetricAccumulator]
 class Measured(NamedTuple):
     """The metrics of each model and slice. without: the same without each fold, for intervals; empty if those of
     the slice are too few; limits: the intervals of metrics that are 1 or 0, which say nothing of the others; identical:
-    the slices in which the candidate is the same as the baseline.
+    the slices in which the candidate is the same as the baseline; plots: what those of the candidate are made of, by
+    slice.
     """
 
     values: MetricValues
     without: dict[tuple[str, SliceKey], list[dict[str, float]]]
     limits: Mapping[tuple[str, SliceKey], Intervals] = MappingProxyType({})
     identical: frozenset[SliceKey] = frozenset()
+    plots: Mapping[SliceKey, plots.Counts] = MappingProxyType({})
 
     def intervals(self, model: str, key: SliceKey) -> Intervals:
         """Of the metrics of a slice."""
@@ -78,7 +80,21 @@ def measure(accumulators: Sequence[KeyedAccumulator], config: config_pb2.EvalCon
         found.without[each] = metrics_without(label_metrics, of_slices[each])
         if found.without[each]:
             limits[each] = at_limits(finite, label_metrics.proportions(totals))
-    return found._replace(limits=limits, identical=_identical(of_slices, config))
+    return found._replace(
+        limits=limits,
+        identical=_identical(of_slices, config),
+        plots=dict(_plots(of_slices, label_metrics, tfma.model_names(config)[0])),
+    )
+
+
+def _plots(
+    of_slices: Mapping[tuple[str, SliceKey], MetricAccumulator], metrics: LabelMetrics, candidate: str
+) -> Iterator[tuple[SliceKey, plots.Counts]]:
+    """What the plots of the candidate are made of."""
+    ours = {key: accumulator for (model, key), accumulator in of_slices.items() if model == candidate}
+    for key in plots.plotted({key: float(accumulator.examples.sum()) for key, accumulator in ours.items()}):
+        if counts := plots.Counts.of(metrics, ours[key].total()):
+            yield key, counts
 
 
 def _identical(

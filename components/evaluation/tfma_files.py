@@ -1,4 +1,4 @@
-"""The files of an evaluation that TFMA's own loaders and viewers read: metrics with intervals, and the verdict."""
+"""The files of an evaluation that TFMA's loaders and viewers read: metrics with intervals, plots, and the verdict."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tensorflow_model_analysis.writers import metrics_plots_and_validations_writ
 
 from headrace.components.evaluation.intervals import standard_error
 from headrace.components.evaluation.measured import Measured
+from headrace.components.evaluation.plots import steps_of
 from headrace.components.evaluation.result import Interval
 from headrace.components.evaluation.slices import MetricValues, SliceKey, name_missing
 from headrace.components.evaluation.tfma import model_names
@@ -31,7 +32,7 @@ def write_files(
     *,
     blessed: bool,
 ) -> None:
-    """Write `metrics.tfrecord`, `validations.tfrecord` and `eval_config.json`.
+    """Write `metrics.tfrecord`, `plots.tfrecord`, `validations.tfrecord` and `eval_config.json`.
 
     measured: by the name of the task, which is "" for a single label, and is that of the output in TFMA's keys; models:
     the SavedModel's directory by the model's name.
@@ -40,8 +41,9 @@ def write_files(
     for task, one in measured.items():
         for key, of_slice in _by_slice(one.values, config, task).items():
             sliced.setdefault(key, {}).update(of_slice)
+    named = name_missing(sliced)
+    _write_plots(directory, measured, named, model_names(config)[0])
     with tf.io.TFRecordWriter(str(directory / "metrics.tfrecord")) as metrics:
-        named = name_missing(sliced)
         for key, of_slice in sliced.items():
             intervals = [confidence_intervals(one, config, key, task) for task, one in measured.items()]
             proto = _proto(named[key], of_slice, dict(itertools.chain.from_iterable(intervals)))
@@ -57,6 +59,29 @@ def write_files(
     options.confidence_intervals.method = config_pb2.ConfidenceIntervalOptions.JACKKNIFE
     # sorted, because the order of a map of a protocol buffer differs from process to process
     (directory / "eval_config.json").write_text(json_format.MessageToJson(run, sort_keys=True), encoding="utf-8")
+
+
+def _write_plots(
+    directory: Path,
+    measured: Mapping[str, Measured],
+    named: Mapping[SliceKey, tuple[tuple[str, str | int | float], ...]],
+    candidate: str,
+) -> None:
+    """Write the plots of the candidate alone: TFMA draws those of one model, and without its name finds them only if
+    there is no other. No file is written for labels without plots.
+    """
+    keys = [key for key in named if any(key in one.plots for one in measured.values())]
+    if not keys:
+        return
+    with tf.io.TFRecordWriter(str(directory / "plots.tfrecord")) as plots:
+        for key in keys:
+            of_tasks = [
+                one.plots[key].plots(candidate, task, steps_of(key)).items()
+                for task, one in measured.items()
+                if key in one.plots
+            ]
+            proto = writer.convert_slice_plots_to_proto((named[key], dict(itertools.chain(*of_tasks))), None)
+            plots.write(proto.SerializeToString())
 
 
 def _proto(

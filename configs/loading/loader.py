@@ -62,9 +62,11 @@ class LoadedConfig:
     tree: Tree
     selection: PinnedSelection | None = None
     data_key: str | None = None
-    """Of a check that reported nothing (pipeline/checked_data.py); None if the next run has to check again."""
+    """Of a check that found no mistake (pipeline/checked_data.py); None if the next run has to check again."""
     data_checked: bool = False
     """Whether an earlier run checked this data by this config and this code, so that it was not checked again."""
+    data_notes: tuple[Violation, ...] = ()
+    """What the check noted of the data that a run accepts."""
 
     def pin_selection(self) -> None:
         """From now on, `auto` and patterns stand for the same columns, whatever the data becomes."""

@@ -64,7 +64,7 @@ def load_checked(  # noqa: PLR0913 - what to load, and one for each kind of chec
     check the components of `pipeline.extend` by building the pipeline; remembered: do not check data again that the
     last run checked by the same config; rules: further rules for the config. Raises ConfigError with every mistake.
     """
-    from headrace.pipeline.checked_data import data_key, is_checked
+    from headrace.pipeline.checked_data import data_key, notes_of
     from headrace.pipeline.validate import data_violations, file_violations, function_violations
 
     reading = read_config(config, profile, overrides, rules)
@@ -72,15 +72,15 @@ def load_checked(  # noqa: PLR0913 - what to load, and one for each kind of chec
     if loaded is None:
         return reading.checked()
     key = data_key(loaded.config) if remembered and not reading.problems else None
-    data_checked = key is not None and is_checked(loaded.config, key)
+    known = None if key is None else notes_of(loaded.config, key)
     violations: list[Violation] = []
-    notes: list[Violation] = []
+    notes = known or []
     if data or functions:
         violations += function_violations(loaded.config)
     if data:
         violations += file_violations(loaded.config)
     extension = loaded.config.pipeline.extend is not None and not reading.problems and not violations
-    if data and reading.data_is_certain and not data_checked:
+    if data and reading.data_is_certain and known is None:
         found, notes = data_violations(loaded.config)
         violations += found
     if components and extension:
@@ -88,7 +88,7 @@ def load_checked(  # noqa: PLR0913 - what to load, and one for each kind of chec
     reading.checked(loaded.located(violations))
     for note in loaded.problems(notes):
         logger.warning("note: %s", note)
-    return replace(loaded, data_key=None if notes else key, data_checked=data_checked)
+    return replace(loaded, data_key=key, data_checked=known is not None, data_notes=tuple(notes))
 
 
 def component_violations(config: PipelineConfig) -> list[Violation]:

@@ -113,7 +113,7 @@ def run_loaded(loaded: LoadedConfig, name: str, display: Display, *, fresh: bool
         _notify_of_no_start(config, started, error)
         raise
     if loaded.data_key is not None and not loaded.data_checked:
-        remember_checked(config, loaded.data_key)
+        remember_checked(config, loaded.data_key, loaded.data_notes)
     return Run(RunFolder(run_dir, record))
 
 

@@ -103,6 +103,7 @@ class Origins:
             packages=record.packages,
             fingerprint=given.fingerprint,
             rows=given.rows,
+            left_out=given.left_out,
             spans=read,
             artifacts=self._artifacts(model, record),
             started_from=Path(record.started_from) if record.started_from else None,

@@ -90,7 +90,7 @@ class StoredRuns:
     def _outputs(self, origin: Origin, folder: Path) -> dict[str, dict[str, ArtifactRecord]]:
         """The outputs of the components that pages read, with copies of the files that they read."""
         run, beside = origin.model.run, origin.model.path.parent
-        examples: dict[str, str | int | float] = {"rows": json.dumps(origin.rows)}
+        examples: dict[str, str | int | float] = {"rows": json.dumps(origin.rows), **origin.left_out}
         if origin.fingerprint:
             examples["input_fingerprint"] = origin.fingerprint
         if any(span.name for span in origin.spans):

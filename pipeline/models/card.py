@@ -33,7 +33,7 @@ from headrace.pipeline.report.formatting import FILTERS, figure, value_in_words,
 from headrace.pipeline.report.page import environment, highlight_keys, style
 from headrace.pipeline.report.statistics import read_statistics
 from headrace.pipeline.report.training import TrainingHistory, read_training
-from headrace.pipeline.results.record import ingested
+from headrace.pipeline.results.record import Ingestion, ingested
 from headrace.pipeline.results.verdict import ModelVerdict, read_verdict
 from headrace.pipeline.run import Run
 from headrace.pipeline.share.runs import PublicFolder, SharedRun
@@ -197,11 +197,17 @@ def _limits(
         found.append(f"Too few examples to judge these slices: {names}{more}.")
     training = _training(made)
     found += [*training.remarks] if training else []
-    found += ingested(made.record).notes
+    found += _of_data(ingested(made.record))
     if origin.started_from:
         base = f"{home}{origin.started_from}"
         found.append(f"Its training started from the weights of {base}, and so from that model's data.")
     return found
+
+
+def _of_data(found: Ingestion) -> list[str]:
+    """What the examples lack. Which records could not be read is left out, since that may quote them."""
+    share = f"{found.skipped:,} of {found.records:,} records ({found.skipped_share:.2%})"
+    return [f"{share} could not be read and were left out"] * bool(found.skipped) + [*found.notes]
 
 
 def _markdown() -> Environment:

@@ -77,6 +77,7 @@ class Origin:
         packages: What was installed then: distribution to version.
         fingerprint: SHA-256 of the fingerprints of all spans.
         rows: The number of examples in each split.
+        left_out: Of a run on Kubeflow, what ExampleGen reported that its examples lack, as properties of the artifact.
         spans: The data, oldest first.
         artifacts: What the components wrote: examples, statistics, schema, transform_graph, model; and evaluation, the
             latest one of the model.
@@ -95,6 +96,7 @@ class Origin:
     packages: Mapping[str, str] = field(default_factory=dict)
     fingerprint: str | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, str | int] = field(default_factory=dict)
     spans: tuple[SpanOrigin, ...] = ()
     artifacts: Mapping[str, ArtifactOrigin] = field(default_factory=dict)
     started_from: Path | None = None

@@ -217,7 +217,7 @@ def read(file: Path) -> list[dict[str, Any]]:
 def test_every_file_of_an_evaluation_is_the_same(run: Callable[[str], Made], way: str) -> None:
     ours, theirs = run("auto"), run(way)
     files = ours.files["Evaluator"]
-    names = ("eval_config.json", "evaluation.json", "metrics.tfrecord", "validations.tfrecord")
+    names = ("eval_config.json", "evaluation.json", "metrics.tfrecord", "plots.tfrecord", "validations.tfrecord")
     assert set(files) == {*(f"evaluation/{name}" for name in names), "blessing/BLESSED"}
     assert theirs.files["Evaluator"] == files
     left, right = (dict(made.blessing.mlmd_artifact.custom_properties) for made in (ours, theirs))

@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import tensorflow_model_analysis as tfma
 from browsing import watched
-from evaluator_runs import evaluate
+from evaluator_runs import evaluate, predictions
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -53,8 +54,8 @@ def judged(examples: Any, models: Any, tmp_path_factory: pytest.TempPathFactory)
 
 
 @contextlib.contextmanager
-def viewer(view: Any, tag: str, browser: Browser, folder: Path) -> Iterator[Page]:
-    """A viewer with its data, without a network. tag: of its element."""
+def viewer(view: Any, tag: str, browser: Browser, folder: Path, chart: str = "Table") -> Iterator[Page]:
+    """A viewer with its data, without a network. tag: of its element; chart: that is waited for."""
     given = base64.b64encode(json.dumps({"config": view.config, "data": view.data}).encode()).decode()
     (folder / "index.html").write_text(PAGE.replace("{tag}", tag).replace("{given}", given), encoding="utf-8")
     shutil.copy(STATIC / "vulcanized_tfma.js", folder)
@@ -62,7 +63,7 @@ def viewer(view: Any, tag: str, browser: Browser, folder: Path) -> Iterator[Page
         page.page.route("https://www.gstatic.com/charts/loader.js", lambda route: route.fulfill(path=CHARTS))
         page.page.route("https://fonts.googleapis.com/**", lambda route: route.fulfill(body=""))
         page.page.goto(page.home)
-        page.page.locator("table[data-chart=Table] tr").nth(1).wait_for()
+        page.page.locator(f"table[data-chart={chart}] tr").nth(1).wait_for(state="attached")
         yield page.page
         assert [error for error in page.errors if WITHOUT_BARS not in error and error != NO_DRAWING] == []
 
@@ -118,3 +119,39 @@ def test_the_viewer_of_time_series_shows_the_metrics_of_several_runs(
     column = heading.index("auc")
     shown = sorted(float(re.findall(r"-?\d+\.\d+", row[column])[0]) for row in rows)
     assert shown == pytest.approx(sorted(run.metrics["auc"] or 0.0 for run in runs), abs=1e-4)
+
+
+def charted(page: Page, kind: str, heading: str) -> list[list[str]]:
+    """The rows of the chart of a kind whose headings begin so, and which has any."""
+    charts = page.locator(f"table[data-chart={kind}]").evaluate_all(
+        f"(charts) => charts.map((chart) => [...chart.rows].map({SHOWN}))"
+    )
+    (found,) = {json.dumps(rows) for first, *rows in charts if "".join(first).startswith(heading) and rows}
+    rows: list[list[str]] = json.loads(found)
+    return rows
+
+
+@pytest.mark.parametrize("hour", [None, 2])
+def test_the_viewer_of_plots_draws_calibration_and_matrices_of_the_whole_split_and_of_a_slice(  # noqa: PLR0917
+    judged: tuple[Evaluation, Path], data: Any, models: Any, browser: Browser, tmp_path: Path, hour: int | None
+) -> None:
+    rows, steps = np.arange(len(data["hour"])), 1000 if hour is None else 100
+    chosen = slice(None) if hour is None else (data["hour"] == hour) & (rows % 10 != 0)
+    p, labels = predictions(models["binary"], data)[:, 0][chosen], data["binary"][chosen]
+    spec = tfma.SlicingSpec(feature_values={"hour": str(hour)}) if hour is not None else None
+    view = tfma.view.render_plot(tfma.load_eval_result(str(judged[1])), slicing_spec=spec)
+    with viewer(view, "tfma-nb-plot", browser, tmp_path, chart="ComboChart") as page:
+        page.wait_for_timeout(1000)
+        residuals, roc = charted(page, "ComboChart", "PredictionResidual"), charted(page, "LineChart", "FPR")
+        decisions = charted(page, "LineChart", "Threshold")
+    assert sum(float(row[-2]) for row in residuals) == len(labels)
+    assert len(roc) == len(decisions) == steps + 2
+    for threshold in (0.2, 0.5, 0.8):
+        above = p >= threshold + 1e-4  # the next of TFMA's 10,000 steps
+        (row,) = (row for row in decisions if float(row[0]) == threshold)
+        shown = float(row[1]), float(row[3]), float(row[5])
+        expected = (above == labels).mean(), labels[above].mean(), above[labels == 1].mean()
+        assert shown == pytest.approx(expected)
+    points = {(round(float(row[0]), 6), round(float(row[3]), 6)) for row in roc}
+    above = p >= 0.5001
+    assert (round(above[labels == 0].mean(), 6), round(above[labels == 1].mean(), 6)) in points

@@ -1,4 +1,6 @@
-"""Nights of a rolling window over daily files: the second one reads the new day and nothing else."""
+"""Nights of a rolling window over daily files: the second one reads the new day and nothing else, and its model is
+refused; a later one has a model that is blessed again.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import ROOT, Finished, headrace
@@ -15,19 +18,38 @@ from headrace.components.example_gen.paths import resolve
 
 pytestmark = pytest.mark.slow
 
+Listing = list[dict[str, Any]]
+
 DAYS = [f"2026-11-{day:02d}" for day in (28, 29, 30)] + ["2026-12-01", "2026-12-02"]
 ROWS = 3000
+UNREACHABLE = ("--set", "evaluate.thresholds.auc.min=1")
+"""What no model of this data reaches."""
+NOTIFY = """
+notify:
+  log: {kind: command, command: [tee, -a, events.jsonl], on: [not_blessed, pushed]}
+"""
 
 
 @dataclass(frozen=True)
 class Nights:
-    """Runs over three days: the first ones, then with a new one, then again, then with an old one changed."""
+    """Runs over three days: the first ones, then with a new one, again, and with an old one changed. The models of
+    the second and the third are refused.
+
+    models: what `headrace models` lists after each of the first two and the last.
+    """
 
     folder: Path
     first: Finished
     next: Finished
     again: Finished
     changed: Finished
+    models: tuple[Listing, Listing, Listing]
+
+    @property
+    def notices(self) -> list[dict[str, Any]]:
+        """The events that the receiver got."""
+        text = (self.folder / "events.jsonl").read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.replace("}{", "}\n{").splitlines()]
 
     @staticmethod
     def log(done: Finished, node: str) -> str:
@@ -47,15 +69,23 @@ def nights(new_folder: Callable[[str], Path]) -> Nights:
     }.items():
         text, count = re.subn(old, new, text)
         assert count == 1, old
-    (folder / "nightly.yaml").write_text(text)
+    (folder / "nightly.yaml").write_text(text + NOTIFY)
     (folder / "trips").mkdir()
     for day in DAYS[:3]:
         write(folder, day)
-    first = headrace(folder, "run", "nightly.yaml")
+    first, listed = headrace(folder, "run", "nightly.yaml"), listing(folder)
     write(folder, DAYS[3])
-    second, again = headrace(folder, "run", "nightly.yaml"), headrace(folder, "run", "nightly.yaml")
+    second, refused = headrace(folder, "run", "nightly.yaml", *UNREACHABLE), listing(folder)
+    again = headrace(folder, "run", "nightly.yaml", *UNREACHABLE)
     write(folder, DAYS[2], rows=ROWS - 10)
-    return Nights(folder, first, second, again, headrace(folder, "run", "nightly.yaml"))
+    changed = headrace(folder, "run", "nightly.yaml")
+    return Nights(folder, first, second, again, changed, (listed, refused, listing(folder)))
+
+
+def listing(folder: Path) -> Listing:
+    """What `headrace models` lists, newest first."""
+    found: Listing = json.loads(headrace(folder, "models", "nightly.yaml", "--json").out)
+    return found
 
 
 def write(folder: Path, day: str, rows: int = ROWS) -> None:
@@ -87,6 +117,45 @@ def test_the_second_night_reads_the_new_day_alone(nights: Nights) -> None:
 def test_a_night_without_news_reads_nothing(nights: Nights) -> None:
     assert nights.again.code == 0
     assert not nights.again.ran()
+
+
+def test_a_refused_model_leaves_the_one_in_service_and_says_so_everywhere(nights: Nights) -> None:
+    for done in (nights.next, nights.again):
+        assert done.code == 0
+        assert done.ending("blessing").startswith("not blessed: auc is")
+        assert "pushed/" not in done.ending("pushed")
+    served = nights.first.ending("pushed")
+    assert nights.next.run.node("Pusher").outputs["pushed_model"].properties["pushed"] == 0
+    (first,), (refused, kept), _ = nights.models
+    assert (first["in_service"], first["blessed"]) == (True, True)
+    assert (refused["in_service"], refused["blessed"], refused["versions"]) == (False, False, [])
+    assert kept == first
+    assert served.endswith(f"/{first['versions'][0]}")
+    page = (nights.next.folder / "report.html").read_text(encoding="utf-8")
+    assert "Not blessed" in page
+    assert "at least 1" in page
+
+
+def test_the_night_after_a_refused_model_compares_with_the_one_in_service_and_goes_on(nights: Nights) -> None:
+    model = {one: str(done.uri("Trainer", "model")) for one, done in (("first", nights.first), ("next", nights.next))}
+    assert model["first"] != model["next"]
+    assert str(nights.changed.uri("Baseline", "baseline")) == model["first"]
+    assert nights.changed.ending("blessing").startswith("blessed")
+    newest, refused, first = nights.models[2]
+    assert [one["in_service"] for one in (newest, refused, first)] == [True, False, False]
+    assert [one["blessed"] for one in (newest, refused, first)] == [True, False, True]
+    assert nights.changed.ending("pushed").endswith(f"/{newest['versions'][0]}")
+    versions = {path.name for path in nights.folder.rglob("serving/*/*") if path.name.isdecimal()}
+    assert versions == {str(newest["versions"][0]), str(first["versions"][0])}
+
+
+def test_each_night_is_told_what_became_of_its_model(nights: Nights) -> None:
+    told = [(one["subject"], one["type"].rpartition(".")[2], one["data"]["blessed"]) for one in nights.notices]
+    runs = [done.run.run_id for done in (nights.first, nights.next, nights.again, nights.changed)]
+    ends = [("pushed", True), ("not_blessed", False), ("not_blessed", False), ("pushed", True)]
+    assert told[:4] == [(run, *end) for run, end in zip(runs, ends, strict=True)]
+    (limit,) = (one for one in nights.notices[1]["data"]["limits"] if one["rule"] == "at least 1")
+    assert (limit["metric"], limit["passed"]) == ("auc", False)
 
 
 def test_a_changed_day_is_reported_and_read_again(nights: Nights) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any, ClassVar, get_args
 import pytest
 from edits import edit
 
+from headrace.common.checksums import with_checksum, without_checksum
 from headrace.common.errors import ConfigError
 from headrace.components.example_gen.finding import source_state
 from headrace.components.example_gen.sources.files import SourceFiles
@@ -19,7 +21,7 @@ from headrace.configs.loading.loader import LoadedConfig, load
 from headrace.configs.schema.sources import SOURCES, CsvSource, SourceBase
 from headrace.pipeline import checked_data
 from headrace.pipeline.api import load_to_run
-from headrace.pipeline.checked_data import data_key, is_checked, remember_checked
+from headrace.pipeline.checked_data import data_key, notes_of, remember_checked
 from headrace.pipeline.code.digest import read_again
 from headrace.pipeline.folders import Folders
 
@@ -48,7 +50,7 @@ def checked(**overrides: Any) -> LoadedConfig:
     """A check as a run makes it, and what the run stores afterwards."""
     loaded = load_to_run(CONFIG, None, [(name.replace("__", "."), value) for name, value in overrides.items()])
     if loaded.data_key is not None:
-        remember_checked(loaded.config, loaded.data_key)
+        remember_checked(loaded.config, loaded.data_key, loaded.data_notes)
     return loaded
 
 
@@ -138,14 +140,29 @@ def test_an_edit_of_the_check_or_of_a_function_that_the_config_names_checks_agai
     assert key() is None
 
 
-def test_what_a_run_would_accept_is_noted_in_every_run(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_run_would_accept_is_noted_in_every_run_and_checked_once(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     rows = "".join(f"{row}.5,{'ab'[row % 2]},{row % 2}\n" for row in range(400))
     (folder / "trips.csv").write_text(f"fare,kind,tip\n{rows}", encoding="utf-8")
-    for _ in range(2):
+    noted = []
+    for expected in (False, True, True):
         caplog.clear()
         with caplog.at_level(logging.WARNING):
-            assert not checked(evaluate__slices=["fare"]).data_checked
-        assert "different values" in caplog.text
+            assert checked(evaluate__slices=["fare"]).data_checked == expected
+        noted.append(caplog.messages)
+    assert "evaluate.slices" in noted[0][0]
+    assert "different values" in noted[0][0]
+    assert noted == [noted[0]] * 3
+    assert checked().data_notes == ()
+
+
+def test_a_check_that_an_earlier_version_remembered_is_made_again(folder: Path) -> None:
+    file = Folders.of(checked().config).checked
+    last = json.loads(without_checksum(file.read_bytes()))
+    del last["notes"]
+    file.write_bytes(with_checksum(json.dumps(last)).encode())
+    assert [checked().data_checked for _ in range(2)] == [False, True]
 
 
 @pytest.mark.usefixtures("folder")
@@ -153,7 +170,7 @@ def test_data_whose_times_say_nothing_is_always_checked() -> None:
     assert not any(checked(data__fingerprint="checksums").data_checked for _ in range(2))
     loaded = checked(data__fingerprint="checksums")
     assert loaded.data_key is None
-    assert not is_checked(loaded.config, "")
+    assert notes_of(loaded.config, "") is None
 
 
 def test_only_sources_whose_readers_have_no_say_in_it_are_found_by_their_paths() -> None:

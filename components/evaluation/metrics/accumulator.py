@@ -13,13 +13,16 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.components.evaluation.limits import Proportions
 from headrace.components.evaluation.result import ClassMetrics, Confusion, Curves
+
+if TYPE_CHECKING:
+    from headrace.components.evaluation.metrics.probabilities import Linear
 
 Array = NDArray[np.float64]
 FOLDS = 20
@@ -220,6 +223,10 @@ class LabelMetrics(abc.ABC):
 
     def confusion(self, totals: Totals) -> Confusion | None:  # noqa: ARG002
         """How often each class is predicted for each class; None if the labels are no classes, or too many."""
+        return None
+
+    def linear(self, totals: Totals) -> Linear | None:  # noqa: ARG002
+        """The histogram of the probabilities of two classes, in equal steps; None for other labels."""
         return None
 
     def classes(self, totals: Totals) -> tuple[ClassMetrics, ...]:  # noqa: ARG002

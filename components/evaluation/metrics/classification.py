@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tensorflow_model_analysis.metrics import metric_types
 
 from headrace.components.evaluation.limits import Proportion, Proportions
+from headrace.components.evaluation.metrics import probabilities
 from headrace.components.evaluation.metrics.accumulator import (
     STANDARD_ERRORS,
     Array,
@@ -18,7 +19,7 @@ from headrace.components.evaluation.metrics.accumulator import (
     Margin,
     Totals,
 )
-from headrace.components.evaluation.metrics.areas import areas, log_odds
+from headrace.components.evaluation.metrics.areas import areas
 from headrace.components.evaluation.metrics.by_class import (
     CLASS_SPAN,
     class_pairs,
@@ -29,14 +30,12 @@ from headrace.components.evaluation.metrics.by_class import (
 )
 from headrace.components.evaluation.metrics.decisions import at_level, decision_metrics, decision_proportions, ratio
 from headrace.components.evaluation.metrics.one_vs_rest import MACRO, WEIGHTED, OneVsRest, buckets_of, classes_of
+from headrace.components.evaluation.metrics.probabilities import Linear
 from headrace.components.evaluation.result import ClassMetrics, Confusion, Curves, DecisionPoint
 from headrace.configs.schema.metrics import AT_TARGET, METRICS, OURS, split_level, with_level
 
 EPSILON = 1e-7
 """Probabilities are clipped to [EPSILON, 1 - EPSILON] inside logarithms, as in Keras and TFMA."""
-RESOLUTION = 16384
-"""Histogram buckets for each unit of log-odds. A bucket is 0.000015 wide at a probability of 0.5. Near 0 and 1, where
-probabilities lie when classes are rare, it is as fine relative to the probability."""
 ROC_POINTS = 200
 CALIBRATION_BINS = 10
 TOP = 5
@@ -86,7 +85,10 @@ class BinaryMetrics(LabelMetrics):
         return np.stack([np.ones_like(p), labels, p, loss, (p - labels) ** 2, above, above * labels, *pairs], axis=1)
 
     def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:  # noqa: ARG002
-        return np.floor(RESOLUTION * log_odds(predictions[:, 0])).astype(np.int64)
+        return probabilities.buckets_of(predictions[:, 0])
+
+    def linear(self, totals: Totals) -> Linear:
+        return probabilities.linear(totals.buckets, totals.counts)
 
     def metrics(self, totals: Totals) -> dict[str, float]:
         examples, positives, probability, loss, squares, *pairs = totals.sums
@@ -345,7 +347,7 @@ def _decision_points(totals: Totals) -> list[DecisionPoint]:
     above = true + false
     shares = np.arange(1, DECISION_POINTS + 1) / (DECISION_POINTS + 1)
     at = np.unique(np.searchsorted(above, shares * above[-1]).clip(max=len(above) - 1))
-    lower_edges = 1 / (1 + np.exp(-(totals.buckets[::-1] / RESOLUTION)))
+    lower_edges = probabilities.least_of(totals.buckets[::-1])
     return [
         DecisionPoint(
             threshold=float(lower_edges[index]),
@@ -365,7 +367,7 @@ def _rows(counts: Any) -> tuple[tuple[float, ...], ...]:
 
 def _calibration(totals: Totals) -> list[tuple[float, float, float]]:
     """(mean prediction, share of positives, weight of the examples) of each bin that has examples."""
-    predictions = 1 / (1 + np.exp(-(totals.buckets + 0.5) / RESOLUTION))
+    predictions = probabilities.middle_of(totals.buckets)
     bins = np.minimum((predictions * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
     examples = np.bincount(bins, totals.counts.sum(axis=1), CALIBRATION_BINS)
     sums = np.bincount(bins, predictions * totals.counts.sum(axis=1), CALIBRATION_BINS)

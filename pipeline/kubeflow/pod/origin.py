@@ -41,6 +41,8 @@ them, as the RECORD of Spans."""
 MADE_FROM = "headrace_made_from"
 """Custom property of an artifact: what is upstream of it, as JSON, by path below the pipeline's folder."""
 _KEPT = {"contents": CONTENTS, "rows": "rows", "fingerprint": "input_fingerprint"}
+_LEFT_OUT = ("dropped", "gaps", "rounded")
+"""Properties of examples that say what the data lacks, which pages show."""
 
 
 class Compiled(BaseModel):
@@ -60,13 +62,16 @@ class Compiled(BaseModel):
 
 
 class Upstream(BaseModel):
-    """An artifact that a model was made from. rows: of examples, by split; fingerprint: of what was read."""
+    """An artifact that a model was made from. rows: of examples, by split; fingerprint: of what was read; left_out:
+    properties of examples about records, rows, spans and digits that they lack, as a run's record has them.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     contents: str | None = None
     rows: dict[str, int] = {}
     fingerprint: str | None = None
+    left_out: dict[str, str | int] = {}
 
 
 class ModelOrigin(BaseModel):
@@ -124,8 +129,23 @@ def upstream_of(inputs: Iterable[tuple[str, Artifact]]) -> dict[str, Upstream]:
         kept = {name: artifact.get_string_custom_property(key) or None for name, key in _KEPT.items()}
         rows = json.loads(kept["rows"] or "{}")
         found |= _parsed(artifact.get_string_custom_property(MADE_FROM))
-        found[path] = Upstream(contents=kept["contents"], rows=rows, fingerprint=kept["fingerprint"])
+        found[path] = Upstream(
+            contents=kept["contents"], rows=rows, fingerprint=kept["fingerprint"], left_out=_left_out(artifact)
+        )
     return found
+
+
+def _left_out(artifact: Artifact) -> dict[str, str | int]:
+    """Without the messages about single records, which may quote them."""
+    found = {name: _value(artifact, name) for name in _LEFT_OUT if artifact.has_custom_property(name)}
+    if skipped := artifact.get_string_custom_property("skipped"):
+        found["skipped"] = json.dumps({"count": json.loads(skipped)["count"]})
+    return found
+
+
+def _value(artifact: Artifact, name: str) -> str | int:
+    text: str = artifact.get_string_custom_property(name)
+    return text or int(artifact.get_int_custom_property(name))
 
 
 def to_property(upstream: Mapping[str, Upstream]) -> str:

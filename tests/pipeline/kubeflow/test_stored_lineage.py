@@ -26,6 +26,8 @@ from headrace.pipeline.kubeflow.stored_lineage import stored_lineage
 from headrace.pipeline.models.lineage import Lineage
 
 EXAMPLES, GRAPH, MODEL = (f"tfx.types.standard_artifacts:{name}" for name in ("Examples", "TransformGraph", "Model"))
+SECRET = "s3://in/1.csv:7: column 'fare': 'hunter2' is not a number"
+"""A message that quotes a record."""
 COMPILED = Compiled(commit="4f0c2a", dirty=True, config="pipeline: {name: trips}\n", code="c0de")
 
 
@@ -85,6 +87,9 @@ def train(store: Store, tmp: Path, run: str, spans: tuple[int, ...], base: str |
     examples.set_string_custom_property("rows", json.dumps({"train": 7, "eval": 2}))
     examples.set_string_custom_property("input_fingerprint", manifest.fingerprint)
     examples.set_string_custom_property("headrace_contents", "abc")
+    examples.set_string_custom_property("skipped", json.dumps({"count": 3, "reported": [SECRET]}))
+    examples.set_int_custom_property("dropped", 2)
+    examples.set_string_custom_property("gaps", json.dumps(["no data for 2026-02-03"]))
     read, _ = task(tmp, store, f"{run}/example-gen", {}, ("examples", EXAMPLES, examples))
     store.write(f"{HOME}/{run}/example-gen/5/examples/Split-train/1", "rows")
     made, _ = task(tmp, store, f"{run}/transform", {"examples": (EXAMPLES, read)}, ("transform_graph", GRAPH, graph))

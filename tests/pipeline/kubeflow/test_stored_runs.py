@@ -117,6 +117,11 @@ def test_card_of_a_pushed_model_lies_with_the_push_and_says_what_is_known(two: S
         assert "of 0 modules" not in text
         assert f"weights of {HOME}/run-a/trainer/5/model" in text
     assert "&lt;b&gt;odd|name&lt;/b&gt;" in html
+    limits = "3 of 12 records (25.00%) could not be read", "2 of 11 rows (18.18%) have no label", "data for 2026-02-03"
+    for text in (html, markdown.replace("\\", "")):
+        assert [limit for limit in limits if limit not in text] == []
+    record = two.text(f"{HOME}/run-b/trainer/5/lineage.json")
+    assert not [text for text in (html, markdown, record) if "hunter2" in text]
     (origin,) = stored_lineage(CONFIG, two, "1790000005").origins
     assert str(origin.card) == "pushed/1790000005/model_card.html"
     (earlier,) = stored_lineage(CONFIG, two, "run-a").origins
