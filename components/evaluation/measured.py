@@ -60,7 +60,7 @@ class Measured(NamedTuple):
         if identical or len(without) != len(baseline_without):
             return found
         mine, its = self.limits.get((model, key), {}), self.limits.get((baseline, key), {})
-        both = mine.keys() & its.keys()
+        both = [name for name in mine if name in its]  # in one order in every process
         return {**{name: difference(ours[name], mine[name], theirs[name], its[name]) for name in both}, **found}
 
 

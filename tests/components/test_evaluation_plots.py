@@ -18,6 +18,7 @@ from tensorflow_model_analysis.proto import config_pb2
 from headrace.components.evaluation import plots
 from headrace.components.evaluation.metrics import probabilities
 from headrace.components.evaluation.metrics.areas import LEAST
+from headrace.components.evaluation.slices import SliceKey
 
 BUCKETS, MATRICES, CLASSES = (
     "calibrationHistogramBuckets",
@@ -109,7 +110,7 @@ def test_labels_without_plots_have_no_file_of_them(examples: Any, models: Any, t
 def test_the_file_of_many_slices_is_bounded(written: Any) -> None:
     size = (written["binary"] / "plots.tfrecord").stat().st_size
     assert size < 150_000 + 5 * 16_000  # the whole split and five hours, one of which is missing
-    many = {(("id", number),): float(number) for number in range(1000)}
+    many: dict[SliceKey, float] = {(("id", number),): float(number) for number in range(1000)}
     chosen = plots.plotted({(): 5000.0, **many})
     assert chosen == {(), *((("id", number),) for number in range(1000 - plots.MOST_PLOTTED, 1000))}
     assert plots.plotted({}) == set()
