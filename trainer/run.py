@@ -17,7 +17,7 @@ from headrace.trainer.columns.image import with_stored_images
 from headrace.trainer.description import ModelDescription, stored_types
 from headrace.trainer.devices.errors import explain_out_of_memory
 from headrace.trainer.devices.strategy import SINGLE_CPU, StrategyChoice, choose_strategy, hardware_for, set_up
-from headrace.trainer.export import RawColumns, Signatures, export
+from headrace.trainer.export import export
 from headrace.trainer.fitting import WEIGHTS
 from headrace.trainer.input.errors import explain_label_errors
 from headrace.trainer.job import Job, checkpoints
@@ -25,7 +25,9 @@ from headrace.trainer.launch import launch, remote_training
 from headrace.trainer.model import build_model
 from headrace.trainer.model_search.choice import with_chosen_model
 from headrace.trainer.model_search.search import train_best
+from headrace.trainer.raw_columns import RawColumns
 from headrace.trainer.sections import TrainerSections
+from headrace.trainer.signatures import Signatures
 from headrace.trainer.training import plan, train_model
 from headrace.trainer.trees.training import train_trees
 from headrace.trainer.warmup import write_warmup

@@ -26,9 +26,9 @@ import tensorflow_transform as tft
 
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.columns import PADDING
-from headrace.trainer.export import Signatures
 from headrace.trainer.generation import INPUT, choose, vocabulary
 from headrace.trainer.served_model import PREDICTIONS, SCORE
+from headrace.trainer.signatures import Signatures
 from headrace.trainer.target import END, END_NAME, START, cut, target_column
 
 Tensors = dict[str, tf.Tensor]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from headrace.components.evaluation.metrics import LABEL_METRICS, metrics_of, probabilities
 from headrace.components.evaluation.metrics.accumulator import FOLDS, RunningTotal
-from headrace.components.evaluation.metrics.classification import MOST_CLASSES, BinaryMetrics
+from headrace.components.evaluation.metrics.binary import BinaryMetrics
+from headrace.components.evaluation.metrics.multiclass import MOST_CLASSES
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(-40, 40), st.integers(0, 1), st.integers(0, 3))), min_size=1))

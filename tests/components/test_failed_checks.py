@@ -14,7 +14,7 @@ from headrace.components.transform.example_errors import short_message
 from headrace.configs.schema.features import VectorFeature
 from headrace.trainer import columns
 from headrace.trainer.columns import Batch
-from headrace.trainer.export import MULTIPLE_VALUES
+from headrace.trainer.signatures import MULTIPLE_VALUES
 
 NAMES = ["age", "user.age", "trip miles", "x[1]", "a] [b", "it's", 'so "called"', 'it\'s "so"', "a\\b", "größe 名"]
 

@@ -18,10 +18,11 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.trainer.export import RawColumns, Signatures
 from headrace.trainer.model import build_model
+from headrace.trainer.raw_columns import RawColumns
 from headrace.trainer.request_tensors import signature_names
 from headrace.trainer.run import run_fn
+from headrace.trainer.signatures import Signatures
 
 MISSING: dict[type, Any] = {str: "", float: float("nan"), int: np.iinfo(np.int64).min}
 TYPES: dict[str, type] = {"color": str, "amount": float, "pickup area": int}

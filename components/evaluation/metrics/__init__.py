@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tensorflow_model_analysis.metrics import metric_types
+
 from headrace.components.evaluation.metrics.accumulator import LabelMetrics
-from headrace.components.evaluation.metrics.classification import BinaryMetrics, MulticlassMetrics, NextWordMetrics
+from headrace.components.evaluation.metrics.binary import BinaryMetrics
+from headrace.components.evaluation.metrics.multiclass import MulticlassMetrics, NextWordMetrics
 from headrace.components.evaluation.metrics.multilabel import MultilabelMetrics
 from headrace.components.evaluation.metrics.regression import RegressionMetrics
 from headrace.components.evaluation.metrics.texts import TextMetrics
-from headrace.configs.schema.metrics import ONE_VS_REST, split_level
+from headrace.configs.schema.metrics import ONE_VS_REST, OURS, split_level
 
 LABEL_METRICS: dict[str, LabelMetrics] = {
     "binary": BinaryMetrics(),
@@ -34,3 +37,16 @@ def metrics_of(kind: str, decision_threshold: float, names: Iterable[str] = ()) 
     if kind == "multilabel":
         return MultilabelMetrics(decision_threshold, levels)
     return BinaryMetrics(decision_threshold, levels) if kind == "binary" else LABEL_METRICS[kind]
+
+
+def _register_with_tfma(name: str) -> None:
+    """Register a metric class that TFMA's validation looks up by its name in an EvalConfig. It computes nothing."""
+
+    def initialize(self: metric_types.Metric, name: str, thresholds: list[float] | None = None) -> None:  # noqa: ARG001
+        metric_types.Metric.__init__(self, lambda **_: [], name=name)
+
+    metric_types.register_metric(type(name, (metric_types.Metric,), {"__init__": initialize}))
+
+
+for _name in OURS:
+    _register_with_tfma(_name)

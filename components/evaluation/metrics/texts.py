@@ -12,14 +12,8 @@ from numpy.typing import NDArray
 
 from headrace.components.evaluation.limits import Proportion, Proportions
 from headrace.components.evaluation.metrics.accumulator import Array, LabelMetrics, Margin, Totals
-from headrace.components.evaluation.metrics.classification import (
-    EPSILON,
-    TOO_WIDE,
-    TOP,
-    UNKNOWN_WORD,
-    by_shares,
-    wilson_width,
-)
+from headrace.components.evaluation.metrics.classification import EPSILON, TOO_WIDE, wilson_width
+from headrace.components.evaluation.metrics.multiclass import TOP, UNKNOWN_WORD, by_shares
 
 PADDING = -2
 """The bucket of what follows the end of a text."""
