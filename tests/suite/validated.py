@@ -1,14 +1,17 @@
-"""What `headrace validate` reports of a config in the current directory."""
+"""What `headrace validate` reports of a config in the current directory, and notes."""
 
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from headrace.configs.loading.loader import load_with_locations
+from headrace.pipeline.api import load_checked
 from headrace.pipeline.validate import check_data
 
 CONFIG = """\
@@ -20,11 +23,27 @@ features:
   fare: {column: numeric}
 """
 """It fits the `trips.csv` of the tests."""
+ROWS = range(60)
+"""As many as the tests of the first rows write."""
+
+
+def rows(*lines: str, header: str = "fare,tip") -> None:
+    """Write these lines into `trips.csv`."""
+    Path("trips.csv").write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
 
 
 def reported(text: str) -> list[str]:
     Path("c.yaml").write_text(text, encoding="utf-8")
     return [str(problem) for problem in check_data(load_with_locations("c.yaml"))]
+
+
+def noted(text: str, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The notes and warnings on a config that is valid."""
+    Path("c.yaml").write_text(text, encoding="utf-8")
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, logger="headrace"):
+        load_checked("c.yaml", None, (), data=True)
+    return list(caplog.messages)
 
 
 def source(kind: str, fares: list[object], **data: object) -> str:

@@ -1,0 +1,108 @@
+"""What the first rows of the data say of labels and weights, before anything runs."""
+
+from __future__ import annotations
+
+import pytest
+from validated import CONFIG, ROWS, reported, rows
+
+
+@pytest.mark.parametrize(
+    ("label", "tips", "place", "words"),
+    [
+        ("kind: binary", ["no", "yes"], "label.kind", 'has no, yes, …are 0, 1; set `classes: ["no", "yes"]`'),
+        ("kind: binary", ["1", "2"], "label.kind", "has 2, …set `classes: [1, 2]`"),
+        ("kind: binary", ["0", "1", "2"], "label.kind", "has 2, …set `kind: multiclass` and `classes: [0, 1, 2]`"),
+        ("kind: binary", ["0.0", "1.0"], "", ""),
+        ("kind: binary", ["0", "1", ""], "label.key", "missing in 20 of the first 60 rows…`label.missing: drop`"),
+        ("kind: binary, missing: drop", ["0", "1", ""], "", ""),
+        ("kind: binary, missing: drop", ["1", ""], "label.key", "every label is 1, …"),
+        ("kind: binary", [f"{n}.25" for n in range(50)], "label.kind", "50 different numbers, from 0.25 to 49.25, …"),
+        ("kind: binary", ["1"], "label.key", "every label is 1, …"),
+        ("kind: multiclass, classes: 3", ["0", "1", "2", "3"], "label.classes", "has 3, but …are 0, 1, 2; …"),
+        ("kind: multiclass, classes: [a, b]", ["a", "b", "c"], "label.classes", "has c, …"),
+        ("kind: multiclass, classes: ['1', '2']", ["1", "2"], "", ""),
+        ("kind: regression", [f"{n}.25" for n in range(50)], "", ""),
+        ("kind: regression", ["7"], "label.key", "every label is 7, …"),
+        (
+            "kind: multilabel, classes: [a, b], separator: '|'",
+            ["a|b", "b", ""],
+            "label.key",
+            "missing in 20 of…or `none` if they belong to no class",
+        ),
+        ("kind: multilabel, classes: [a, b], separator: '|', missing: none", ["a | b", "b", ""], "", ""),
+        ("kind: multilabel, classes: [a, b], separator: '|', missing: none", ["a", ""], "", ""),
+        ("kind: multilabel, classes: [a, b], separator: '|'", ["a|c", "b"], "label.classes", "has c, …are a, b; …"),
+        ("kind: multilabel, classes: 3, separator: ';'", ["0;2", "1"], "", ""),
+    ],
+)
+def test_labels_that_do_not_match_are_reported_with_the_setting_that_would(
+    label: str, tips: list[str], place: str, words: str
+) -> None:
+    rows(*(f"{row}.5,{tips[row % len(tips)]}" for row in ROWS))
+    problems = reported(CONFIG.replace("kind: binary", label))
+    assert len(problems) == bool(place)
+    for problem in problems:
+        assert problem.startswith(f"c.yaml:4: {place}: ")
+        assert all(word in problem for word in words.split("…"))
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        (["one two", "three"], ""),
+        (["1", "2"], "holds numbers, but a text label is a text"),
+        (["a", "b", ""], "is missing"),
+    ],
+)
+def test_texts_to_write_are_texts(answers: list[str], words: str) -> None:
+    rows(*(f"word,{answers[row % len(answers)]}" for row in ROWS))
+    config = CONFIG.replace("kind: binary", "kind: text").replace("numeric", "text")
+    problems = reported(f"{config}\nmodel: {{kind: encoder_decoder}}\n")
+    assert len(problems) == bool(words)
+    assert all(one.startswith("c.yaml:4: label.key: ") and words in one for one in problems)
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        (["1", "", "0.5"], "the weight is missing in 20 of the first 60 rows, the first of them row 2; …from 0 up"),
+        (["1", "2", "-2"], "the weight is negative in 20 of the first 60 rows, the first of them row 3; …"),
+        (["low", "high"], 'column "weight" holds text, and a weight needs numbers'),
+        (["inf", "1"], 'column "weight" holds inf'),
+        (["0", "0.5"], ""),
+    ],
+)
+def test_weights_that_cannot_be_used_are_reported_with_their_row(weights: list[str], words: str) -> None:
+    rows(
+        *(f"{row}.5,{row // 3 % 2},{weights[row % len(weights)]}" for row in ROWS),
+        ",,-9",  # dropped, so its weight does not matter
+        header="fare,tip,weight",
+    )
+    problems = reported(CONFIG.replace("kind: binary", "kind: binary, missing: drop, weight: weight"))
+    assert len(problems) == bool(words)
+    for problem in problems:
+        assert problem.startswith("c.yaml:4: label.weight: ")
+        assert all(word in problem for word in words.replace("first 60", "first 61").split("…"))
+
+
+def test_a_weight_that_is_not_a_column_is_reported_with_the_nearest() -> None:
+    rows(*(f"{row}.5,{row % 2}" for row in ROWS))
+    (problem,) = reported(CONFIG.replace("kind: binary", "kind: binary, weight: far"))
+    assert problem.startswith('c.yaml:4: label.weight: "far" is not a column of the data; did you mean "fare"?')
+
+
+@pytest.mark.parametrize(("paid", "words"), [("", "none of the 60 examples has a value; remove the task"), ("1", "")])
+def test_a_masked_label_without_any_value_is_reported_as_by_the_run(paid: str, words: str) -> None:
+    rows(*(f"{row}.5,{row % 2},{paid if row % 2 else paid and 0}" for row in ROWS), header="fare,tip,paid")
+    tasks = "tip: {kind: binary}, paid: {kind: binary, missing: mask}"
+    problems = reported(CONFIG.replace("{key: tip, kind: binary}", f"{{kind: multitask, tasks: {{{tasks}}}}}"))
+    assert len(problems) == bool(words)
+    for problem in problems:
+        assert problem.startswith("c.yaml:4: label.tasks.paid.key: ")
+        assert words in problem
+
+
+def test_labels_are_let_through_where_they_only_warn_or_are_computed() -> None:
+    rows(*(f"{row}.5,{row % 3}" for row in ROWS))
+    assert len(reported(CONFIG)) == 1
+    assert reported(CONFIG.replace("label:", "  on_anomaly: warn\nlabel:", 1)) == []
