@@ -23,16 +23,8 @@ from headrace.components.canary.inputs import odd_inputs
 from headrace.components.canary.signatures import Inputs, RealInputs
 from headrace.components.canary.staging import Stage, staged
 from headrace.components.canary.verdict import OddAnswer, ProtocolVerdict, ServerVerdict, SignatureVerdict
-from headrace.components.model_server.client import (
-    Client,
-    LoadError,
-    Reply,
-    ServerRequest,
-    UnreachableError,
-    opened,
-    wait_until_answering,
-    wait_until_loaded,
-)
+from headrace.components.model_server.client import Client, Reply, ServerRequest, UnreachableError
+from headrace.components.model_server.connection import LoadError, opened, wait_until_answering, wait_until_loaded
 from headrace.configs.schema.serving import CanaryServer
 
 logger = logging.getLogger(__name__)

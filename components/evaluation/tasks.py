@@ -113,7 +113,9 @@ def joined(tasks: Mapping[str, Evaluation], requirements: Requirements) -> Evalu
     The number of examples is the largest of the tasks, some of which may lack labels, and `unlabelled` the smallest.
     """
     first = next(iter(tasks.values()))
-    reasons = [_named(task, reason, one) for task, one in tasks.items() for reason in one.reasons]
+    reasons = [
+        reason for task, one in tasks.items() for reason in verdict.rejection_reasons(one.checks, one.metrics, task)
+    ]
     reasons += [requirements.blocked] * bool(requirements.blocked)
     remarks = (f"{task}: {remark}" for task, one in tasks.items() for remark in one.remarks)
     return Evaluation(
@@ -139,11 +141,6 @@ def joined(tasks: Mapping[str, Evaluation], requirements: Requirements) -> Evalu
 def _all(tasks: Mapping[str, Each], of: Callable[[Each], Mapping[str, Value]]) -> dict[str, Value]:
     """What each task has by metric, by the metric's name with that of the task."""
     return {task_metric(task, name): value for task, one in tasks.items() for name, value in of(one).items()}
-
-
-def _named(task: str, reason: str, evaluation: Evaluation) -> str:
-    """The reason, whose first word is a metric, or else a sentence about the split."""
-    return task_metric(task, reason) if reason.split(" ", 1)[0] in evaluation.metrics else f"{task}: {reason}"
 
 
 def _checks(tasks: Mapping[str, Evaluation]) -> Iterator[ThresholdCheck]:

@@ -18,7 +18,7 @@ from headrace.components.evaluation.result import Evaluation, Intervals, Metrics
 from headrace.components.evaluation.slice_checks import check_slices, pair_name
 from headrace.components.evaluation.slices import name_missing
 from headrace.configs.schema.evaluate import SliceThreshold
-from headrace.configs.schema.metrics import AT_TARGET, LOSSES, OF_DECISIONS, base_of
+from headrace.configs.schema.metrics import AT_TARGET, LOSSES, OF_DECISIONS, base_of, task_metric
 
 MAY_BE_UNDEFINED = frozenset({"calibration", *AT_TARGET}) | OF_DECISIONS["binary"] - {"binary_accuracy"}
 """Metrics that divide by a count that may rightly be zero. Without a threshold of their own they do not block."""
@@ -66,7 +66,7 @@ def conclude(
     if requirements.better_than_constant and of_split is not None:
         checked.append(compare_with_constant(label_metrics, of_split, LOSSES[kind]))
     few = () if of_split is None else few_examples(label_metrics.margin(of_split), split, int(whole[COUNT]))
-    reasons = rejection_reasons(checked, metrics) + [requirements.blocked] * bool(requirements.blocked)
+    reasons = rejection_reasons(checked, _without_nan(metrics)) + [requirements.blocked] * bool(requirements.blocked)
     return Evaluation(
         split=split,
         example_count=int(whole.get(COUNT, 0)),
@@ -153,16 +153,17 @@ def _with_confidence(check: ThresholdCheck, confidence: Confidence) -> Threshold
     return replace(check, confident=True, interval=interval, passed=check.passed and within)
 
 
-def rejection_reasons(checked: list[ThresholdCheck], metrics: Mapping[str, float]) -> list[str]:
-    """Why the model is not blessed; empty if it is."""
+def rejection_reasons(checked: Sequence[ThresholdCheck], metrics: Metrics, task: str = "") -> list[str]:
+    """Why the model is not blessed; empty if it is. task: whose checks and metrics these are, if there are several."""
     if not metrics:
-        return ["the evaluated split has no example with a label: nothing could be measured"]
-    failed = [str(check) for check in checked if not check.passed]
+        which = f"{task}: " if task else ""
+        return [f"{which}the evaluated split has no example with a label: nothing could be measured"]
+    failed = [str(replace(check, metric=task_metric(task, check.metric))) for check in checked if not check.passed]
     with_thresholds = {check.metric for check in checked if not check.slicing}
     undefined = [
-        f"{name} has no value: predictions are not numbers, or all labels are the same"
+        f"{task_metric(task, name)} has no value: predictions are not numbers, or all labels are the same"
         for name, value in metrics.items()
-        if math.isnan(value) and base_of(name) not in MAY_BE_UNDEFINED and name not in with_thresholds
+        if value is None and base_of(name) not in MAY_BE_UNDEFINED and name not in with_thresholds
     ]
     return failed + undefined
 

@@ -49,7 +49,7 @@ def DataVerdict(  # noqa: N802, PLR0913, PLR0917
     code: Parameter[str],
     registry: Parameter[str] = "",
     serving: InputArtifact[standard_artifacts.ExampleStatistics] = None,
-    label: Parameter[str] = "",
+    labels: Parameter[str] = "",
 ) -> None:
     """Judge the data by each gate.
 
@@ -66,14 +66,14 @@ def DataVerdict(  # noqa: N802, PLR0913, PLR0917
         code: StatisticsGen's.
         registry: path of `blessed.json`; "" if nothing is compared with a blessed model's data.
         serving: of the requests that a model server logged, from ServingStatistics; None without `gates.skew`.
-        label: the label's column; "" without `gates.skew`.
+        labels: JSON list of the columns of the labels; "" without `gates.skew`.
     """
     data = ArrivedData(examples, statistics, schema, SpanManifest.from_json(spans.value), as_of.value, store, code)
     chosen: list[str] = json.loads(columns)
     config = GatesConfig.model_validate_json(gates)
     found = judge(config, data, chosen, registry)
     if config.skew is not None and serving is not None:
-        one = _skew(config.skew, data, serving, chosen, label)
+        one = _skew(config.skew, data, serving, chosen, json.loads(labels))
         found = DataVerdicts(gates=(*found.gates, one))
     for one in found.gates:
         logger.info(f"{one.gate}: {one.failed} of {one.judged} checks failed; the worst first:")
@@ -135,10 +135,12 @@ def judge(gates: GatesConfig, data: ArrivedData, columns: Sequence[str], registr
     return DataVerdicts(gates=tuple(found))
 
 
-def _skew(gate: SkewGate, data: ArrivedData, serving: Artifact, columns: Sequence[str], label: str) -> GateVerdict:
+def _skew(
+    gate: SkewGate, data: ArrivedData, serving: Artifact, columns: Sequence[str], labels: Sequence[str]
+) -> GateVerdict:
     trained = tfdv.load_stats_binary(str(statistics_file(data.statistics.uri)))
     schema = read_schema(Path(data.schema.uri) / "schema.pbtxt")
-    return judge_skew(gate, served_statistics(serving), trained, schema, columns, label)
+    return judge_skew(gate, served_statistics(serving), trained, schema, columns, labels)
 
 
 def _freshness(gate: FreshnessGate, data: ArrivedData) -> GateVerdict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
@@ -21,7 +21,7 @@ def judge_skew(  # noqa: PLR0913, PLR0917
     trained: DatasetFeatureStatisticsList,
     schema: schema_pb2.Schema,
     columns: Sequence[str],
-    label: str,
+    labels: Collection[str],
 ) -> GateVerdict:
     """The verdict on the distance of logged requests from the train split.
 
@@ -31,7 +31,7 @@ def judge_skew(  # noqa: PLR0913, PLR0917
         trained: those of the train split.
         schema: of the data; its skew comparators take precedence over the gate's limits for all columns.
         columns: the data columns to compare; empty for all.
-        label: the label's column, which requests need not have; a line each if there are several.
+        labels: the columns of the labels, which requests need not have.
     """
     requests = sum(one.num_examples for one in served.datasets)
     if requests < gate.min_examples:
@@ -42,7 +42,7 @@ def judge_skew(  # noqa: PLR0913, PLR0917
     names = [one.name for one in schema.feature if not columns or one.name in columns]
     further = [*_types(names, *sides)]
     return judge_distance(
-        SKEW, gate, served, trained, schema, columns, comparator="skew", optional={*label.split("\n")}, further=further
+        SKEW, gate, served, trained, schema, columns, comparator="skew", optional={*labels}, further=further
     )
 
 

@@ -19,15 +19,13 @@ from headrace.components.inference.sample import Sample, read_sample
 from headrace.components.inference.table import choose_columns, features_of, free_name
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.models import RunFnModel
-from headrace.configs.schema.selection import Selection
+from headrace.configs.schema.selection import Resolved, Selection
 
 Features = dict[str, dict[str, Any]]
-Resolved = tuple[dict[str, Features], dict[str, Any] | None, dict[str, Any], dict[str, str]]
 
 
 def resolve(config: PipelineConfig, selections: Sequence[Selection], auto_labels: Collection[str]) -> Resolved:
-    """The features of each entry by its name, the settings of the label if they are asked for, those of a model, and
-    the types of columns for which that of their values will not do.
+    """What the selections and the labels with `kind: auto` stand for.
 
     config: with one feature in place of each entry; auto_labels: the tasks whose kind is asked for, whose settings are
     then under `tasks`, or "" for the only label. Raises DataError for data that cannot be read, and for a label that
@@ -53,7 +51,7 @@ def resolve(config: PipelineConfig, selections: Sequence[Selection], auto_labels
     chosen_features = [each for entry in features.values() for each in entry.values()]
     kind = (settings or {}).get("kind", config.label.kind)
     model = choose_model(sample, kind, [*chosen_features, *declared])
-    return features, settings, model.settings, types
+    return Resolved(features, settings, model.settings, types)
 
 
 def _label(sample: Sample, column: str, task: str) -> tuple[dict[str, Any], str | None]:

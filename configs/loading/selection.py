@@ -31,7 +31,7 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.problems import explain
 from headrace.configs.loading.tree import LocatedProblem, Location, Tree, dotted, location_of, plain
 from headrace.configs.schema.section import KeyPath
-from headrace.configs.schema.selection import AUTO, COLUMN_TYPES, Selection, is_pattern
+from headrace.configs.schema.selection import AUTO, COLUMN_TYPES, Resolved, Selection, is_pattern
 
 RESOLVER = "headrace.components.inference.selection", "resolve"
 FILE_NAME = "features.json"
@@ -41,10 +41,7 @@ _PLACEHOLDER = Tree({"column": Tree("numeric", _NOWHERE, _NOWHERE)}, _NOWHERE, _
 
 
 class Selected(BaseModel):
-    """What the entries stand for. features: by entry, the settings by name of feature; label: the settings of
-    `label: {kind: auto}`; model: those of the model that suits the data; types: `data.types` of columns that need
-    another type than that of their values; for_config: identifies what was written.
-    """
+    """What the entries stand for, as `Resolved` describes it. for_config: identifies what was written."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -84,10 +81,7 @@ def named(tree: Tree, source: object) -> Tree:
     return replace(tree, value={**tree.value, "pipeline": section}) if name else tree
 
 
-Resolver = Callable[
-    [PipelineConfig, list[Selection], list[str]],
-    tuple[dict[str, dict[str, Any]], dict[str, Any] | None, dict[str, Any], dict[str, str]],
-]
+Resolver = Callable[[PipelineConfig, list[Selection], list[str]], Resolved]
 
 
 def select(tree: Tree) -> tuple[Tree, PinnedSelection | None, list[LocatedProblem]]:
@@ -135,8 +129,8 @@ def _found(config: PipelineConfig, written: _Written, selections: list[Selection
         return PinnedSelection(file, stored, pinned=True, takes_model=takes_model)
     module, name = RESOLVER
     resolver: Resolver = getattr(import_module(module), name)
-    features, label, model, types = resolver(config, selections, written.auto_labels)
-    selected = Selected(for_config=for_config, features=features, label=label, model=model, types=types)
+    resolved = resolver(config, selections, written.auto_labels)
+    selected = Selected(for_config=for_config, **resolved._asdict())
     return PinnedSelection(file, selected, pinned=False, takes_model=takes_model)
 
 

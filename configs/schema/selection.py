@@ -9,12 +9,26 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 AUTO = "auto"
 COLUMN_TYPES = ("int", "float", "string", "bytes")
 PATTERN = r"[*?\[]"
 """A regular expression that finds what makes a name a pattern, as in a shell."""
+
+
+class Resolved(NamedTuple):
+    """What selections, and a label with `kind: auto`, stand for in the present data.
+
+    features: by selection, the settings by name of feature; label: the settings in place of `kind: auto`, None if there
+    is no such label, and those of tasks under `tasks`; model: the settings of the model that suits the data; types:
+    `data.types` of columns that need another type than that of their values.
+    """
+
+    features: dict[str, dict[str, dict[str, Any]]]
+    label: dict[str, Any] | None
+    model: dict[str, Any]
+    types: dict[str, str]
 
 
 @dataclass(frozen=True)

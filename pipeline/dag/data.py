@@ -148,7 +148,7 @@ def data_verdict(config: PipelineConfig, built: Components, folders: Folders) ->
         store=str(folders.spans),
         code=sources_digest("headrace.components.statistics.component"),
         **({"registry": str(folders.registry)} if config.compares_with_blessed_data else {}),
-        **({"serving": skew.outputs["statistics"], "label": "\n".join(config.label.columns)} if skew else {}),
+        **({"serving": skew.outputs["statistics"], "labels": json.dumps(config.label.columns)} if skew else {}),
     )
 
 

@@ -13,13 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from headrace.components.model_server.client import (
-    LoadError,
-    UnreachableError,
-    opened,
-    wait_until_answering,
-    wait_until_loaded,
-)
+from headrace.components.model_server.client import UnreachableError
+from headrace.components.model_server.connection import LoadError, opened, wait_until_answering, wait_until_loaded
 from headrace.configs.schema.model_registry import filled
 from headrace.configs.schema.serving import ServingConfig
 from headrace.pipeline.models.destination import Destination

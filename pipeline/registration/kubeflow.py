@@ -13,7 +13,7 @@ from typing import Any
 from headrace.configs.schema.model_registry import KubeflowRegistry, filled
 from headrace.pipeline.notify.transport import DeliveryError
 from headrace.pipeline.registration.api import Api
-from headrace.pipeline.registration.register import STATE, Known
+from headrace.pipeline.registration.registry import STATE, Known
 from headrace.pipeline.registration.versions import PREFIX, PushedVersion, State
 
 _PAGE = 100

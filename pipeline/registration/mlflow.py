@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from headrace.configs.schema.model_registry import MlflowRegistry, filled
 from headrace.pipeline.notify.transport import DeliveryError
 from headrace.pipeline.registration.api import Api, quoted
-from headrace.pipeline.registration.register import STATE, Known
+from headrace.pipeline.registration.registry import STATE, Known
 from headrace.pipeline.registration.versions import PREFIX, PushedVersion, State
 
 _API = "/api/2.0/mlflow"

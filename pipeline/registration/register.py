@@ -16,50 +16,22 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
 
 from headrace.common.credentials import redact
 from headrace.configs.schema.model_registry import KubeflowRegistry, MlflowRegistry, ModelRegistries, RegistryServer
 from headrace.pipeline.notify.transport import DeliveryError
 from headrace.pipeline.registration.api import Api
-from headrace.pipeline.registration.versions import PREFIX, PushedVersion, Shelf, State
+from headrace.pipeline.registration.kubeflow import KubeflowModels
+from headrace.pipeline.registration.mlflow import Mlflow
+from headrace.pipeline.registration.registry import Known, ModelRegistry
+from headrace.pipeline.registration.versions import Shelf
 
 LIMIT = 20
 """The newest versions that are registered if they are not: after this, a folder that has many is registered in part."""
 UNANSWERED = 3
 """Requests in a row without an answer after which a server is asked for nothing more."""
-STATE = f"{PREFIX}state"
-"""The tag or property that holds a version's state."""
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Known:
-    """A version in a registry. id: the registry's own; state: as it is noted there."""
-
-    id: str
-    state: str
-
-
-class ModelRegistry(Protocol):
-    """What the registries have in common. All of it raises DeliveryError."""
-
-    @property
-    def name(self) -> str:
-        """The registered model."""
-
-    def known(self) -> dict[int, Known]:
-        """The versions of the destination by their numbers."""
-
-    def add(self, version: PushedVersion) -> Known:
-        """Register a version."""
-
-    def mark(self, one: Known, state: State) -> None:
-        """Note a version's state."""
-
-    def serve(self, one: Known) -> None:
-        """Let an alias name the version that is in service."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +87,6 @@ def _reason(error: Exception) -> str:
 
 
 def _opened(server: RegistryServer, pipeline: str, destination: str, environ: Mapping[str, str]) -> ModelRegistry:
-    from headrace.pipeline.registration.kubeflow import KubeflowModels
-    from headrace.pipeline.registration.mlflow import Mlflow
-
     api = Api.of(server, environ)
     if isinstance(server, MlflowRegistry):
         return Mlflow(server, pipeline, destination, api)

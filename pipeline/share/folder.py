@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headrace.common.errors import RunError
+from headrace.pipeline.results.run_folder import RunFolder
+from headrace.pipeline.share.logs import LOGS, copy_logs
+from headrace.pipeline.share.page import FORMAT, page_data, render
+from headrace.pipeline.share.runs import shared
 
-if TYPE_CHECKING:
-    from headrace.pipeline.results.run_folder import RunFolder
-    from headrace.pipeline.share.runs import SharedRun
-
-PAGE, DATA, LOGS = "index.html", "share.json", "logs"
-FORMAT = 1
-"""The version of `share.json`."""
-_PROFILE = ".xplane.pb"
-
-
-@dataclass(frozen=True)
-class LogFile:
-    """One copied log file: its path relative to the page, and its bytes."""
-
-    path: str
-    size: int
+PAGE, DATA = "index.html", "share.json"
 
 
 def write_share(  # noqa: PLR0913
@@ -54,9 +40,6 @@ def write_share(  # noqa: PLR0913
     Raises:
         RunError: `target` holds something that is not a shared page.
     """
-    from headrace.pipeline.share.page import page_data, render
-    from headrace.pipeline.share.runs import shared
-
     if target.exists() and name_of(target) is None and not (target.is_dir() and not any(target.iterdir())):
         raise RunError(f"{target} already exists and was not written by `headrace share`; choose another output folder")
     runs = shared(folders)
@@ -79,21 +62,6 @@ def name_of(target: Path) -> str | None:
         return str(data["name"]) if 1 <= data["format"] <= FORMAT else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def copy_logs(run: SharedRun, target: Path, name: str | None = None) -> list[LogFile]:
-    """Copy a run's TensorBoard logs and profiles to `target/logs/<name>`; the name is the run's anchor by default."""
-    from headrace.pipeline.share.events import log_files
-
-    directory = run.logs_at
-    profiles = sorted(path for path in directory.rglob(f"*{_PROFILE}") if path.is_file())
-    copied = []
-    for file in [*log_files(directory), *profiles]:
-        inside = Path(LOGS, name or run.anchor, file.relative_to(directory))
-        (target / inside).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, target / inside)
-        copied.append(LogFile(inside.as_posix(), file.stat().st_size))
-    return copied
 
 
 def _replace(target: Path, new: Path, old: Path) -> None:

@@ -16,12 +16,14 @@ from headrace.common.credentials import redact
 from headrace.pipeline.charts import script
 from headrace.pipeline.report.page import environment, headline, highlight_keys, style
 from headrace.pipeline.report.profile import read_profile
-from headrace.pipeline.share.folder import FORMAT, LogFile
+from headrace.pipeline.share.logs import LogFile
 from headrace.pipeline.share.runs import SharedRun
 from headrace.pipeline.share.settings import differing, distinguish, hyperparameters, stripped
 from headrace.pipeline.versions import read_versions, recorded
 
 TEMPLATES = Path(__file__).parent / "templates"
+FORMAT = 1
+"""The version of `share.json`."""
 
 
 def page_data(name: str, description: str, runs: Sequence[SharedRun], left_out: Sequence[str] = ()) -> dict[str, Any]:

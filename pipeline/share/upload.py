@@ -113,7 +113,7 @@ class VertexUpload:
             from google.cloud import aiplatform
         except ImportError as error:
             raise MissingDependencyError(f"--vertex needs the package google-cloud-aiplatform: {error}") from error
-        from headrace.pipeline.share.folder import LOGS, copy_logs
+        from headrace.pipeline.share.logs import LOGS, copy_logs
         from headrace.pipeline.share.runs import shared
 
         with tempfile.TemporaryDirectory(prefix="headrace-share-") as logs:

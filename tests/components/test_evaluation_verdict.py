@@ -253,7 +253,7 @@ def test_a_slice_without_an_interval_does_not_meet_a_confident_bound_and_is_name
 def test_a_threshold_on_slices_does_not_excuse_a_metric_without_a_value() -> None:
     checks = _slices({"a": 0.8, "b": 0.7}, SliceThreshold(min=0.5))
     assert [check.passed for check in checks] == [True]
-    assert "auc has no value" in rejection_reasons(checks, {"auc": math.nan})[0]
+    assert "auc has no value" in rejection_reasons(checks, {"auc": None})[0]
 
 
 def test_an_evaluation_without_examples_is_not_blessed() -> None:

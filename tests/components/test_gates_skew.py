@@ -57,7 +57,7 @@ def gate(**settings: Any) -> SkewGate:
 
 def judge(sides: Any, one: SkewGate, schema: schema_pb2.Schema | None = None) -> GateVerdict:
     trained, served = sides
-    return judge_skew(one, served, trained, schema or tfdv.infer_schema(trained), COLUMNS, "tip")
+    return judge_skew(one, served, trained, schema or tfdv.infer_schema(trained), COLUMNS, ["tip"])
 
 
 def measured(verdict: GateVerdict) -> dict[tuple[str, str], float]:

@@ -148,7 +148,7 @@ def test_a_log_is_listed_in_every_run_and_read_again_only_if_it_changed() -> Non
     assert found["ServingStatistics"].inputs == {"log": (("ServingLog", "log"),)}
     assert found["DataVerdict"].inputs["serving"] == (("ServingStatistics", "statistics"),)
     assert "skew" not in drift["DataVerdict"].exec_properties["gates"]  # whose tasks are as before there was this gate
-    assert {"serving", "label"}.isdisjoint({*drift["DataVerdict"].inputs, *drift["DataVerdict"].exec_properties})
+    assert {"serving", "labels"}.isdisjoint({*drift["DataVerdict"].inputs, *drift["DataVerdict"].exec_properties})
 
 
 @pytest.mark.parametrize(
