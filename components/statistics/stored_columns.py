@@ -66,14 +66,19 @@ def _joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _concatenated(parts: list[pa.Array]) -> pa.Array:
-    """One column of its parts, plain if they are coded by different dictionaries."""
+    """One column of its parts, coded if they all are."""
     first = parts[0]
     if len(parts) == 1:
         return first
-    if any(pa.types.is_dictionary(part.type) for part in parts):
-        same = all(part.type == first.type and part.dictionary.equals(first.dictionary) for part in parts[1:])
-        parts = parts if same else [plain(part) for part in parts]
-    return pa.concat_arrays(parts)
+    coded = [pa.types.is_dictionary(part.type) for part in parts]
+    if not any(coded):
+        return pa.concat_arrays(parts)
+    if not all(coded):
+        return pa.concat_arrays([plain(part) for part in parts])
+    if all(part.type == first.type and part.dictionary.equals(first.dictionary) for part in parts[1:]):
+        return pa.concat_arrays(parts)
+    alike = [pa.DictionaryArray.from_arrays(part.indices.cast(pa.int32()), part.dictionary) for part in parts]
+    return pa.concat_arrays(pa.chunked_array(alike).unify_dictionaries().chunks)
 
 
 def _listed(column: pa.Array) -> pa.Array:

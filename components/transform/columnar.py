@@ -11,8 +11,7 @@ tensors of the same batch that the graph would get. So nothing but the lookup is
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +30,7 @@ from headrace.components.transform.single_values import (
     is_single,
     single_values,
 )
+from headrace.components.transform.text_ids import TextIds
 from headrace.configs.schema.data import bits_column
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer import columns
@@ -196,24 +196,29 @@ class VocabularyIds:
         else:
             with tf.io.gfile.GFile(output.vocabulary_file_by_name(column.name), "rb") as file:
                 lines = file.read().split(b"\n")[:-1]
-        self._ids = {line: number for number, line in enumerate(lines)}
+        self._ids = TextIds(lines)
         self._buckets = feature.oov_buckets
         missing = feature.missing
-        self._missing = len(lines) + self._buckets if missing is None else self._look_up([str(missing).encode()])[0]
+        substitute = pa.array([str(missing).encode()], pa.binary())
+        self._missing = len(lines) + self._buckets if missing is None else self._look_up(substitute)[0]
 
     def __call__(self, values: SingleValues) -> Coded:
         """The ids of all rows."""
         distinct, codes = values.codes
-        return Coded(np.append(self._look_up(as_texts(distinct)), self._missing), codes)
+        return Coded(np.append(self._look_up(_in_decimal(distinct)), self._missing), codes)
 
-    def _look_up(self, texts: Sequence[bytes]) -> NDArray[np.int64]:
-        unknown = len(self._ids)
-        ids = np.fromiter(map(self._ids.get, texts, repeat(unknown)), np.int64, len(texts))
-        positions = np.flatnonzero(ids == unknown)
-        if self._buckets > 1 and len(positions):
-            others = tf.constant([texts[place] for place in positions.tolist()], tf.string)
-            ids[positions] += tf.strings.to_hash_bucket_fast(others, self._buckets).numpy()
+    def _look_up(self, texts: pa.Array) -> NDArray[np.int64]:
+        ids = self._ids.look_up(texts)
+        unknown = np.flatnonzero(ids == len(self._ids))
+        if self._buckets > 1 and len(unknown):
+            others = texts.take(pa.array(unknown)).to_numpy(zero_copy_only=False)
+            ids[unknown] += tf.strings.to_hash_bucket_fast(tf.constant(others, tf.string), self._buckets).numpy()
         return ids
+
+
+def _in_decimal(distinct: pa.Array) -> pa.Array:
+    """Values as texts, integers in decimal."""
+    return distinct.cast(pa.string()).cast(pa.binary()) if pa.types.is_integer(distinct.type) else distinct
 
 
 def _of_distinct(key: str, values: SingleValues, compute: Compute) -> Values:

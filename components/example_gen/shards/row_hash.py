@@ -106,7 +106,7 @@ def _column_hash(column: pa.Array) -> np.ndarray:
     elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         hashes = mix(_number_bits(numbers_of(column)) + _ODD)
     else:
-        hashes = _text_hash(column.cast(pa.binary()).fill_null(b""))
+        hashes = text_hash(column.cast(pa.binary()).fill_null(b""))
     valid = valid_of(column)
     return hashes if valid is None else np.where(valid, hashes, _MISSING)
 
@@ -137,7 +137,8 @@ def _number_bits(numbers: np.ndarray) -> np.ndarray:
     return bits
 
 
-def _text_hash(column: pa.BinaryArray) -> np.ndarray:
+def text_hash(column: pa.BinaryArray) -> np.ndarray:
+    """uint64 [texts]: a hash of each text. None of them may be null."""
     if not len(column):
         return np.zeros(0, np.uint64)
     offsets = offsets_of(column)
