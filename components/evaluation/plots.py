@@ -20,8 +20,8 @@ from tensorflow_model_analysis.metrics.metric_types import PlotKey
 from tensorflow_model_analysis.metrics.multi_class_confusion_matrix_plot import MULTI_CLASS_CONFUSION_MATRIX_PLOT_NAME
 from tensorflow_model_analysis.proto import metrics_for_slice_pb2 as protos
 
-from headrace.components.evaluation.metrics.accumulator import Array, LabelMetrics, Totals
-from headrace.components.evaluation.metrics.probabilities import GRID, Linear
+from headrace.components.evaluation.metrics.accumulator import Array, LabelMetrics, Linear, Totals
+from headrace.components.evaluation.metrics.probabilities import GRID
 from headrace.components.evaluation.result import Confusion
 from headrace.components.evaluation.slices import SliceKey
 

@@ -13,16 +13,13 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.components.evaluation.limits import Proportions
 from headrace.components.evaluation.result import ClassMetrics, Confusion, Curves
-
-if TYPE_CHECKING:
-    from headrace.components.evaluation.metrics.probabilities import Linear
 
 Array = NDArray[np.float64]
 FOLDS = 20
@@ -31,6 +28,18 @@ _ROUNDING = 1e-6
 """How far sums over the predictions of one model may be apart, as a fraction, because devices add in any order."""
 STANDARD_ERRORS = 1.96
 """Half the width of a 95 % confidence interval."""
+
+
+class Linear(NamedTuple):
+    """What lies in each step of the grid of `probabilities`, [GRID + 1] each; the last is of a probability of 1.
+
+    negatives, positives: the weight of the examples of both classes; predictions: the weighted sum of their
+    probabilities, each to 0.00003 of itself.
+    """
+
+    negatives: Array
+    positives: Array
+    predictions: Array
 
 
 @dataclass(frozen=True)

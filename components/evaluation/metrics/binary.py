@@ -14,13 +14,13 @@ from headrace.components.evaluation.metrics.accumulator import (
     STANDARD_ERRORS,
     Array,
     LabelMetrics,
+    Linear,
     Margin,
     Totals,
 )
 from headrace.components.evaluation.metrics.areas import areas
 from headrace.components.evaluation.metrics.classification import EPSILON, TOO_WIDE, confusion_of, entropy
 from headrace.components.evaluation.metrics.decisions import at_level, decision_metrics, decision_proportions, ratio
-from headrace.components.evaluation.metrics.probabilities import Linear
 from headrace.components.evaluation.result import Confusion, Curves, DecisionPoint
 from headrace.configs.schema.metrics import AT_TARGET, METRICS, split_level, with_level
 

@@ -8,30 +8,17 @@ the grid, such as those that TFMA plots, are exact.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.components.evaluation.metrics.accumulator import Array
+from headrace.components.evaluation.metrics.accumulator import Array, Linear
 from headrace.components.evaluation.metrics.areas import log_odds
 
 RESOLUTION = 16384
 """Steps for each unit of log-odds. One is 0.000015 wide at a probability of 0.5."""
 GRID = 10_000
 """Steps of the grid from 0 to 1: the buckets of TFMA's histogram."""
-
-
-class Linear(NamedTuple):
-    """What lies in each step of the grid, [GRID + 1] each, of which the last is of a probability of 1.
-
-    negatives, positives: the weight of the examples of both classes; predictions: the weighted sum of their
-    probabilities, each to 0.00003 of itself.
-    """
-
-    negatives: Array
-    positives: Array
-    predictions: Array
 
 
 def buckets_of(probabilities: Array) -> NDArray[np.int64]:
