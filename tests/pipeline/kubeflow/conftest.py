@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import kserve_cluster
 import pytest
 from faulty_backend import Backend, serving
+from forks import Forked
 from s3_servers import S3Server
 
 from headrace.pipeline.kubeflow.store import Store, open_store
@@ -35,3 +37,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[kserve_
         alive.use(monkeypatch, tmp_path)
         alive.settle()
         yield alive
+
+
+@pytest.fixture
+def forked_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the processes of pods start with the imports done, unlike those of test_kubeflow_entrypoint.py."""
+    monkeypatch.setattr(subprocess, "Popen", Forked)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 from command import PATIENCE
 from compiled_trips import TRIPS, trips
-from forks import Forked
 from kserve_cluster import FIRST, Cluster, Plan
 from test_kubeflow_entrypoint import Pod
 
@@ -36,9 +34,7 @@ SETTINGS = (
 
 
 @pytest.fixture
-def pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pod:
-    """Its process starts with the imports done, unlike those of test_kubeflow_entrypoint.py."""
-    monkeypatch.setattr(subprocess, "Popen", Forked)
+def pod(forked_pods: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pod:
     monkeypatch.setenv(FOLDER, str(tmp_path / "pod" / "store"))
     return Pod(tmp_path / "pod")
 

@@ -112,6 +112,7 @@ def test_pods_that_compare_with_the_blessed_model_have_the_statistics_of_its_dat
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_pods")
 def test_a_night_is_held_against_the_blessed_models_data_in_the_store_and_a_stop_names_its_gates(folder: Path) -> None:
     cluster = Cluster(folder / "cluster", "minio://bucket")
     first = cluster.run(gated(folder))
@@ -136,6 +137,7 @@ def test_a_night_is_held_against_the_blessed_models_data_in_the_store_and_a_stop
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_pods")
 def test_a_night_without_new_data_stops_in_its_first_task_once_the_data_is_too_old(folder: Path) -> None:
     reported = config(folder, "schedule={every: 24h, retrain: new_span}", "gates.freshness.column=null")
     found = find_spans(reported.data)

@@ -281,6 +281,7 @@ def test_a_condition_of_another_form_is_not_guessed_at() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_pods")
 def test_without_anything_new_all_but_the_look_is_skipped(folder: Path) -> None:
     """One task runs, in a pod of its own; and with `retrain: always` the same decision lets the run continue."""
     reported = config(folder, "new_span")
