@@ -82,9 +82,10 @@ class ObjectStore:
         text = "\n".join([",".join(columns), *lines, ""])
         self.client.put_object(Bucket="lake", Key=f"trips/{name(day)}.csv", Body=text.encode())
 
-    def age(self, days: float) -> None:
-        """As if all that runs left had been written this many days earlier."""
-        paths = [f"/runs/{one['Key']}" for one in self.client.list_objects_v2(Bucket="runs").get("Contents", [])]
+    def age(self, days: float, below: str = "s3://runs/") -> None:
+        """As if all that runs left below a folder had been written this many days earlier."""
+        found = self.client.list_objects_v2(Bucket="runs", Prefix=below.removeprefix("s3://runs/"))
+        paths = [f"/runs/{one['Key']}" for one in found.get("Contents", [])]
         self.proxy.age(dict.fromkeys(paths, days))
 
     def names(self, prefix: str) -> list[str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import itertools
+import re
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,8 @@ FILES, OLD = (GRAPH, "assets/words", "variables/data"), "1"
 CONVERTED = "run-1/lite/18/blessing"
 """The folder with its `.tflite` file, which only the store has."""
 NOON = dt.datetime(2026, 3, 1, 12, 0, tzinfo=dt.UTC)
+AT_ONCE = 9
+"""Pipelines that push at the same time: each spends most of it in the pauses before a request is repeated."""
 
 
 @pytest.fixture
@@ -39,11 +43,36 @@ def server(s3_server: S3Server) -> Iterator[ObjectStore]:
         yield server
 
 
-def push(server: ObjectStore, folder: Path, *, blessed: bool, lite: bool = False) -> None:
+class Outages:
+    """What the proxy does, by the folder of a pipeline, to the requests of several that push at the same time."""
+
+    def __init__(self, server: ObjectStore) -> None:
+        self.before: dict[str, Callable[[str, str], str | None]] = {}
+        self.lost: dict[str, Callable[[str, str], bool]] = {}
+        server.proxy.before = lambda method, path: self.before.get(home_of(path), server_answers)(method, path)
+        server.proxy.lost = lambda method, path: self.lost.get(home_of(path), answer_arrives)(method, path)
+
+
+def home_of(path: str) -> str:
+    """The folder of the pipeline that an object belongs to; "" for one beside them."""
+    found = re.match(r"/(runs/v2/[^/]+)", path)
+    return f"s3://{found[1]}" if found else ""
+
+
+def server_answers(_method: str, _path: str) -> None:
+    """The proxy leaves the request to the server."""
+
+
+def answer_arrives(_method: str, _path: str) -> bool:
+    """The proxy loses no answer."""
+    return False
+
+
+def push(server: ObjectStore, folder: Path, *, blessed: bool, lite: bool = False, home: str = HOME) -> None:
     """The Pusher in a pod of its own, with the newest blessed model. lite: whether that was converted."""
     shutil.rmtree(folder.parent / "pod", ignore_errors=True)  # nothing of the last one is there; its paths are the same
     pod = PodPaths(str(folder.parent / "pod"))
-    model = pod.local(f"{HOME}/run-1/trainer/17/model")
+    model = pod.local(f"{home}/run-1/trainer/17/model")
     for name in FILES:
         (model / "Format-Serving" / name).parent.mkdir(parents=True, exist_ok=True)
         (model / "Format-Serving" / name).write_text(f"what {name} holds")
@@ -59,10 +88,10 @@ def push(server: ObjectStore, folder: Path, *, blessed: bool, lite: bool = False
     (folder / "entry").write_text(found.model_dump_json())
     entry.read()
     properties = {
-        "destination": str(pod.local(f"{HOME}/serving")),
+        "destination": str(pod.local(f"{home}/serving")),
         "keep": 0,
-        "push_record": str(pod.local(f"{HOME}/pushed.json")),
-        "registry": str(pod.local(f"{HOME}/blessed.json")),
+        "push_record": str(pod.local(f"{home}/pushed.json")),
+        "registry": str(pod.local(f"{home}/blessed.json")),
     }
     with present(properties, pod, open_store({"endpoint": server.url, "region": "us-east-1"}, of_pod=True)):
         Pusher.EXECUTOR_SPEC.executor_class().Do(
@@ -72,40 +101,40 @@ def push(server: ObjectStore, folder: Path, *, blessed: bool, lite: bool = False
         )
 
 
-def convert(store: Store, folder: Path) -> None:
+def convert(store: Store, folder: Path, home: str = HOME) -> None:
     """Put what Lite has written into the store."""
     folder.mkdir()
     (folder / MODEL_FILE).write_text("a model for devices")
     LiteVerdict(precision="float32", contents=checksum(folder / MODEL_FILE)).write(folder)
-    store.put_all(folder, f"{HOME}/{CONVERTED}")
+    store.put_all(folder, f"{home}/{CONVERTED}")
 
 
-def served(server: ObjectStore) -> tuple[set[str], set[str]]:
+def served(server: ObjectStore, home: str = HOME) -> tuple[set[str], set[str]]:
     """The versions with the file that servers wait for, and those without it; the former hold all of the model. The
     version that was in service before, if any, is as it was.
     """
     store = open_store({"endpoint": server.url, "region": "us-east-1"})
     whole: set[str] = set()
     broken: set[str] = set()
-    for version in store.children(f"{HOME}/serving"):
-        files = store.files(f"{HOME}/serving/{version}")
+    for version in store.children(f"{home}/serving"):
+        files = store.files(f"{home}/serving/{version}")
         if version == LITE:
             continue
         if version == OLD:
-            assert {store.text(f"{HOME}/serving/{OLD}/{name}") for name in FILES} == {"old"}
+            assert {store.text(f"{home}/serving/{OLD}/{name}") for name in FILES} == {"old"}
             continue
         if GRAPH in files:
-            held = {name: store.text(f"{HOME}/serving/{version}/{name}") for name in files}
+            held = {name: store.text(f"{home}/serving/{version}/{name}") for name in files}
             assert held == {name: f"what {name} holds" for name in FILES}
         (whole if GRAPH in files else broken).add(version)
     return whole, broken
 
 
-def converted(store: Store) -> dict[str, set[str]]:
+def converted(store: Store, home: str = HOME) -> dict[str, set[str]]:
     """The files beside versions, by version; those that servers' neighbours read are whole."""
     found: dict[str, set[str]] = {}
-    for name in store.files(f"{HOME}/serving/{LITE}"):
-        assert store.text(f"{HOME}/serving/{LITE}/{name}") == store.text(f"{HOME}/{CONVERTED}/{Path(name).name}")
+    for name in store.files(f"{home}/serving/{LITE}"):
+        assert store.text(f"{home}/serving/{LITE}/{name}") == store.text(f"{home}/{CONVERTED}/{Path(name).name}")
         found.setdefault(Path(name).parts[0], set()).add(Path(name).name)
     return found
 
@@ -130,33 +159,37 @@ def lost_at(nth: int) -> Callable[[str, str], bool]:
 def test_a_push_that_the_stores_outage_broke_off_is_finished_by_the_next_run(
     server: ObjectStore, tmp_path: Path
 ) -> None:
-    store, ends = open_store({"endpoint": server.url, "region": "us-east-1"}), []
-    for after in range(
-        26
-    ):  # three for each of seven objects and the claim to the number, one for the mark of its folder
+    outages = Outages(server)
+
+    def broken_off(after: int) -> tuple[int | bool, ...]:
+        """What a push leaves whose store goes away after so many writes."""
+        home, folder = f"{HOME}-{after}", tmp_path / str(after)
+        store = open_store({"endpoint": server.url, "region": "us-east-1"})
+        for name in ("first", "next", "later"):
+            (folder / name).mkdir(parents=True)
         for name in FILES:
-            store.write(f"{HOME}/serving/{OLD}/{name}", "old")
-        convert(store, tmp_path / f"{after}-converted")
-        server.proxy.before = down_after(after)
-        (tmp_path / f"{after}-first").mkdir()
-        with pytest.raises(StoreError, match=HOME) if after < 25 else contextlib.nullcontext():
-            push(server, tmp_path / f"{after}-first", blessed=True, lite=True)
-        server.proxy.before = lambda _method, _path: None
-        noted = store.exists(f"{HOME}/pushed.json")
-        ends.append((*map(len, served(server)), noted, *map(len, converted(store).values())))
-        (tmp_path / f"{after}-next").mkdir()
-        push(server, tmp_path / f"{after}-next", blessed=False, lite=True)
-        (version,), _ = served(server)
-        assert converted(store) == {version: {MODEL_FILE, REPORT_FILE}}
-        store.get(f"{HOME}/pushed.json", tmp_path / "pushed.json")
-        assert [push.version for push in PushRecord.read(tmp_path / "pushed.json").last.values()] == [version]
-        server.age(days=2)
-        (tmp_path / f"{after}-later").mkdir()
-        push(server, tmp_path / f"{after}-later", blessed=False, lite=True)
-        assert served(server) == ({version}, set())
-        for name in store.files(HOME):
-            store.remove(f"{HOME}/{name}")
-    assert set(ends) == {
+            store.write(f"{home}/serving/{OLD}/{name}", "old")
+        convert(store, folder / "converted", home)
+        outages.before[home] = down_after(after)
+        with pytest.raises(StoreError, match=home) if after < 25 else contextlib.nullcontext():
+            push(server, folder / "first", blessed=True, lite=True, home=home)
+        del outages.before[home]
+        noted = store.exists(f"{home}/pushed.json")
+        end = (*map(len, served(server, home)), noted, *map(len, converted(store, home).values()))
+        push(server, folder / "next", blessed=False, lite=True, home=home)
+        (version,), _ = served(server, home)
+        assert converted(store, home) == {version: {MODEL_FILE, REPORT_FILE}}
+        store.get(f"{home}/pushed.json", folder / "pushed.json")
+        assert [push.version for push in PushRecord.read(folder / "pushed.json").last.values()] == [version]
+        server.age(days=2, below=f"{home}/")
+        push(server, folder / "later", blessed=False, lite=True, home=home)
+        assert served(server, home) == ({version}, set())
+        return end
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        # Three for each of seven objects and the claim to the number, one for the mark of its folder.
+        ends = set(threads.map(broken_off, range(26)))
+    assert ends == {
         (0, 0, False),
         (0, 1, False),
         (1, 0, False),
@@ -181,19 +214,23 @@ def test_a_version_beside_one_that_was_broken_off_has_a_number_of_its_own(server
 def test_a_push_of_which_the_store_loses_an_answer_is_whole_after_the_next_run(
     server: ObjectStore, tmp_path: Path
 ) -> None:
-    store = open_store({"endpoint": server.url, "region": "us-east-1"})
-    for nth in range(18):  # of three requests for each of five objects and of the claim to the number
-        server.proxy.lost, asked = lost_at(nth), len(server.proxy.asked)
+    outages = Outages(server)
+
+    def lost(nth: int) -> None:
+        home, folder = f"{HOME}-{nth}", tmp_path / str(nth)
+        store = open_store({"endpoint": server.url, "region": "us-east-1"})
+        outages.lost[home] = lost_at(nth)
         for blessed in (True, False):  # whether or not it could be asked again
-            (tmp_path / f"{nth}-{blessed}").mkdir()
+            (folder / str(blessed)).mkdir(parents=True)
             with contextlib.suppress(StoreError):
-                push(server, tmp_path / f"{nth}-{blessed}", blessed=blessed)
-        assert sum(method in WRITES for method, _ in server.proxy.asked[asked:]) > nth
-        (version,), _ = served(server)
-        store.get(f"{HOME}/pushed.json", tmp_path / "pushed.json")
-        assert [push.version for push in PushRecord.read(tmp_path / "pushed.json").last.values()] == [version]
-        for name in store.files(HOME):
-            store.remove(f"{HOME}/{name}")
+                push(server, folder / str(blessed), blessed=blessed, home=home)
+        assert sum(method in WRITES for method, path in server.proxy.asked if home_of(path) == home) > nth
+        (version,), _ = served(server, home)
+        store.get(f"{home}/pushed.json", folder / "pushed.json")
+        assert [push.version for push in PushRecord.read(folder / "pushed.json").last.values()] == [version]
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        assert len([*threads.map(lost, range(18))]) == 18  # three requests for each of five objects and the claim
 
 
 def test_file_for_devices_follows_its_version_in_the_store(server: ObjectStore, tmp_path: Path) -> None:
