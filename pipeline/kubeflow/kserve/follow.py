@@ -79,6 +79,7 @@ def follow(  # noqa: PLR0913, PLR0917
     service: ServiceClient,
     run: str,
     say: Callable[[str], None] = _log,
+    rollout: Callable[..., Rollout] = Rollout,
 ) -> str:
     """Serve the newest version of `deploy.push`; returns what the service does then, in words.
 
@@ -89,12 +90,14 @@ def follow(  # noqa: PLR0913, PLR0917
         service: the InferenceService.
         run: `<run>/<task>`, whose failed rollout stays a failure if the task is tried again; "" for a command.
         say: gets one line for each stage.
+        rollout: makes the rollout, so that a caller may give it a clock of its own.
 
     Raises RunError if the version failed, if the service cannot be changed, or if a record is damaged.
     """
     shelf = KServeShelf(home, store, given["claim"], given["mount"])
     place = Place(home, given["push"], given["keep"], given["mount"])
-    return _Follow(KServeConfig.model_validate(given["service"]), place, store, service, shelf, run, say).bring()
+    settings = KServeConfig.model_validate(given["service"])
+    return _Follow(settings, place, store, service, shelf, run, say, rollout).bring()
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,7 @@ class _Follow:
     shelf: KServeShelf
     run: str
     say: Callable[[str], None]
+    rollout: Callable[..., Rollout]
 
     def bring(self) -> str:
         for one in self.shelf.attempts.values():
@@ -152,7 +156,7 @@ class _Follow:
         is_same = served and served.model == wanted.model and wanted.contents in ("", served.contents)
         if served and is_same and seen.now.uri == served.uri and seen.canary is None:
             return f"{self.service} serves version {served.version} already, which has the model"
-        rollout = Rollout(self.service, self.settings, self._target(wanted), self._is_good, say=self.say)
+        rollout = self.rollout(self.service, self.settings, self._target(wanted), self._is_good, say=self.say)
         if served and known is not None and self._has_failed(wanted.version):
             self._undo(rollout, known)
         try:

@@ -27,6 +27,7 @@ from headrace.common.errors import RunError
 from headrace.components.deploy.registry import inside
 from headrace.configs.schema.kserve import KServeConfig
 from headrace.pipeline.kubeflow.kserve.follow import follow, kserve_settings
+from headrace.pipeline.kubeflow.kserve.rollout import Rollout, Target
 from headrace.pipeline.kubeflow.kserve.service import ServiceClient
 from headrace.pipeline.kubeflow.kserve.shelf import KServeShelf
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
@@ -62,8 +63,21 @@ def night(store: Store, tmp: Path, number: int) -> None:
     store.write(f"{HOME}/pushed.json", json.dumps(pushed))
 
 
-def pods_task(store: Store, run: str) -> str:
-    return follow(GIVEN, HOME, store, ServiceClient.of_pod(SERVICE, "kubeflow"), f"{run}/pusher")
+def without_waiting(
+    service: ServiceClient,
+    settings: KServeConfig,
+    target: Target,
+    is_good: Callable[[str], bool],
+    say: Callable[[str], None],
+) -> Rollout:
+    """A rollout for which time passes when it sleeps, and at no other moment: the cluster makes a step at each look."""
+    slept = [0.0]
+    return Rollout(service, settings, target, is_good, lambda: sum(slept), slept.append, say)
+
+
+def pods_task(store: Store, run: str, rollout: Callable[..., Rollout] = without_waiting) -> str:
+    service = ServiceClient.of_pod(SERVICE, "kubeflow")
+    return follow(GIVEN, HOME, store, service, f"{run}/pusher", rollout=rollout)
 
 
 def whole_task(store: Store, tmp: Path, run: str) -> None:
@@ -313,7 +327,7 @@ def test_two_tasks_at_once_bring_the_newer_version_into_service(files: Store, cl
     def later(method: str, path: str) -> None:
         if method == "GET" and cluster.uri == uri(0) and next(pushed, False):
             night(files, tmp_path, 1)
-            assert "serves version 1790000001" in pods_task(files, "run-1")
+            assert "serves version 1790000001" in pods_task(files, "run-1", Rollout)
 
     thread: list[threading.Thread] = []
 
@@ -323,7 +337,7 @@ def test_two_tasks_at_once_bring_the_newer_version_into_service(files: Store, cl
             thread[0].start()
 
     cluster.before = begin
-    pods_task(files, "run-0")
+    pods_task(files, "run-0", Rollout)
     thread[0].join()
     cluster.settle(3)
     assert cluster.traffic[-1] == {uri(1): 100}
