@@ -89,7 +89,7 @@ def breaking_proxy(url: str, after: int) -> Iterator[str]:
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Relay) as proxy:
         proxy.daemon_threads = True
-        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        threading.Thread(target=proxy.serve_forever, args=(0.05,), daemon=True).start()
         yield f"http://127.0.0.1:{proxy.server_address[1]}"
         proxy.shutdown()
 
@@ -114,7 +114,7 @@ def refusing_server(status: int, code: str) -> Iterator[str]:
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusal) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
 
@@ -146,6 +146,6 @@ def tls_server(folder: Path) -> Iterator[int]:
                 context.wrap_socket(self.request, server_side=True).recv(1)
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Shake) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield server.server_address[1]
         server.shutdown()

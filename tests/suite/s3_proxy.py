@@ -138,7 +138,7 @@ def s3_proxy(server: str) -> Iterator[S3Proxy]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
         listening.daemon_threads = True
         proxy.url = f"http://127.0.0.1:{listening.server_port}"
-        threading.Thread(target=listening.serve_forever, daemon=True).start()
+        threading.Thread(target=listening.serve_forever, args=(0.05,), daemon=True).start()
         yield proxy
         listening.shutdown()
 

@@ -86,7 +86,7 @@ def filesystem(location: ObjectLocation) -> Any:
         raise RuntimeError("an object store was used before this process was forked, so using it again would hang")
     if location.scheme == "gs":
         return _google(os.environ.get("STORAGE_EMULATOR_HOST"), GOOGLE_SECONDS)
-    return _s3(*_server(), location.bucket)
+    return _s3(*_server(), location.bucket, (ATTEMPTS, CONNECT_SECONDS, READ_SECONDS))
 
 
 def promptly(location: ObjectLocation) -> Any:
@@ -120,7 +120,7 @@ def _s3(
     scheme: str,
     address: str | None,
     bucket: str,
-    limits: tuple[int, int, int] = (ATTEMPTS, CONNECT_SECONDS, READ_SECONDS),
+    limits: tuple[int, int, int],
     *,
     in_background: bool = True,
 ) -> Any:

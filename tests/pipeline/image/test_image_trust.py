@@ -79,7 +79,7 @@ def index(authority: Path) -> Iterator[str]:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(authority.with_name("server.pem"))
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield f"https://localhost:{server.server_port}/simple"
         server.shutdown()
 

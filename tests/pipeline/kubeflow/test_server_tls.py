@@ -43,7 +43,7 @@ def secured(tmp_path: Path) -> Iterator[Secured]:
     context.load_cert_chain(file, key)
     with ThreadingHTTPServer(("127.0.0.1", 0), Healthy) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield Secured(f"https://127.0.0.1:{server.server_port}", file)
         server.shutdown()
 
@@ -67,7 +67,7 @@ def test_a_certificate_of_the_authority_named_is_taken_and_any_where_none_is_che
 
 def test_an_address_without_tls_is_reported() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Healthy) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         with pytest.raises(ServerError, match=r"not speak TLS.* http://"):
             ask(f"https://127.0.0.1:{server.server_port}")
         server.shutdown()

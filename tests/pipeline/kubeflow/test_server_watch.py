@@ -55,7 +55,7 @@ def server() -> Iterator[Server]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as alive:
-        threading.Thread(target=alive.serve_forever, daemon=True).start()
+        threading.Thread(target=alive.serve_forever, args=(0.05,), daemon=True).start()
         reported.url = f"http://127.0.0.1:{alive.server_port}"
         yield reported
         alive.shutdown()

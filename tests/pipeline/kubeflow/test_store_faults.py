@@ -90,7 +90,7 @@ def test_a_store_with_another_time_is_asked_again_with_its_own(tmp_path: Path, m
     for name in KEYS:
         monkeypatch.setenv(name, "any")
     with ThreadingHTTPServer(("127.0.0.1", 0), Ahead) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         there = open_store({"endpoint": f"http://127.0.0.1:{server.server_port}"}, of_pod=True)
         assert there.get(f"{HOME}/pushed.json", tmp_path / "pushed.json")
         server.shutdown()

@@ -302,7 +302,7 @@ def test_from_a_server_it_asks_for_nothing_but_itself(browser: Browser, folder: 
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
     handler.log_message = lambda *_: None  # type: ignore[attr-defined]
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         home = f"http://127.0.0.1:{server.server_address[1]}/"
         with watched(browser, home) as page:
             asked: list[str] = []
