@@ -68,8 +68,25 @@ def answer_arrives(_method: str, _path: str) -> bool:
     return False
 
 
-def push(server: ObjectStore, folder: Path, *, blessed: bool, lite: bool = False, home: str = HOME) -> None:
-    """The Pusher in a pod of its own, with the newest blessed model. lite: whether that was converted."""
+def connected(server: ObjectStore, *, of_pod: bool = False) -> Store:
+    """The store, whose client is there: to make one, PyArrow waits for all requests that are under way."""
+    store = open_store({"endpoint": server.url, "region": "us-east-1"}, of_pod=of_pod)
+    assert not store.exists(f"{HOME}/none")
+    return store
+
+
+def push(
+    server: ObjectStore,
+    folder: Path,
+    *,
+    blessed: bool,
+    lite: bool = False,
+    home: str = HOME,
+    store: Store | None = None,
+) -> None:
+    """The Pusher in a pod of its own, with the newest blessed model. lite: whether that was converted; store: that of
+    the pod, if it is there already.
+    """
     shutil.rmtree(folder.parent / "pod", ignore_errors=True)  # nothing of the last one is there; its paths are the same
     pod = PodPaths(str(folder.parent / "pod"))
     model = pod.local(f"{home}/run-1/trainer/17/model")
@@ -93,7 +110,8 @@ def push(server: ObjectStore, folder: Path, *, blessed: bool, lite: bool = False
         "push_record": str(pod.local(f"{home}/pushed.json")),
         "registry": str(pod.local(f"{home}/blessed.json")),
     }
-    with present(properties, pod, open_store({"endpoint": server.url, "region": "us-east-1"}, of_pod=True)):
+    store = store or open_store({"endpoint": server.url, "region": "us-east-1"}, of_pod=True)
+    with present(properties, pod, store):
         Pusher.EXECUTOR_SPEC.executor_class().Do(
             {"model": [artifact], "model_blessing": [blessing], "entry": [entry]},
             {"pushed_model": [pushed]},
@@ -109,11 +127,11 @@ def convert(store: Store, folder: Path, home: str = HOME) -> None:
     store.put_all(folder, f"{home}/{CONVERTED}")
 
 
-def served(server: ObjectStore, home: str = HOME) -> tuple[set[str], set[str]]:
+def served(server: ObjectStore, home: str = HOME, store: Store | None = None) -> tuple[set[str], set[str]]:
     """The versions with the file that servers wait for, and those without it; the former hold all of the model. The
     version that was in service before, if any, is as it was.
     """
-    store = open_store({"endpoint": server.url, "region": "us-east-1"})
+    store = store or open_store({"endpoint": server.url, "region": "us-east-1"})
     whole: set[str] = set()
     broken: set[str] = set()
     for version in store.children(f"{home}/serving"):
@@ -160,11 +178,12 @@ def test_a_push_that_the_stores_outage_broke_off_is_finished_by_the_next_run(
     server: ObjectStore, tmp_path: Path
 ) -> None:
     outages = Outages(server)
+    stores = [(connected(server), connected(server, of_pod=True)) for _ in range(26)]
 
     def broken_off(after: int) -> tuple[int | bool, ...]:
         """What a push leaves whose store goes away after so many writes."""
         home, folder = f"{HOME}-{after}", tmp_path / str(after)
-        store = open_store({"endpoint": server.url, "region": "us-east-1"})
+        store, of_pod = stores[after]
         for name in ("first", "next", "later"):
             (folder / name).mkdir(parents=True)
         for name in FILES:
@@ -172,18 +191,18 @@ def test_a_push_that_the_stores_outage_broke_off_is_finished_by_the_next_run(
         convert(store, folder / "converted", home)
         outages.before[home] = down_after(after)
         with pytest.raises(StoreError, match=home) if after < 25 else contextlib.nullcontext():
-            push(server, folder / "first", blessed=True, lite=True, home=home)
+            push(server, folder / "first", blessed=True, lite=True, home=home, store=of_pod)
         del outages.before[home]
         noted = store.exists(f"{home}/pushed.json")
-        end = (*map(len, served(server, home)), noted, *map(len, converted(store, home).values()))
-        push(server, folder / "next", blessed=False, lite=True, home=home)
-        (version,), _ = served(server, home)
+        end = (*map(len, served(server, home, store)), noted, *map(len, converted(store, home).values()))
+        push(server, folder / "next", blessed=False, lite=True, home=home, store=of_pod)
+        (version,), _ = served(server, home, store)
         assert converted(store, home) == {version: {MODEL_FILE, REPORT_FILE}}
         store.get(f"{home}/pushed.json", folder / "pushed.json")
         assert [push.version for push in PushRecord.read(folder / "pushed.json").last.values()] == [version]
         server.age(days=2, below=f"{home}/")
-        push(server, folder / "later", blessed=False, lite=True, home=home)
-        assert served(server, home) == ({version}, set())
+        push(server, folder / "later", blessed=False, lite=True, home=home, store=of_pod)
+        assert served(server, home, store) == ({version}, set())
         return end
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
@@ -215,17 +234,18 @@ def test_a_push_of_which_the_store_loses_an_answer_is_whole_after_the_next_run(
     server: ObjectStore, tmp_path: Path
 ) -> None:
     outages = Outages(server)
+    stores = [(connected(server), connected(server, of_pod=True)) for _ in range(18)]
 
     def lost(nth: int) -> None:
         home, folder = f"{HOME}-{nth}", tmp_path / str(nth)
-        store = open_store({"endpoint": server.url, "region": "us-east-1"})
+        store, of_pod = stores[nth]
         outages.lost[home] = lost_at(nth)
         for blessed in (True, False):  # whether or not it could be asked again
             (folder / str(blessed)).mkdir(parents=True)
             with contextlib.suppress(StoreError):
-                push(server, folder / str(blessed), blessed=blessed, home=home)
+                push(server, folder / str(blessed), blessed=blessed, home=home, store=of_pod)
         assert sum(method in WRITES for method, path in server.proxy.asked if home_of(path) == home) > nth
-        (version,), _ = served(server, home)
+        (version,), _ = served(server, home, store)
         store.get(f"{home}/pushed.json", folder / "pushed.json")
         assert [push.version for push in PushRecord.read(folder / "pushed.json").last.values()] == [version]
 
