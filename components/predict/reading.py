@@ -19,9 +19,16 @@ from headrace.components.example_gen.checks import check_fraction
 from headrace.components.example_gen.column_cache import MAX_BYTES, ColumnCache
 from headrace.components.example_gen.parts import files_of_part
 from headrace.components.example_gen.skips import Skipped
-from headrace.components.example_gen.sources import ParallelMap, ReadOptions, ScanResult, Source, open_source
+from headrace.components.example_gen.sources import (
+    ParallelMap,
+    ReadOptions,
+    ScanResult,
+    Source,
+    is_open_ended,
+    open_source,
+)
 from headrace.components.example_gen.sources.arrays.source import Arrays
-from headrace.components.example_gen.sources.base import OPEN_ENDED, suggest_columns
+from headrace.components.example_gen.sources.base import suggest_columns
 from headrace.components.example_gen.sources.nested import check_objects
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import Span
@@ -70,6 +77,11 @@ class Input:
     def kind(self) -> str:
         """The kind of source."""
         return "arrays" if self.table is not None else self.data.source.kind
+
+    @property
+    def is_open_ended(self) -> bool:
+        """Whether a record may lack columns that others have."""
+        return self.table is None and is_open_ended(self.data.source)
 
     @cached_property
     def spans(self) -> tuple[Span, ...]:
@@ -170,7 +182,7 @@ def _names(given: Input) -> list[str]:
 def _written(given: Input, names: Sequence[str], keys: Sequence[str] | None) -> list[str]:
     chosen = given.data.columns if isinstance(given.data.columns, tuple) else None
     if keys is None and chosen is not None:
-        return [name for name in chosen if name in names or given.kind in OPEN_ENDED]
+        return [name for name in chosen if name in names or given.is_open_ended]
     if keys is None:
         if not names and given.kind in JSON:
             raise DataError(
@@ -180,7 +192,7 @@ def _written(given: Input, names: Sequence[str], keys: Sequence[str] | None) -> 
             )
         return [name for name in names if (given.kind, name) != (IMAGES, IMAGE)]
     for name in keys:
-        if name not in names and given.kind not in OPEN_ENDED:
+        if name not in names and not given.is_open_ended:
             raise DataError(f"{name!r} is not a column of the input", hint=suggest_columns(name, tuple(names)))
     return list(dict.fromkeys(keys))
 
@@ -188,7 +200,7 @@ def _written(given: Input, names: Sequence[str], keys: Sequence[str] | None) -> 
 def _check_features(given: Input, model: ModelDescription, names: Sequence[str]) -> set[str]:
     """The features that only a scan can find. Raises DataError for one that is missing."""
     missing = [name for name in model.features if name not in names]
-    if missing and given.kind not in OPEN_ENDED:
+    if missing and not given.is_open_ended:
         raise _missing_feature(missing[0], names)
     return set(missing)
 

@@ -143,7 +143,7 @@ def check_declarations(declarations: Mapping[str, Declaration]) -> None:
         for guarded in declared.before:
             if guarded in names[place + 1 :]:
                 continue
-            what = f'Components.{name}: `before` names "{guarded}", which is no component that is declared after it'
+            what = f'Components.{name}: `before` names "{guarded}", which is not a component declared after it'
             near = get_close_matches(guarded, names[place + 1 :], n=1)
             raise ValueError(f'{what}; did you mean "{near[0]}"?' if near else what)
 
