@@ -153,8 +153,8 @@ def open_input(
     names, unreadable = _names(given), dict[str, str]()
     uncertain = _check_features(given, model, names)
     while True:
-        written = [name for name in _written(given, names, keys) if name not in unreadable]
-        read = tuple(dict.fromkeys((*written, *model.features)))
+        passed_through = [name for name in _passed_through(given, names, keys) if name not in unreadable]
+        read = tuple(dict.fromkeys((*passed_through, *model.features)))
         declared = {name: kind for name in read if name not in uncertain and (kind := _declared(given, model, name))}
         scan = len(declared) < len(read) or given.data.on_bad_record == "skip"
         columns = work if scan and _is_small(given) else None
@@ -171,7 +171,7 @@ def open_input(
             raise _missing_feature(name, names)
     kinds = {name: declared.get(name) or _kind(model.types.get(name), found.kinds.get(name)) for name in read}
     parts = [part if part.cache and part.cache.fits(kinds) else Part(part.source, part.part, 0) for part in parts]
-    return OpenedInput(parts, kinds, model.features, tuple(written), found.skipped, unreadable)
+    return OpenedInput(parts, kinds, model.features, tuple(passed_through), found.skipped, unreadable)
 
 
 def _names(given: Input) -> list[str]:
@@ -179,7 +179,7 @@ def _names(given: Input) -> list[str]:
     return list(dict.fromkeys(name for source in given.open() for name in source.columns()))
 
 
-def _written(given: Input, names: Sequence[str], keys: Sequence[str] | None) -> list[str]:
+def _passed_through(given: Input, names: Sequence[str], keys: Sequence[str] | None) -> list[str]:
     chosen = given.data.columns if isinstance(given.data.columns, tuple) else None
     if keys is None and chosen is not None:
         return [name for name in chosen if name in names or given.is_open_ended]

@@ -136,7 +136,7 @@ DECLARATIONS: dict[str, Declaration] = {
 def check_declarations(declarations: Mapping[str, Declaration]) -> None:
     """Raise ValueError if a gate guards a component that does not exist, or that is built before the gate.
 
-    Nothing would wait for such a gate, so a run that it stops would push its model nevertheless.
+    Nothing would wait for such a gate, so a run that it stops would push its model anyway.
     """
     names = [*declarations]
     for place, (name, declared) in enumerate(declarations.items()):

@@ -127,7 +127,7 @@ def _file(given: str) -> dict[str, Any]:
         return {"kind": "python", "function": given}
     if name.endswith(DATABASES):
         raise RunError(f"{given} looks like a database; write it as sqlite:///{given}, with --table")
-    raise RunError(f"{given}: the ending names no kind of data; known are {known_endings()}")
+    raise RunError(f"{given}: the ending is not that of a known kind of data: {known_endings()}")
 
 
 def _named_splits(folder: str, splits: Sequence[str]) -> dict[str, Any]:

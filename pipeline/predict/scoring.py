@@ -132,7 +132,7 @@ def _by_config(config: PipelineConfig, given: str | pa.Table | None, model: str 
 def _by_model(folder: Path, given: str | pa.Table | None, form: Form) -> Scoring:
     """Predict with the SavedModel in a folder, without a config."""
     if given is None:
-        raise RunError(f"{folder} is a model, and names no data; name the input")
+        raise RunError(f"{folder} is a model, which has no data of its own; name the input")
     table = None if isinstance(given, str) else given
     source = source_of(given if isinstance(given, str) else "table.npz", None)
     chosen = ChosenModel(folder, str(folder))
@@ -185,7 +185,7 @@ def source_of(path: str, usual: SourceConfig | None) -> SourceConfig:
     if kind is None and Path(path).is_dir():
         kind = "parquet"
     if kind is None:
-        raise RunError(f"{path}: the ending names no kind of data; known are {known_endings()}")
+        raise RunError(f"{path}: the ending is not that of a known kind of data: {known_endings()}")
     return source_from({"kind": kind, "path": path})
 
 

@@ -313,7 +313,7 @@ def test_databases_need_a_table_and_files_have_none() -> None:
         given_source("x.csv", "t")
     with pytest.raises(RunError, match=re.escape("sqlite:///data/x.db, with --table")):
         given_source("data/x.db")
-    with pytest.raises(RunError, match="names no kind of data"):
+    with pytest.raises(RunError, match="not that of a known kind"):
         given_source("x.docx")
 
 
