@@ -11,6 +11,7 @@ import ast
 import copy
 import inspect
 import itertools
+import json
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -190,7 +191,10 @@ def tagged_branch(schema: Schema) -> Schema:
 def _step(schema: Schema, step: str | int) -> Schema:
     """The schema of an item or setting; that of its holder if there is no such setting."""
     for branch in map(resolve, branches(schema)):
-        if isinstance(step, int) and "items" in branch:
+        places = branch.get("prefixItems", ())
+        if isinstance(step, int) and step < len(places):
+            return dict(places[step])
+        if isinstance(step, int) and isinstance(branch.get("items"), dict):
             return dict(branch["items"])
         if step in branch.get("properties", {}):
             return dict(branch["properties"][step])
@@ -264,14 +268,19 @@ def describe_allowed(schema: Schema, section: SectionWords = None) -> str:
         return describe_allowed(forms[FEATURE_COLUMNS], section)
     if "anyOf" in schema:
         return ", or ".join(describe_allowed(branch, section) for branch in schema["anyOf"])
-    if "enum" in schema:
-        return join_or(schema["enum"])
-    if "const" in schema:
-        return str(schema["const"])
+    if "enum" in schema or "const" in schema:
+        return join_or(map(_plain_word, schema.get("enum") or [schema["const"]]))
     if kinds_of(schema) or "properties" in resolve(schema):
         return (section or _describe_section)(schema)
+    if "$ref" in schema:
+        return describe_allowed(resolve(schema), section)
     words = _TYPES.get(schema.get("type", ""))
     return words(schema, section) if words else "any value"
+
+
+def _plain_word(value: Any) -> str:
+    """A fixed value as YAML has it."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _describe_section(schema: Schema) -> str:
@@ -300,7 +309,9 @@ def _plain_number(number: float) -> str:
 
 def _describe_string(schema: Schema, _: SectionWords) -> str:
     least, most = schema.get("minLength", 0), schema.get("maxLength")
-    words = PATTERN_DESCRIPTIONS.get(schema.get("pattern", ""), "non-empty string" if least else "string")
+    words = "non-empty string" if least else "string"
+    if pattern := schema.get("pattern"):
+        words = PATTERN_DESCRIPTIONS.get(pattern, f"{words} that matches {pattern}")
     if least == most == 1:
         return "one character"
     return f"{words}, at most {most} characters" if most else words
@@ -309,7 +320,10 @@ def _describe_string(schema: Schema, _: SectionWords) -> str:
 def _describe_list(schema: Schema, section: SectionWords) -> str:
     least, most = schema.get("minItems", 0), schema.get("maxItems")
     size = f" of {least}" if least and least == most else f" of at least {least}" if least else ""
-    return f"list{size}, each {describe_allowed(schema['items'], section)}"
+    places = [describe_allowed(item, section) for item in schema.get("prefixItems", ())]
+    if len(set(places)) > 1:  # the type of a tuple
+        return f"list{size}: {'; '.join(places)}"
+    return f"list{size}, each {places[0] if places else describe_allowed(schema.get('items', {}), section)}"
 
 
 def _describe_mapping(schema: Schema, section: SectionWords) -> str:

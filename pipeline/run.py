@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from headrace.common.environment import prepare
+from headrace.common.environment import prepare, quiet
 from headrace.common.errors import RunError
 from headrace.components.evaluation.result import Evaluation, read_evaluation
 from headrace.configs.config import PipelineConfig
@@ -184,10 +184,11 @@ class Run:
         missing ones; a column in which all are missing has the type null. Other columns hold lists. Raises RunError if
         there is no such split or some of its files are gone, DataError if one is damaged.
         """
-        prepare()
-
         names = ("Transform", "transformed_examples") if transformed else ("ExampleGen", "examples")
-        table = _example_table(self._split(*names, split))
+        folder = self._split(*names, split)
+        prepare()
+        with quiet():  # TensorFlow reports that there is no GPU
+            table = _example_table(folder)
         written = json.loads(str(self.artifact(*names).properties.get("rows") or "{}")).get(split)
         if written is not None and table.num_rows != written:
             raise RunError(f"run {self.id} wrote {written:,} examples of {split}, but {table.num_rows:,} are left")
@@ -215,7 +216,8 @@ class Run:
     def transform(self) -> tft.TFTransformOutput:
         """TensorFlow Transform's output: the graph from data columns to features, vocabularies and schemas."""
         prepare()
-        import tensorflow_transform as tft
+        with quiet():
+            import tensorflow_transform as tft
 
         return tft.TFTransformOutput(self.artifact("Transform", "transform_graph").uri)
 
@@ -228,11 +230,13 @@ class Run:
         folder = Path(self.artifact("Trainer", "model").uri) / SERVING_MODEL_DIR
         if not (folder / "saved_model.pb").is_file():
             raise RunError(f"the model of run {self.id} is gone from {folder}")
-        import tensorflow as tf
-
         from headrace.pipeline.predict.scoring import predict_table
 
-        loaded = tf.saved_model.load(str(folder))
+        prepare()
+        with quiet():
+            import tensorflow as tf
+
+            loaded = tf.saved_model.load(str(folder))
         loaded.predict = functools.partial(predict_table, folder)
         return loaded
 

@@ -38,5 +38,5 @@ def export(directory: str, signatures: Signatures, weights: Path) -> None:
 
 
 def _tables(tracked: Any) -> Iterator[TrackableResource]:
-    """The lookup tables, and other resources that are no variables, of a model or a loaded graph."""
+    """The lookup tables, and other resources that are not variables, of a model or a loaded graph."""
     return (each for each in tf.train.TrackableView(tracked).descendants() if isinstance(each, TrackableResource))

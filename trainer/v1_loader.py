@@ -1,7 +1,7 @@
 """Whether the V1 loader, whose way TensorFlow Serving and BulkInferrer load a SavedModel, finds its variables.
 
 `tf.saved_model.save` writes a Keras 3 model so that its functions name variables which that loader does not create.
-Python's `tf.saved_model.load` reads it nevertheless, and what it returns can be saved in full.
+Python's `tf.saved_model.load` reads it anyway, and what it returns can be saved in full.
 """
 
 from __future__ import annotations

@@ -18,15 +18,15 @@ FEW_TEXTS = 50
 between two words that are almost equally probable, and with it what follows."""
 
 
-def compare(expected: Inputs, found: Inputs, tolerance: float, *, written: bool = False) -> tuple[float, str]:
+def compare(expected: Inputs, found: Inputs, tolerance: float, *, generated: bool = False) -> tuple[float, str]:
     """The largest difference, and a sentence about an output that differs by more than the tolerance; "" if none does.
 
-    expected: the outputs of TensorFlow's Python by name; written: whether the model writes texts.
+    expected: the outputs of TensorFlow's Python by name; generated: whether the model generates texts.
     """
     largest, differing = 0.0, ""
     for name, array in expected.items():
         apart = difference(array, found[name]) if name in found else math.inf
-        if written and math.isinf(apart) and name in found and few_texts_differ(array, found[name]):
+        if generated and math.isinf(apart) and name in found and few_texts_differ(array, found[name]):
             apart = 0.0
         largest = max(largest, apart)
         if apart > tolerance and not differing:

@@ -69,7 +69,7 @@ def Canary(  # noqa: N802, PLR0913, PLR0917
     with contextlib.suppress(RuntimeError):  # set up before, so there is none to keep free
         tf.config.set_visible_devices([], "GPU")
     (split,) = json.loads(example_splits)
-    asked = list(itertools.islice(records_of_split(examples, split), count))
+    records = list(itertools.islice(records_of_split(examples, split), count))
     replaying = None
     if replay:
         settings = ReplayConfig.model_validate_json(replay)
@@ -78,7 +78,7 @@ def Canary(  # noqa: N802, PLR0913, PLR0917
     serving = Path(path_utils.serving_model_path(model.uri))
     limits = Limits(latency_p99_ms or None, memory_mb or None)
     staging = Staging(CanaryServer.model_validate_json(server), pipeline) if server else None
-    verdict = examine(serving, asked, limits, replaying=replaying, staging=staging)
+    verdict = examine(serving, records, limits, replaying=replaying, staging=staging)
     verdict = verdict.model_copy(update={"split": split})
     verdict.write(Path(blessing.uri))
     (Path(blessing.uri) / (BLESSED if verdict.passed else NOT_BLESSED)).write_text("", encoding="utf-8")

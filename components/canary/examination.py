@@ -22,7 +22,7 @@ from headrace.components.canary.agreement import compare
 from headrace.components.canary.caller import PATIENCE, Answer, Caller, first_line
 from headrace.components.canary.inputs import odd_inputs, rows_of_many, texts
 from headrace.components.canary.replay import Pairs, replay
-from headrace.components.canary.server import Asked, examine_on_server
+from headrace.components.canary.server import SignatureProbe, examine_on_server
 from headrace.components.canary.signatures import (
     Inputs,
     RealInputs,
@@ -110,11 +110,11 @@ class _Examination:
         self._model, self._caller, self._examples, self._limits = model, caller, examples, limits
         self._signatures = read_signatures(model)
         self._description = _description(model)
-        self._writes_texts = self._description is not None and self._description.label.kind == "text"
+        self._generates_texts = self._description is not None and self._description.label.kind == "text"
         self._tolerance = HALF_TOLERANCE if computes_in_half(model) else TOLERANCE
         self._reasons: list[str] = []
         self._peak = 0
-        self._asked: list[Asked] = []
+        self._probes: list[SignatureProbe] = []
 
     def verdict(self, replaying: Replaying | None, staging: Staging | None) -> CanaryVerdict:
         limits: dict[str, Any] = self._limits._asdict()
@@ -128,7 +128,7 @@ class _Examination:
         self._peak = loaded.peak
         warmed = self._warm_up()
         made = {name: self._make(one, python, why_not) for name, one in self._signatures.items()}
-        asked = [self._ask(self._signatures[name], real, python) for name, real in made.items()]
+        answered = [self._ask(self._signatures[name], real, python) for name, real in made.items()]
         memory, memory_mb = self._peak, self._limits.memory_mb
         if memory_mb is not None and memory > memory_mb * MEGABYTE:
             self._refuse(
@@ -136,7 +136,7 @@ class _Examination:
                 f" {memory_mb:,.0f} MB"
             )
         replayed = None if replaying is None else self._replay(replaying)
-        judged = [self._with_odd(one, made[one.name]) for one in asked]
+        judged = [self._with_odd(one, made[one.name]) for one in answered]
         served = None if staging is None else self._serve(staging)
         return CanaryVerdict(
             reasons=tuple(self._reasons),
@@ -175,7 +175,7 @@ class _Examination:
         """The inputs of a signature, or why there are none."""
         if python is None:
             return why_not
-        if self._writes_texts and signature.name == SCORE:
+        if self._generates_texts and signature.name == SCORE:
             return NOT_SERVED
         if not self._examples.size:
             return "there are no examples"
@@ -201,19 +201,19 @@ class _Examination:
             return SignatureVerdict(name=signature.name, examples=len(self._examples))
         self._peak = max(self._peak, answer.peak)
         found = dict(zip(signature.fetches, answer.arrays, strict=True))
-        largest, differing = compare(expected, found, self._tolerance, written=self._writes_texts)
+        largest, differing = compare(expected, found, self._tolerance, generated=self._generates_texts)
         not_compared = ""
         if differing:
             again = _expected(python, signature.name, made.inputs)
-            if isinstance(again, str) or compare(expected, again, self._tolerance, written=self._writes_texts)[1]:
+            if isinstance(again, str) or compare(expected, again, self._tolerance, generated=self._generates_texts)[1]:
                 not_compared, differing = "its answers are random: two calls by TensorFlow's Python differ", ""
             else:
                 self._refuse(f"{signature.name}: {differing}")
         rows = rows_of_many(
             made.inputs, answer.seconds, sum(array.size for array in answer.arrays) // len(self._examples)
         )
-        self._asked.append(
-            Asked(
+        self._probes.append(
+            SignatureProbe(
                 signature.name,
                 made,
                 expected,
@@ -221,7 +221,7 @@ class _Examination:
                 self._tolerance,
                 not_compared,
                 rows,
-                written=self._writes_texts,
+                generated=self._generates_texts,
             )
         )
         return SignatureVerdict(
@@ -236,7 +236,7 @@ class _Examination:
         """Try the model on a server, unless it may take one down."""
         if self._reasons:
             return ServerVerdict(skipped="the model failed before")
-        verdict = examine_on_server(staging.server, staging.pipeline, self._model, self._asked, self._caller.patience)
+        verdict = examine_on_server(staging.server, staging.pipeline, self._model, self._probes, self._caller.patience)
         for reason in verdict.reasons:
             self._refuse(f"server: {reason}")
         return verdict

@@ -45,17 +45,17 @@ class Pairs:
     """Raw examples, and what Transform wrote of each. why_not: why there are none. spec: of the transformed ones."""
 
     raw: Sequence[bytes] = ()
-    written: Sequence[bytes] = ()
+    transformed: Sequence[bytes] = ()
     spec: Mapping[str, Any] = field(default_factory=dict)
     why_not: str = ""
 
     def requests(self) -> Iterator[tuple[int, NDArray[Any], NDArray[Any]]]:
         """The number of the first row, and the raw and transformed examples of one request."""
         first = size = 0
-        for row, (raw, written) in enumerate(zip(self.raw, self.written, strict=True)):
-            size += len(raw) + len(written)
+        for row, (raw, transformed) in enumerate(zip(self.raw, self.transformed, strict=True)):
+            size += len(raw) + len(transformed)
             if size > REQUEST_BYTES or row + 1 - first == REQUEST_ROWS or row + 1 == len(self.raw):
-                yield first, texts(self.raw[first : row + 1]), texts(self.written[first : row + 1])
+                yield first, texts(self.raw[first : row + 1]), texts(self.transformed[first : row + 1])
                 first, size = row + 1, 0
 
 
@@ -71,18 +71,18 @@ def read_pairs(
         return Pairs(
             why_not="a Transform other than Headrace's wrote the transformed examples, so their order is unknown"
         )
-    raw, written, size = [], [], 0
+    raw, features, size = [], [], 0
     both = itertools.zip_longest(records_of_split(examples, split), records_of_split(transformed, split))
     for one, other in itertools.islice(both, count):
         if one is None or other is None:
             return Pairs(why_not=f"the split {split} has more raw examples than transformed ones, or fewer")
         raw.append(one)
-        written.append(other)
+        features.append(other)
         size += len(one) + len(other)
         if size > MOST_BYTES:
             break
     spec = tft.TFTransformOutput(graph.uri).transformed_feature_spec()
-    return Pairs(raw, written, spec, "" if raw else f"the split {split} has no examples")
+    return Pairs(raw, features, spec, "" if raw else f"the split {split} has no examples")
 
 
 def replay(pairs: Pairs, ask: Ask) -> ReplayVerdict:
@@ -91,13 +91,13 @@ def replay(pairs: Pairs, ask: Ask) -> ReplayVerdict:
         return ReplayVerdict(skipped=pairs.why_not)
     found: dict[str, _Differences] = {}
     first_answer: Inputs = {}
-    for first, raw, written in pairs.requests():
+    for first, raw, transformed in pairs.requests():
         answer = ask(raw)
         if isinstance(answer, str):
             return ReplayVerdict(skipped=answer)
         first_answer = first_answer or answer
         try:
-            parsed = tf.io.parse_example(tf.constant(written, tf.string), dict(pairs.spec))
+            parsed = tf.io.parse_example(tf.constant(transformed, tf.string), dict(pairs.spec))
         except tf.errors.InvalidArgumentError:
             return ReplayVerdict(skipped="the transformed examples do not fit the specification of Transform's graph")
         if not parsed.keys() & answer.keys():
@@ -143,21 +143,21 @@ class _Differences:
         self.rows = 0
         self._shown: list[ReplayedRow] = []
 
-    def add(self, first: int, written: _Rows, served: NDArray[Any]) -> None:
+    def add(self, first: int, transformed: _Rows, served: NDArray[Any]) -> None:
         """Compare the rows of one request. first: the number of its first row."""
-        if served.shape[:1] != written.lengths.shape:
+        if served.shape[:1] != transformed.lengths.shape:
             served = served[:0]
-        rows = len(written.lengths)
+        rows = len(transformed.lengths)
         served = served.reshape(len(served), -1) if served.size else np.empty([rows, 0], served.dtype)
-        width = max(served.shape[1], int(written.lengths.max(initial=0)))
-        in_written = np.arange(width) < written.lengths[:, None]
-        in_served = np.broadcast_to(np.arange(width) < served.shape[1], in_written.shape)
-        before = np.zeros([rows, width], written.values.dtype)
-        before[in_written] = written.values
+        width = max(served.shape[1], int(transformed.lengths.max(initial=0)))
+        in_transformed = np.arange(width) < transformed.lengths[:, None]
+        in_served = np.broadcast_to(np.arange(width) < served.shape[1], in_transformed.shape)
+        before = np.zeros([rows, width], transformed.values.dtype)
+        before[in_transformed] = transformed.values
         now = np.zeros([rows, width], served.dtype)
         now[:, : served.shape[1]] = served
-        padded = in_served & ~in_written & (not written.fixed) & _is_padding(now)
-        same = (in_written & in_served & _equal(before, now)) | padded | ~(in_written | in_served)
+        padded = in_served & ~in_transformed & (not transformed.fixed) & _is_padding(now)
+        same = (in_transformed & in_served & _equal(before, now)) | padded | ~(in_transformed | in_served)
         wrong = np.flatnonzero(~same.all(axis=1))
         self.rows += len(wrong)
         for row in wrong[: SHOWN_ROWS - len(self._shown)]:
@@ -166,7 +166,7 @@ class _Differences:
                 ReplayedRow(
                     row=first + int(row) + 1,
                     place=int(positions[0]) + 1 if width > 1 else None,
-                    written=_text(before[row], in_written[row], positions),
+                    written=_text(before[row], in_transformed[row], positions),
                     served=_text(now[row], in_served[row], positions),
                 )
             )

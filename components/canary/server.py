@@ -1,6 +1,6 @@
 """The candidate on a staging TensorFlow Serving: the requests of the Canary, over REST and gRPC.
 
-verdict = examine_on_server(settings, "taxi", serving_dir, asked)
+verdict = examine_on_server(settings, "taxi", serving_dir, probes)
 
 The candidate is staged in the folder that the server watches, asked under its version, and removed. Each signature gets
 the real examples, all at once and one by one, and then odd inputs, after each of which the server must still have it.
@@ -36,11 +36,11 @@ ATTEMPTS = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class SignatureProbe:
     """What a signature is asked, and what TensorFlow's Python answers.
 
-    not_compared: why answers are not compared, "" if they are; rows: those of the largest request; written: whether the
-    model writes texts.
+    not_compared: why answers are not compared, "" if they are; rows: those of the largest request; generated: whether
+    the model generates texts.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Asked:
     tolerance: float
     not_compared: str = ""
     rows: int = ODD_ROWS
-    written: bool = False
+    generated: bool = False
 
     @property
     def types(self) -> dict[str, np.dtype[Any]]:
@@ -59,7 +59,7 @@ class Asked:
 
 
 def examine_on_server(
-    settings: CanaryServer, pipeline: str, model: Path, asked: Sequence[Asked], patience: float = PATIENCE
+    settings: CanaryServer, pipeline: str, model: Path, probes: Sequence[SignatureProbe], patience: float = PATIENCE
 ) -> ServerVerdict:
     """The verdict of a staging server on a SavedModel. patience: seconds for one answer.
 
@@ -70,7 +70,7 @@ def examine_on_server(
         with opened(settings, pipeline) as clients:
             wait_until_answering(clients, settings.timeout_seconds)
             with staged(model, settings.folder) as stage:
-                return _ServerExamination(settings, clients, stage, patience).verdict(asked)
+                return _ServerExamination(settings, clients, stage, patience).verdict(probes)
     except UnreachableError as error:
         if settings.on_unreachable == "warn":
             logger.warning(f"deploy.canary.server: {error}; the model was not tried on it")
@@ -93,13 +93,13 @@ class _ServerExamination:
         self._version = stage.version
         self._reasons: list[str] = []
 
-    def verdict(self, asked: Sequence[Asked]) -> ServerVerdict:
+    def verdict(self, probes: Sequence[SignatureProbe]) -> ServerVerdict:
         """Raises UnreachableError if the server does not see the version, or another run removed it."""
         found, seconds = list[ProtocolVerdict](), None
         try:
             seconds = self._loaded()
             for client in self._clients:
-                signatures = tuple(self._with_odd(client, one, self._ask(client, one)) for one in asked)
+                signatures = tuple(self._with_odd(client, one, self._ask(client, one)) for one in probes)
                 found.append(ProtocolVerdict(protocol=client.protocol, address=client.address, signatures=signatures))
         except LoadError as error:
             if not error.seen:
@@ -124,34 +124,34 @@ class _ServerExamination:
         except UnreachableError as error:
             raise _LostError(f"the server did not survive loading the version: {first_line(str(error))}") from None
 
-    def _ask(self, client: Client, asked: Asked) -> SignatureVerdict:
-        what, bare = f"{client.protocol}: {asked.name}", SignatureVerdict(name=asked.name, examples=asked.examples)
-        reply = self._send(client, asked, asked.made.inputs, "real examples")
+    def _ask(self, client: Client, probe: SignatureProbe) -> SignatureVerdict:
+        what, bare = f"{client.protocol}: {probe.name}", SignatureVerdict(name=probe.name, examples=probe.examples)
+        reply = self._send(client, probe, probe.made.inputs, "real examples")
         if reply.outcome != "answered":
             self._reasons.append(
                 f"{what}: real examples were not answered ({reply.outcome}): {first_line(reply.detail)}"
             )
             return bare
-        tolerance = self._settings.max_difference or asked.tolerance
-        largest, differing = compare(asked.expected, reply.outputs, tolerance, written=asked.written)
-        if differing and not asked.not_compared:
+        tolerance = self._settings.max_difference or probe.tolerance
+        largest, differing = compare(probe.expected, reply.outputs, tolerance, generated=probe.generated)
+        if differing and not probe.not_compared:
             self._reasons.append(f"{what}: {differing}")
-        known = not asked.not_compared and np.isfinite(largest)
-        latency = self._latency(client, asked)
+        known = not probe.not_compared and np.isfinite(largest)
+        latency = self._latency(client, probe)
         return bare.model_copy(
-            update={"not_compared": asked.not_compared, "difference": largest if known else None, **latency}
+            update={"not_compared": probe.not_compared, "difference": largest if known else None, **latency}
         )
 
-    def _latency(self, client: Client, asked: Asked) -> dict[str, float]:
+    def _latency(self, client: Client, probe: SignatureProbe) -> dict[str, float]:
         """The latency of requests with one example, in milliseconds; empty if one of them was not answered."""
         best, limit = (np.inf, np.inf), self._settings.latency_p99_ms
         for _ in range(ATTEMPTS):
             seconds = []
-            for number in range(asked.examples):
-                one = {name: array[number : number + 1] for name, array in asked.made.inputs.items()}
-                reply = self._send(client, asked, one, "one real example")
+            for number in range(probe.examples):
+                one = {name: array[number : number + 1] for name, array in probe.made.inputs.items()}
+                reply = self._send(client, probe, one, "one real example")
                 if reply.outcome != "answered":
-                    what = f"{client.protocol}: {asked.name}: one real example was not answered ({reply.outcome})"
+                    what = f"{client.protocol}: {probe.name}: one real example was not answered ({reply.outcome})"
                     self._reasons.append(f"{what}: {first_line(reply.detail)}")
                     return {}
                 seconds.append(1000 * reply.seconds)
@@ -160,31 +160,31 @@ class _ServerExamination:
             if limit is None or best[0] <= limit:
                 break
         if limit is not None and best[0] > limit:
-            what = f"{client.protocol}: {asked.name}: p99 of its latency through the network is {best[0]:.3g} ms"
+            what = f"{client.protocol}: {probe.name}: p99 of its latency through the network is {best[0]:.3g} ms"
             self._reasons.append(f"{what}; deploy.canary.server.latency_p99_ms allows {limit:g} ms")
         return {"p50_ms": best[1], "p99_ms": best[0]}
 
-    def _with_odd(self, client: Client, asked: Asked, verdict: SignatureVerdict) -> SignatureVerdict:
-        return verdict.model_copy(update={"odd": tuple(self._odd(client, asked))})
+    def _with_odd(self, client: Client, probe: SignatureProbe, verdict: SignatureVerdict) -> SignatureVerdict:
+        return verdict.model_copy(update={"odd": tuple(self._odd(client, probe))})
 
-    def _odd(self, client: Client, asked: Asked) -> Iterator[OddAnswer]:
-        for odd in odd_inputs(asked.made, min(asked.rows, ODD_ROWS)):
-            reply = self._send(client, asked, odd.inputs, odd.what)
+    def _odd(self, client: Client, probe: SignatureProbe) -> Iterator[OddAnswer]:
+        for odd in odd_inputs(probe.made, min(probe.rows, ODD_ROWS)):
+            reply = self._send(client, probe, odd.inputs, odd.what)
             answer = OddAnswer(
                 what=odd.what, outcome=reply.outcome, detail=first_line(reply.detail) if reply.detail else ""
             )
             if not answer.passed:
-                self._reasons.append(f"{client.protocol}: {asked.name}: {odd.what}: the server gave {answer.detail}")
-            self._check_health(client, f"{client.protocol}: {asked.name}: {odd.what}")
+                self._reasons.append(f"{client.protocol}: {probe.name}: {odd.what}: the server gave {answer.detail}")
+            self._check_health(client, f"{client.protocol}: {probe.name}: {odd.what}")
             yield answer
 
-    def _send(self, client: Client, asked: Asked, inputs: Inputs, what: str) -> Reply:
+    def _send(self, client: Client, probe: SignatureProbe, inputs: Inputs, what: str) -> Reply:
         """Send a request; once more if the connection was lost, and the server is back. Raises _LostError."""
-        request = ServerRequest(self._version, asked.name, inputs, asked.types)
+        request = ServerRequest(self._version, probe.name, inputs, probe.types)
         reply = client.predict(request, self._patience)
         if reply.outcome != "crashed":
             return reply
-        at = f"{client.protocol}: {asked.name}: {what}"
+        at = f"{client.protocol}: {probe.name}: {what}"
         self._check_health(client, at, reply.detail)
         again = client.predict(request, self._patience)
         if again.outcome == "crashed":

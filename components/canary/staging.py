@@ -32,7 +32,7 @@ MARK, COPYING, LOCK = ".headrace-staged-", ".headrace-copying-", ".headrace-stag
 CHUNK = 10 << 20
 """Bytes of a file that are written at a time to an object store: one part of PyArrow's uploads."""
 GRAPH = "saved_model.pb"
-"""Without this file a folder is no model, so in an object store it comes last and goes first."""
+"""Without this file a folder is not a model, so in an object store it comes last and goes first."""
 
 
 class StagingFolder(Protocol):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from headrace.components.evaluation.metrics.accumulator import FOLDS, LabelMetrics, MetricAccumulator
 from headrace.components.evaluation.result import Interval, Intervals
-from headrace.configs.schema.metrics import FRACTIONS, LOWER_IS_BETTER, SIGNED, base_of
+from headrace.configs.schema.metrics import FRACTION_METRICS, LOWER_IS_BETTER, SIGNED, base_of
 
 Values = Mapping[str, float]
 LEAST_EXAMPLES = 2 * FOLDS
@@ -25,7 +25,7 @@ LEAST_EXAMPLES = 2 * FOLDS
 _QUANTILES = (2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093)
 """97.5 % of Student's t distribution lie below these, for 9 to 19 degrees of freedom."""
 _LEAST_FOLDS = FOLDS + 1 - len(_QUANTILES)
-_POSITIVE = FRACTIONS | LOWER_IS_BETTER | {"calibration"}
+_POSITIVE = FRACTION_METRICS | LOWER_IS_BETTER | {"calibration"}
 """Metrics that are never negative."""
 
 
@@ -105,7 +105,7 @@ def _limited(name: str, interval: Interval) -> Interval:
     """Within what the metric can be."""
     low, high = interval
     base = base_of(name)
-    return max(low, 0.0) if base in _POSITIVE else low, min(high, 1.0) if base in FRACTIONS | SIGNED else high
+    return max(low, 0.0) if base in _POSITIVE else low, min(high, 1.0) if base in FRACTION_METRICS | SIGNED else high
 
 
 def folds_of(start: int, number: int, key: int) -> NDArray[np.int64]:

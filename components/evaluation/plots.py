@@ -40,7 +40,7 @@ class Counts(NamedTuple):
 
     @classmethod
     def of(cls, metrics: LabelMetrics, totals: Totals) -> Counts | None:
-        """From the histogram of a slice; None for a kind of label without plots, or predictions that are no numbers."""
+        """From the histogram of a slice; None for a kind of label without plots, or if predictions are not numbers."""
         if not np.isfinite(totals.sums).all():
             return None
         probabilities = metrics.linear(totals)

@@ -10,7 +10,14 @@ from tensorflow_model_analysis.proto import config_pb2
 
 from headrace.configs.schema.evaluate import EvaluateConfig, Threshold
 from headrace.configs.schema.label import LabelConfig
-from headrace.configs.schema.metrics import AT_TARGET, METRICS, OF_DECISIONS, ON_REQUEST, lower_is_better, split_level
+from headrace.configs.schema.metrics import (
+    AT_TARGET,
+    DECISION_METRICS,
+    METRICS,
+    ON_REQUEST,
+    lower_is_better,
+    split_level,
+)
 from headrace.trainer.served_model import PREDICTIONS, SCORE, ModelCall, task_output
 
 _LABEL_KINDS = {name: kind for kind, metrics in METRICS.items() for name in metrics.values()}
@@ -105,7 +112,7 @@ def metric_names(label: LabelConfig, evaluate: EvaluateConfig) -> tuple[str, ...
 def _metric_configs(label: LabelConfig, evaluate: EvaluateConfig) -> list[config_pb2.MetricConfig]:
     count, names = config_pb2.MetricConfig(class_name="ExampleCount"), metric_names(label, evaluate)
     metrics = [count, *(_metric_config(label.kind, name, evaluate) for name in names)]
-    decisions = OF_DECISIONS.get(label.kind, frozenset())
+    decisions = DECISION_METRICS.get(label.kind, frozenset())
     if decisions and decisions.isdisjoint(names) and evaluate.decision_threshold != _USUAL_THRESHOLD:
         metrics.append(_threshold_alone(label.kind, evaluate.decision_threshold))
     return metrics
@@ -113,7 +120,7 @@ def _metric_configs(label: LabelConfig, evaluate: EvaluateConfig) -> list[config
 
 def _threshold_alone(kind: str, threshold: float) -> config_pb2.MetricConfig:
     """A metric that is not computed, but has the threshold of the confusion matrix, which no other metric has."""
-    base = min(OF_DECISIONS[kind] - {"binary_accuracy"})
+    base = min(DECISION_METRICS[kind] - {"binary_accuracy"})
     settings = {"name": _THRESHOLD_ALONE, "thresholds": [threshold]}
     return config_pb2.MetricConfig(class_name=METRICS[kind][base], config=json.dumps(settings))
 
@@ -124,7 +131,7 @@ def _metric_config(kind: str, name: str, evaluate: EvaluateConfig) -> config_pb2
     threshold = evaluate.decision_threshold if level is None else level
     if base == "binary_accuracy":
         settings |= {"threshold": threshold}
-    elif base in OF_DECISIONS.get(kind, ()):
+    elif base in DECISION_METRICS.get(kind, ()):
         settings |= {"thresholds": [threshold]}
     elif base in AT_TARGET:
         settings |= {AT_TARGET[base]: level}

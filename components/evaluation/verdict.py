@@ -18,9 +18,9 @@ from headrace.components.evaluation.result import Evaluation, Intervals, Metrics
 from headrace.components.evaluation.slice_checks import check_slices, pair_name
 from headrace.components.evaluation.slices import name_missing
 from headrace.configs.schema.evaluate import SliceThreshold
-from headrace.configs.schema.metrics import AT_TARGET, LOSSES, OF_DECISIONS, base_of, task_metric
+from headrace.configs.schema.metrics import AT_TARGET, DECISION_METRICS, LOSSES, base_of, task_metric
 
-MAY_BE_UNDEFINED = frozenset({"calibration", *AT_TARGET}) | OF_DECISIONS["binary"] - {"binary_accuracy"}
+MAY_BE_UNDEFINED = frozenset({"calibration", *AT_TARGET}) | DECISION_METRICS["binary"] - {"binary_accuracy"}
 """Metrics that divide by a count that may rightly be zero. Without a threshold of their own they do not block."""
 FEW_OF_CLASS = 10
 """Examples of the rarer class below which its metrics say little."""
@@ -85,7 +85,7 @@ def conclude(
         change=confidence.change,
         confusion=None if of_split is None else label_metrics.confusion(of_split),
         classes=() if of_split is None else label_metrics.classes(of_split),
-        decision_threshold=threshold if kind in OF_DECISIONS else None,
+        decision_threshold=threshold if kind in DECISION_METRICS else None,
     )
 
 

@@ -112,28 +112,28 @@ def ingest(  # noqa: PLR0913
         roles = RoleOfSpans.in_run(data.split_spans, manifest)
         spans = SpanIngester(data, manifest.checksums, kept, make_map, work, required, roles.split_of, may_lack)
         scanned, kinds = _scan(spans, manifest)
-        keys, written = _write(spans, scanned, kinds)
-        rows, skipped, dropped = _totals(scanned, written)
+        keys, stored = _write(spans, scanned, kinds)
+        rows, skipped, dropped = _totals(scanned, stored)
         check_fraction(data, skipped, sum(rows.values()) + dropped)
-        groups = sum((shards.groups for shards in written), GroupRows())
+        groups = sum((shards.groups for shards in stored), GroupRows())
         if not may_lack:
             check_splits(data, rows, dropped, groups)
         store.remember(files)
         result = IngestResult(
             rows={split: rows[split] for split in data.splits},
             kinds=kinds,
-            plan="; ".join([_plan(manifest, written), *_held_out(roles.splits)]),
+            plan="; ".join([_plan(manifest, stored), *_held_out(roles.splits)]),
             spans=keys if named else {},
-            span_rows={name: sum(own.rows.values()) for name, own in zip(keys, written, strict=True)} if named else {},
+            span_rows={name: sum(own.rows.values()) for name, own in zip(keys, stored, strict=True)} if named else {},
             skipped=skipped,
             read=f"read now: {', '.join(spans.read) or 'none, all were stored'}" if named else "",
             gaps=[
                 *_gaps(manifest),
-                *_thin_classes(data, written, rows),
+                *_thin_classes(data, stored, rows),
                 *group_lines(data.split_keys, groups, rows, data.hashed_splits),
             ],
             changes=changes,
-            rounded=list(rounding_notes(_roundings(written))),
+            rounded=list(rounding_notes(_roundings(stored))),
             dropped=dropped,
             roles=roles.splits,
         )
@@ -141,11 +141,11 @@ def ingest(  # noqa: PLR0913
         return result
 
 
-def _totals(scanned: Sequence[ScannedSpan], written: Sequence[SpanShards]) -> tuple[Counter[str], Skipped, int]:
+def _totals(scanned: Sequence[ScannedSpan], stored: Sequence[SpanShards]) -> tuple[Counter[str], Skipped, int]:
     """The rows of each split, the skipped records and the number of dropped rows, of all spans."""
-    rows = sum((Counter(shards.rows) for shards in written), Counter[str]())
+    rows = sum((Counter(shards.rows) for shards in stored), Counter[str]())
     skipped = sum((one.result.skipped for one in scanned), Skipped())
-    return rows, sum((shards.skipped for shards in written), skipped), sum(shards.dropped for shards in written)
+    return rows, sum((shards.skipped for shards in stored), skipped), sum(shards.dropped for shards in stored)
 
 
 def _scan(spans: SpanIngester, manifest: SpanManifest) -> tuple[list[ScannedSpan], dict[str, Kind]]:
@@ -172,12 +172,12 @@ def _write(
 ) -> tuple[dict[str, str], list[SpanShards]]:
     """Write all spans and link their shards into the output; returns the key of each span, and the shards."""
     spans.store.fetch(SHARDS, (spans.shards_key(one, kinds) for one in scanned))
-    keys, written = dict[str, str](), list[SpanShards]()
+    keys, stored = dict[str, str](), list[SpanShards]()
     for one in scanned:
         keys[one.span.name], shards = spans.write(one, kinds)
-        written.append(shards)
+        stored.append(shards)
         _link_shards(one.span.name, shards.folder, spans.work / "joined")
-    return keys, written
+    return keys, stored
 
 
 def _link_shards(span: str, folder: Path, output: Path) -> None:
@@ -186,10 +186,10 @@ def _link_shards(span: str, folder: Path, output: Path) -> None:
         link(shard, output / shard.parent.relative_to(folder) / with_span(shard.name, span))
 
 
-def _roundings(written: Sequence[SpanShards]) -> dict[str, ColumnRounding]:
+def _roundings(stored: Sequence[SpanShards]) -> dict[str, ColumnRounding]:
     """What float32 does to each column, over all spans."""
     found: dict[str, ColumnRounding] = {}
-    for shards in written:
+    for shards in stored:
         found |= {name: found.get(name, ColumnRounding()) + own for name, own in shards.roundings.items()}
     return found
 
@@ -198,12 +198,12 @@ def _held_out(roles: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     return (f"{split} is {join_names(own)}" for split, own in roles.items() if split != "train")
 
 
-def _thin_classes(data: DataConfig, written: Sequence[SpanShards], rows: Mapping[str, int]) -> Iterator[str]:
+def _thin_classes(data: DataConfig, stored: Sequence[SpanShards], rows: Mapping[str, int]) -> Iterator[str]:
     """Lines about classes of which a split that the hash decides has no rows in any span."""
     if not isinstance(data.stratify, str):
         return
     classes: dict[str, Counter[str]] = defaultdict(Counter)
-    for shards in written:
+    for shards in stored:
         for value, own in shards.classes.items():
             classes[value].update(own)
     yield from thin_classes(data.stratify, classes, [split for split in data.hashed_splits if rows[split]])
@@ -218,13 +218,13 @@ def _gaps(manifest: SpanManifest) -> Iterator[str]:
     yield from manifest.repeated
 
 
-def _plan(manifest: SpanManifest, written: Sequence[SpanShards]) -> str:
+def _plan(manifest: SpanManifest, stored: Sequence[SpanShards]) -> str:
     """One line about the spans and their shards."""
     names = [span.name for span in manifest.spans]
     if len(names) > 1:
-        files = sum(len(list(shards.folder.glob("Split-*/*"))) for shards in written)
+        files = sum(len(list(shards.folder.glob("Split-*/*"))) for shards in stored)
         return f"{len(names)} spans, {names[0]} to {names[-1]}, in {files} shards"
-    (span,), (shards,) = manifest.spans, written
+    (span,), (shards,) = manifest.spans, stored
     if not span.name:
         return shards.plan
     return f"span {span.name}{'' if span.version is None else f', version {span.version}'}: {shards.plan}"

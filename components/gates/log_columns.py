@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from headrace.components.example_gen.sources import ReadOptions, open_source
-from headrace.components.example_gen.sources.base import OPEN_ENDED
+from headrace.components.example_gen.sources import ReadOptions, is_open_ended, open_source
 from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.types import types_of_schema
 from headrace.configs.schema.data import DataConfig, read_as
@@ -32,6 +31,6 @@ def as_logged(data: DataConfig, manifest: SpanManifest, compared: Collection[str
     opened = (open_source(data.source, span.paths, options, span.splits) for span in manifest.spans)
     names = {name for source in opened for name in source.columns()}
     there = tuple(name for name in compared if name in names)
-    chosen = tuple(compared) if there and data.source.kind in OPEN_ENDED else there
+    chosen = tuple(compared) if there and is_open_ended(data.source) else there
     types = {name: read_as(kind) for name, kind in data.types.items() if name in (chosen or names)}
     return data.model_copy(update={"columns": chosen or "all", "types": types})

@@ -25,7 +25,7 @@ INTEGER_CLASSES, ROWS_PER_CLASS = 20, 10
 WRITE_THEM = (
     "; if a model is to write such texts, set `label.kind: text` in a config, with `model: {kind: encoder_decoder}`"
 )
-"""The way out for texts that are no classes."""
+"""The way out for texts that are not classes."""
 
 
 @dataclass(frozen=True)

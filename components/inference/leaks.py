@@ -16,7 +16,7 @@ SUSPICIOUS_AUC, SUSPICIOUS_CORRELATION = 0.95, 0.99
 """The AUC, or Spearman's correlation, of a single column from which on a comment warns."""
 ENOUGH_ROWS = 100
 FEW_VALUES = 20
-"""Distinct values up to which a label of numbers is no amount, whose order alone would say much."""
+"""Distinct values up to which a label of numbers is not an amount, whose order alone would say much."""
 FEW_CATEGORIES = 31
 """Distinct texts up to which each may stand for a class; of others, it counts only whether there is one."""
 NUMBERS = frozenset({"int", "float"})

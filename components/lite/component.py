@@ -56,13 +56,13 @@ def Lite(  # noqa: N802, PLR0913, PLR0917
     else:
         with contextlib.suppress(RuntimeError):  # set up before, so there is none to keep free
             tf.config.set_visible_devices([], "GPU")
-        asked = list(itertools.islice(records_of_split(examples, evaluated), lite.examples))
-        if not asked:
+        records = list(itertools.islice(records_of_split(examples, evaluated), lite.examples))
+        if not records:
             raise RunError(f"deploy.lite: the split {evaluated} has no examples to compare the file with")
         number = lite.representative if lite.precision == "int8" else 0
         ranges = list(itertools.islice(records_of_split(examples, train), number)) if number else []
         serving = Path(path_utils.serving_model_path(model.uri))
-        verdict = examine(serving, lite, asked, ranges, folder).model_copy(update={"split": evaluated})
+        verdict = examine(serving, lite, records, ranges, folder).model_copy(update={"split": evaluated})
     verdict.write(folder)
     (folder / (BLESSED if verdict.passed else NOT_BLESSED)).write_text("", encoding="utf-8")
     blessing.set_int_custom_property("blessed", int(verdict.passed))

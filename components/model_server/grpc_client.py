@@ -43,10 +43,10 @@ class GrpcClient:
 
     def states(self) -> dict[int, VersionState]:
         """See Client."""
-        asked = get_model_status_pb2.GetModelStatusRequest()
-        asked.model_spec.name = self._model
+        request = get_model_status_pb2.GetModelStatusRequest()
+        request.model_spec.name = self._model
         try:
-            answer = self._models.GetModelStatus(asked, timeout=STATUS_SECONDS)
+            answer = self._models.GetModelStatus(request, timeout=STATUS_SECONDS)
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.NOT_FOUND:
                 return {}

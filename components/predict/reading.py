@@ -19,9 +19,16 @@ from headrace.components.example_gen.checks import check_fraction
 from headrace.components.example_gen.column_cache import MAX_BYTES, ColumnCache
 from headrace.components.example_gen.parts import files_of_part
 from headrace.components.example_gen.skips import Skipped
-from headrace.components.example_gen.sources import ParallelMap, ReadOptions, ScanResult, Source, open_source
+from headrace.components.example_gen.sources import (
+    ParallelMap,
+    ReadOptions,
+    ScanResult,
+    Source,
+    is_open_ended,
+    open_source,
+)
 from headrace.components.example_gen.sources.arrays.source import Arrays
-from headrace.components.example_gen.sources.base import OPEN_ENDED, suggest_columns
+from headrace.components.example_gen.sources.base import suggest_columns
 from headrace.components.example_gen.sources.nested import check_objects
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import Span
@@ -70,6 +77,11 @@ class Input:
     def kind(self) -> str:
         """The kind of source."""
         return "arrays" if self.table is not None else self.data.source.kind
+
+    @property
+    def is_open_ended(self) -> bool:
+        """Whether a record may lack columns that others have."""
+        return self.table is None and is_open_ended(self.data.source)
 
     @cached_property
     def spans(self) -> tuple[Span, ...]:
@@ -141,8 +153,8 @@ def open_input(
     names, unreadable = _names(given), dict[str, str]()
     uncertain = _check_features(given, model, names)
     while True:
-        written = [name for name in _written(given, names, keys) if name not in unreadable]
-        read = tuple(dict.fromkeys((*written, *model.features)))
+        passed_through = [name for name in _passed_through(given, names, keys) if name not in unreadable]
+        read = tuple(dict.fromkeys((*passed_through, *model.features)))
         declared = {name: kind for name in read if name not in uncertain and (kind := _declared(given, model, name))}
         scan = len(declared) < len(read) or given.data.on_bad_record == "skip"
         columns = work if scan and _is_small(given) else None
@@ -159,7 +171,7 @@ def open_input(
             raise _missing_feature(name, names)
     kinds = {name: declared.get(name) or _kind(model.types.get(name), found.kinds.get(name)) for name in read}
     parts = [part if part.cache and part.cache.fits(kinds) else Part(part.source, part.part, 0) for part in parts]
-    return OpenedInput(parts, kinds, model.features, tuple(written), found.skipped, unreadable)
+    return OpenedInput(parts, kinds, model.features, tuple(passed_through), found.skipped, unreadable)
 
 
 def _names(given: Input) -> list[str]:
@@ -167,10 +179,10 @@ def _names(given: Input) -> list[str]:
     return list(dict.fromkeys(name for source in given.open() for name in source.columns()))
 
 
-def _written(given: Input, names: Sequence[str], keys: Sequence[str] | None) -> list[str]:
+def _passed_through(given: Input, names: Sequence[str], keys: Sequence[str] | None) -> list[str]:
     chosen = given.data.columns if isinstance(given.data.columns, tuple) else None
     if keys is None and chosen is not None:
-        return [name for name in chosen if name in names or given.kind in OPEN_ENDED]
+        return [name for name in chosen if name in names or given.is_open_ended]
     if keys is None:
         if not names and given.kind in JSON:
             raise DataError(
@@ -180,7 +192,7 @@ def _written(given: Input, names: Sequence[str], keys: Sequence[str] | None) -> 
             )
         return [name for name in names if (given.kind, name) != (IMAGES, IMAGE)]
     for name in keys:
-        if name not in names and given.kind not in OPEN_ENDED:
+        if name not in names and not given.is_open_ended:
             raise DataError(f"{name!r} is not a column of the input", hint=suggest_columns(name, tuple(names)))
     return list(dict.fromkeys(keys))
 
@@ -188,7 +200,7 @@ def _written(given: Input, names: Sequence[str], keys: Sequence[str] | None) -> 
 def _check_features(given: Input, model: ModelDescription, names: Sequence[str]) -> set[str]:
     """The features that only a scan can find. Raises DataError for one that is missing."""
     missing = [name for name in model.features if name not in names]
-    if missing and given.kind not in OPEN_ENDED:
+    if missing and not given.is_open_ended:
         raise _missing_feature(missing[0], names)
     return set(missing)
 

@@ -34,7 +34,7 @@ CSV, JSONL, PARQUET, TFRECORD = ".csv", ".jsonl", ".parquet", ".tfrecord"
 
 
 def check_output(output: Path, schema: pa.Schema) -> None:
-    """Raise DataError if the format of the output cannot hold the columns, or its ending names no format."""
+    """Raise DataError if the format of the output cannot hold the columns, or its ending is not that of a format."""
     ending = format_of(output)
     for field in schema if ending == CSV else ():
         if is_list(field.type) or pa.types.is_binary(field.type):
@@ -57,12 +57,12 @@ def open_writer(output: Path, file: Path, schema: pa.Schema) -> AbstractContextM
 
 
 def format_of(output: Path) -> str:
-    """The ending of the output, without `.gz`. Raises DataError if it names no format."""
+    """The ending of the output, without `.gz`. Raises DataError if it is not that of a format."""
     for ending in OUTPUT_ENDINGS:
         if output.name.endswith(ending):
             return ending.removesuffix(".gz")
     raise DataError(
-        "the ending names no format of the output", file=str(output), hint=f"Use one of {', '.join(OUTPUT_ENDINGS)}"
+        "the ending is not that of an output format", file=str(output), hint=f"Use one of {', '.join(OUTPUT_ENDINGS)}"
     )
 
 

@@ -33,7 +33,7 @@ MEASURES = {
 
 @dataclass(frozen=True)
 class DriftDistance:
-    """The distance of one column. measure: TFDV's comparator; limit: the largest value that is no drift."""
+    """The distance of one column. measure: TFDV's comparator; limit: the largest value that is not drift."""
 
     column: str
     measure: str

@@ -49,7 +49,7 @@ def decide_by_drift(  # noqa: PLR0913
         statistics: of all spans.
         schema: of the data.
         trained: the record of earlier trainings.
-        limits: the distances that are no drift.
+        limits: the largest distances that are not drift.
         columns: the columns to compare.
         store: the folder of statistics stored by span, "" for none.
         code: a digest of the code that computed them.

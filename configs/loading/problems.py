@@ -52,7 +52,10 @@ def explain(error: ValidationError, tree: Tree) -> list[LocatedProblem]:
 def locate_error(item: Any, tree: Tree) -> SchemaViolation:
     """Locate one of pydantic's errors."""
     kind, reason = item["type"], str(item.get("ctx", {}).get("error", ""))
-    path, schema, union = schema_at(item["loc"])
+    location = item["loc"]
+    if kind == "missing" and isinstance(location[-1], int):  # a value of a tuple, so the list is too short
+        kind, location = "too_short", location[:-1]
+    path, schema, union = schema_at(location)
     if kind.startswith("union_tag") and not isinstance(descend(tree, path).value, dict):
         kind = "not_a_section"
     elif kind.startswith("union_tag"):

@@ -58,7 +58,7 @@ def not_written_as_integers(values: Sequence[str | int]) -> str | None:
 
 
 def among_integers(values: Sequence[str | int]) -> str | None:
-    """What is odd about the values of a vocabulary of integers if some are no integers; None if all are."""
+    """What is odd about the values of a vocabulary of integers if some are not integers; None if all are."""
     odd = next((value for value in map(str, values) if not re.fullmatch(r"-?\d+", value, re.ASCII)), None)
     return None if odd is None else f"holds integers, and none is written {odd!r}, which matches nothing so far"
 

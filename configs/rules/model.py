@@ -14,9 +14,9 @@ from headrace.configs.schema.features import Feature, ImageFeature, TextFeature
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.metrics import (
     AT_TARGET,
-    FRACTIONS,
+    DECISION_METRICS,
+    FRACTION_METRICS,
     METRICS,
-    OF_DECISIONS,
     ONE_VS_REST,
     ONE_VS_REST_CLASSES,
     SIGNED,
@@ -145,7 +145,7 @@ def _is_metric(name: str, label: LabelConfig) -> bool:
         return False
     if level is None:
         return own in METRICS[kind] and own not in AT_TARGET
-    return base in METRICS[kind] and (base in AT_TARGET or base in OF_DECISIONS.get(kind, ()))
+    return base in METRICS[kind] and (base in AT_TARGET or base in DECISION_METRICS.get(kind, ()))
 
 
 def _unsuitable_metric(name: str, label: LabelConfig) -> str:
@@ -157,7 +157,7 @@ def _unsuitable_for(name: str, kind: str) -> str:
     if base in METRICS[kind] and base in AT_TARGET:
         found = f'"{level}" is not one' if mark else "there is none"
         return f"{base} needs a {AT_TARGET[base]} above 0 and below 1, as `{with_example(base)}`; {found}"
-    if base in METRICS[kind] and mark and base not in OF_DECISIONS.get(kind, ()):
+    if base in METRICS[kind] and mark and base not in DECISION_METRICS.get(kind, ()):
         return f"{base} depends on no decision threshold; write `{base}`"
     if base in METRICS[kind] and mark:
         what = f'the decision threshold of "{name}" is not a number above 0 and below 1 in its shortest form'
@@ -199,7 +199,7 @@ def _range(name: str, threshold: Threshold | SliceThreshold, where: KeyPath) -> 
     """Bounds that the metric cannot reach."""
     own = base_of(name)
     low, range_ = (-1, "at most 1") if own in SIGNED else (0, "between 0 and 1")
-    if own in FRACTIONS | SIGNED and threshold.min is not None and threshold.min > 1:
+    if own in FRACTION_METRICS | SIGNED and threshold.min is not None and threshold.min > 1:
         what = f"found {threshold.min:g}, but {name} is {range_}"
         yield (*where, "min"), f"{what}{_of_percent(threshold.min)}"
     if own != "r_squared" and threshold.max is not None and threshold.max < low:

@@ -28,7 +28,10 @@ def predictions_have_a_format(predict: PredictConfig | None) -> Iterator[Violati
         what = f"{predict.output} is a URI; use a path, which on Kubeflow is below kubeflow.pipeline_root"
         yield OUTPUT, what
     elif not predict.format:
-        yield OUTPUT, f"{predict.output}: the ending names no format; use one of {', '.join(OUTPUT_ENDINGS)}"
+        yield (
+            OUTPUT,
+            f"{predict.output}: the ending is not that of a format; use one of {', '.join(OUTPUT_ENDINGS)}",
+        )
 
 
 def predicted_spans_are_in_the_paths(predict: PredictConfig | None) -> Iterator[Violation]:

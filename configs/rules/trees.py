@@ -82,7 +82,7 @@ def trees_are_not_tuned(model: ModelConfig, tune: TuneConfig | None) -> Iterator
 def why_no_trees(label: LabelConfig, features: dict[str, Feature], train: TrainConfig) -> str:
     """Why trees are not among the candidates of `kind: auto`: what a config with `kind: trees` would be refused for.
 
-    Empty if they are. The interval of checkpoints, which changes no result, is no reason.
+    Empty if they are. The interval of checkpoints, which changes no result, does not count.
     """
     sections = {"model": TreesModel(kind="trees"), "label": label, "features": features, "train": train}
     found = [(where, what) for where, what in apply_rules(MODEL_RULES, sections) if where[:2] != CHECKPOINT]

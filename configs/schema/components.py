@@ -136,14 +136,14 @@ DECLARATIONS: dict[str, Declaration] = {
 def check_declarations(declarations: Mapping[str, Declaration]) -> None:
     """Raise ValueError if a gate guards a component that does not exist, or that is built before the gate.
 
-    Nothing would wait for such a gate, so a run that it stops would push its model nevertheless.
+    Nothing would wait for such a gate, so a run that it stops would push its model anyway.
     """
     names = [*declarations]
     for place, (name, declared) in enumerate(declarations.items()):
         for guarded in declared.before:
             if guarded in names[place + 1 :]:
                 continue
-            what = f'Components.{name}: `before` names "{guarded}", which is no component that is declared after it'
+            what = f'Components.{name}: `before` names "{guarded}", which is not a component declared after it'
             near = get_close_matches(guarded, names[place + 1 :], n=1)
             raise ValueError(f'{what}; did you mean "{near[0]}"?' if near else what)
 

@@ -147,7 +147,7 @@ ON_REQUEST = {
 }
 """By kind of label: the metrics that are computed only if the config names them."""
 
-OF_DECISIONS = {
+DECISION_METRICS = {
     "binary": frozenset(
         {
             "binary_accuracy",
@@ -190,7 +190,7 @@ LOWER_IS_BETTER = frozenset(
 NEITHER_IS_BETTER = frozenset({"predicted_positive_rate"})
 """Metrics that describe decisions and do not judge them."""
 
-FRACTIONS = frozenset(
+FRACTION_METRICS = frozenset(
     {
         "auc",
         "auc_precision_recall",
@@ -308,10 +308,10 @@ def lower_is_better(name: str) -> bool:
 
 def is_fraction(name: str) -> bool:
     """Whether a metric, by its name in the config, is between 0 and 1."""
-    return base_of(name) in FRACTIONS
+    return base_of(name) in FRACTION_METRICS
 
 
-WITH_LEVELS = frozenset({*AT_TARGET, *(name for names in OF_DECISIONS.values() for name in names)})
+WITH_LEVELS = frozenset({*AT_TARGET, *(name for names in DECISION_METRICS.values() for name in names)})
 """Metrics whose names may have a level."""
 LEVEL_NAMES_PATTERN = rf"^({'|'.join(sorted(WITH_LEVELS))})@{LEVEL_PATTERN}$"
 _METRIC_NAMES: list[JsonValue] = [*sorted({name for names in METRICS.values() for name in names} - {*AT_TARGET})]

@@ -21,7 +21,7 @@ class Resolved(NamedTuple):
     """What selections, and a label with `kind: auto`, stand for in the present data.
 
     features: by selection, the settings by name of feature; label: the settings in place of `kind: auto`, None if there
-    is no such label, and those of tasks under `tasks`; model: the settings of the model that suits the data; types:
+    is not such a label, and those of tasks under `tasks`; model: the settings of the model that suits the data; types:
     `data.types` of columns that need another type than that of their values.
     """
 

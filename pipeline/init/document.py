@@ -111,7 +111,7 @@ def _data(draft: Draft) -> Iterator[str]:
     yield "data:"
     yield from _entry("source", draft.source)
     if draft.sample.spans:
-        yield from _entry("window", WINDOW, "train on the newest spans, at most so many; each is read once")
+        yield from _entry("window", WINDOW, "train on at most this many of the newest spans; each is read once")
     yield from _types(draft)
     if draft.left_out:
         yield from _entry("columns", "used", "only those that are named below")

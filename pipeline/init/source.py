@@ -17,8 +17,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from headrace.common.errors import RunError
 from headrace.common.names import join_names
 from headrace.components.example_gen.paths import is_remote
@@ -26,8 +24,7 @@ from headrace.components.example_gen.sources.datasets.streams import is_dataset,
 from headrace.components.example_gen.sources.jsonl.array import kind_of_json
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig, placeholder_error, placeholders
-from headrace.configs.schema.sources import SourceConfig
-from headrace.configs.schema.sources.endings import JSON, KIND_OF_ENDING, KNOWN, known_ending
+from headrace.configs.schema.sources.endings import JSON, kind_of_ending, known_ending, known_endings, source_from
 from headrace.pipeline.code.modules import find, why_not_importable
 from headrace.pipeline.init.csv_format import format_of
 from headrace.pipeline.init.splits import split_named_by, splits_of, without_split
@@ -42,7 +39,6 @@ FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 """The dotted path of a function."""
 FILES = ("pkg",)
 """Schemes of paths, besides those of object stores."""
-_SOURCE: TypeAdapter[SourceConfig] = TypeAdapter(SourceConfig)
 
 
 def given_source(
@@ -118,7 +114,7 @@ def _file(given: str) -> dict[str, Any]:
         splits = splits_of_folder(folder := given.rstrip("/"))
         return {"kind": "datasets", "path": _named_splits(folder, splits) if splits else given}
     if (ending := known_ending(given)) is not None:
-        return {"kind": kind_of_json(_one_of(given)) if ending == JSON else KIND_OF_ENDING[ending], "path": given}
+        return {"kind": kind_of_json(_one_of(given)) if ending == JSON else kind_of_ending(ending), "path": given}
     name = given.rstrip("/")
     if is_remote(given) and not Path(name).suffix:
         return {"kind": "parquet", "path": given}
@@ -131,7 +127,7 @@ def _file(given: str) -> dict[str, Any]:
         return {"kind": "python", "function": given}
     if name.endswith(DATABASES):
         raise RunError(f"{given} looks like a database; write it as sqlite:///{given}, with --table")
-    raise RunError(f"{given}: the ending names no kind of data; known are {KNOWN}")
+    raise RunError(f"{given}: the ending is not that of a known kind of data: {known_endings()}")
 
 
 def _named_splits(folder: str, splits: Sequence[str]) -> dict[str, Any]:
@@ -210,8 +206,5 @@ def _as_written(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _valid(settings: dict[str, Any]) -> dict[str, Any]:
-    try:
-        _SOURCE.validate_python(settings)
-    except ValidationError as error:
-        raise RunError(f"the data cannot be read: {error.errors(include_url=False)[0]['msg']}") from None
+    source_from(settings)
     return settings

@@ -6,7 +6,7 @@ write_plan(folders.plan, key, nodes)
 
 Making the plan needs TFX, whose import takes seconds. A plan depends on nothing but the config, the code, the versions
 of the libraries, the files that the config names and the current folder; it is used again as long as all of them are
-the same. What components read on each run, such as data and the lists of models, is no part of a plan.
+the same. What components read on each run, such as data and the lists of models, is not part of a plan.
 """
 
 from __future__ import annotations

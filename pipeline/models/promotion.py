@@ -137,7 +137,7 @@ class PromotableModels:
         there = "the model in service" if superseded == self.there.in_service else "the model promoted last"
         return (
             f"the model {target.uri} is older than {there}: it was blessed at {target.judged}, that one at"
-            f" {superseded.judged}.\n  Add `--allow-older` (in Python `allow_older=True`) to push it nevertheless; the"
+            f" {superseded.judged}.\n  Add `--allow-older` (in Python `allow_older=True`) to push it anyway; the"
             " newer one is then withdrawn, as in a rollback."
         )
 

@@ -53,7 +53,7 @@ def roll_back(config: PipelineConfig, to: str | None, now: datetime) -> Rollback
 def rolled_back(there: Destination, to: str | None, now: datetime) -> Registry:
     """The list of blessed models after a rollback, with the restored model as the last. Raises RunError as above."""
     if str(there.path) not in there.record.last:
-        why = f"{there.record_file} names no model that was pushed to {there.path}"
+        why = f"{there.record_file} has no model that was pushed to {there.path}"
         raise RunError(f"there is nothing to roll back to: {why}")
     target = _earlier(there) if to is None else _wanted(there, to)
     if flaw := why_unusable(target.uri, target, None, there.record_file):

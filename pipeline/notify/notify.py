@@ -104,7 +104,7 @@ def send_test(config: PipelineConfig, outside: Outside | None = None) -> list[De
 
 
 def _had_receivers(folder: RunFolder) -> bool:
-    """Whether the run itself was to be told of: runs from before `notify:` was added are no news."""
+    """Whether the run itself was to be told of: runs from before `notify:` was added are not news."""
     return bool(folder.config and folder.config.notify)
 
 

@@ -9,8 +9,6 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from headrace.common.durable import working_folder
 from headrace.common.environment import prepare, quiet
 from headrace.common.errors import RunError
@@ -19,7 +17,7 @@ from headrace.configs.loading.loader import ConfigSource, Override, load_with_lo
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import FileSource, ImagesSource, SourceConfig
-from headrace.configs.schema.sources.endings import JSON, KIND_OF_ENDING, KNOWN, known_ending
+from headrace.configs.schema.sources.endings import JSON, kind_of_ending, known_ending, known_endings, source_from
 from headrace.pipeline.predict.models import ChosenModel, choose_model, is_model, model_folder
 
 if TYPE_CHECKING:
@@ -134,7 +132,7 @@ def _by_config(config: PipelineConfig, given: str | pa.Table | None, model: str 
 def _by_model(folder: Path, given: str | pa.Table | None, form: Form) -> Scoring:
     """Predict with the SavedModel in a folder, without a config."""
     if given is None:
-        raise RunError(f"{folder} is a model, and names no data; name the input")
+        raise RunError(f"{folder} is a model, which has no data of its own; name the input")
     table = None if isinstance(given, str) else given
     source = source_of(given if isinstance(given, str) else "table.npz", None)
     chosen = ChosenModel(folder, str(folder))
@@ -167,7 +165,7 @@ def source_of(path: str, usual: SourceConfig | None) -> SourceConfig:
     Raises RunError for an ending that is unknown, if the config's source does not read files either.
     """
     ending = known_ending(path)
-    kind = None if ending is None else KIND_OF_ENDING[ending]
+    kind = None if ending is None else kind_of_ending(ending)
     if ending == JSON:
         from headrace.components.example_gen.sources.jsonl.array import kind_of_json
 
@@ -187,8 +185,8 @@ def source_of(path: str, usual: SourceConfig | None) -> SourceConfig:
     if kind is None and Path(path).is_dir():
         kind = "parquet"
     if kind is None:
-        raise RunError(f"{path}: the ending names no kind of data; known are {KNOWN}")
-    return _valid({"kind": kind, "path": path})
+        raise RunError(f"{path}: the ending is not that of a known kind of data: {known_endings()}")
+    return source_from({"kind": kind, "path": path})
 
 
 def _images(path: str, usual: ImagesSource | None, kind: str | None) -> SourceConfig:
@@ -198,7 +196,7 @@ def _images(path: str, usual: ImagesSource | None, kind: str | None) -> SourceCo
     if usual is not None and (usual.index is not None or not _has_images(path)):
         return _with(usual, "index" if usual.index is not None and kind in {"csv", "parquet"} else "path", path)
     settings = {} if usual is None else usual.model_dump()
-    return _valid({**settings, "kind": "images", "path": path, "labels": "none"})
+    return source_from({**settings, "kind": "images", "path": path, "labels": "none"})
 
 
 def _is_of_images(path: str) -> bool:
@@ -215,17 +213,7 @@ def _has_images(path: str) -> bool:
 
 
 def _with(source: FileSource | ImagesSource, setting: str, path: str) -> SourceConfig:
-    return _valid({**source.model_dump(), setting: path})
-
-
-def _valid(settings: dict[str, Any]) -> SourceConfig:
-    try:
-        return _SOURCE.validate_python(settings)
-    except ValidationError as error:
-        raise RunError(f"the input cannot be read: {error.errors(include_url=False)[0]['msg']}") from None
-
-
-_SOURCE: TypeAdapter[SourceConfig] = TypeAdapter(SourceConfig)
+    return source_from({**source.model_dump(), setting: path})
 
 
 def _check_folder(output: Path) -> None:

@@ -164,7 +164,7 @@ def test_metrics_of_decisions_equal_scikit_learn_at_any_threshold(threshold: flo
 
 
 THRESHOLDS = (0.05, 0.3, 0.75, 0.999)
-OF_DECISIONS = ("precision", "recall", "f1", "specificity", "binary_accuracy", "predicted_positive_rate")
+DECISION_METRICS = ("precision", "recall", "f1", "specificity", "binary_accuracy", "predicted_positive_rate")
 TARGETS = ("precision_at_recall", "recall_at_precision", "recall_at_false_positive_rate", "sensitivity_at_specificity",
            "specificity_at_sensitivity")  # fmt: skip
 
@@ -174,7 +174,7 @@ def test_metrics_at_levels_equal_a_search_over_all_thresholds_without_a_fold_too
     labels = (random.random(900) < 0.3).astype(float)
     p, weights = np.clip(0.3 * labels + random.random(900) * 0.7, 0, 1), random.choice([0.5, 1, 2], 900)
     folds = random.integers(0, FOLDS, 900)
-    names = [f"{name}@{threshold}" for name in OF_DECISIONS for threshold in THRESHOLDS]
+    names = [f"{name}@{threshold}" for name in DECISION_METRICS for threshold in THRESHOLDS]
     metrics = metrics_of(
         "binary", 0.5, (*names, *(f"{name}@{level}" for name in TARGETS for level in (0.05, 0.4, 0.9)))
     )
@@ -187,8 +187,8 @@ def test_metrics_at_levels_equal_a_search_over_all_thresholds_without_a_fold_too
                 labels[rows], p[rows, None], np.zeros(rows.sum(), np.int64), 1, weights[rows]
             )
             expected = BinaryMetrics(threshold).metrics(own[0].total())
-            at = {name: found[f"{name}@{threshold}"] for name in OF_DECISIONS}
-            assert at == pytest.approx({name: expected[name] for name in OF_DECISIONS}, nan_ok=True)
+            at = {name: found[f"{name}@{threshold}"] for name in DECISION_METRICS}
+            assert at == pytest.approx({name: expected[name] for name in DECISION_METRICS}, nan_ok=True)
         for level in (0.05, 0.4, 0.9):
             best = _best(labels[rows], p[rows], weights[rows], level)
             assert {name: found[f"{name}@{level}"] for name in TARGETS} == pytest.approx(best, abs=4e-3)

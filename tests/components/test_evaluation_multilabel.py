@@ -11,7 +11,7 @@ from evaluation_totals import Array, totals_of
 from headrace.components.evaluation.metrics import LABEL_METRICS, metrics_of
 from headrace.components.evaluation.metrics.accumulator import FOLDS
 from headrace.components.evaluation.metrics.multilabel import MultilabelMetrics
-from headrace.configs.schema.metrics import METRICS, OF_DECISIONS
+from headrace.configs.schema.metrics import DECISION_METRICS, METRICS
 
 CLASSES = 5
 
@@ -75,7 +75,7 @@ def test_metrics_at_thresholds_of_their_own_are_those_of_that_threshold() -> Non
     labels, p = made(900)
     random, zeros = np.random.default_rng(6), np.zeros(900, np.int64)
     weights, folds = random.choice([0.5, 1, 2], 900), random.integers(0, FOLDS, 900)
-    names = [f"{name}@{threshold}" for name in sorted(OF_DECISIONS["multilabel"]) for threshold in (0.1, 0.8)]
+    names = [f"{name}@{threshold}" for name in sorted(DECISION_METRICS["multilabel"]) for threshold in (0.1, 0.8)]
     metrics = metrics_of("multilabel", 0.5, names)
     (accumulator,) = metrics.accumulate(labels, p, zeros, 1, weights, folds)
     for fold in (None, 7):
@@ -84,7 +84,7 @@ def test_metrics_at_thresholds_of_their_own_are_those_of_that_threshold() -> Non
         assert found.keys() == {*METRICS["multilabel"], *names}
         for threshold, end in ((0.1, "@0.1"), (0.5, ""), (0.8, "@0.8")):
             expected = by_scikit_learn(labels[rows], p[rows], threshold, weights[rows])
-            of_decisions = {name: value for name, value in expected.items() if name in OF_DECISIONS["multilabel"]}
+            of_decisions = {name: value for name, value in expected.items() if name in DECISION_METRICS["multilabel"]}
             assert {name: found[f"{name}{end}"] for name in of_decisions} == pytest.approx(of_decisions)
     assert len(metrics.classes(accumulator.total())) == CLASSES
 

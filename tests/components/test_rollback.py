@@ -175,7 +175,7 @@ def test_versions_that_cannot_be_restored_are_refused_by_name(home: Path) -> Non
     (home / "artifacts" / "b").rename(home / "gone")
     assert "b/model is gone, so it cannot be put back" in refusal(home, b)
     (home / "pushed.json").unlink()
-    assert "names no model that was pushed" in refusal(home)
+    assert "has no model that was pushed" in refusal(home)
     with pytest.raises(RunError, match="is null"):
         roll_back(config_of(home, push=False), None, datetime.now(UTC))
 

@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from headrace.configs.json_schema import PATTERN_DESCRIPTIONS, Schema, forms_of, json_schema, kinds_of, resolve
+import pytest
+from pydantic import Field, TypeAdapter, ValidationError
+
+from headrace.configs.json_schema import (
+    PATTERN_DESCRIPTIONS,
+    Schema,
+    describe_allowed,
+    forms_of,
+    json_schema,
+    kinds_of,
+    resolve,
+)
+from headrace.configs.loading.problems import explain
+from headrace.configs.loading.yaml_reader import read
 from headrace.configs.schema.features import FEATURE_COLUMNS, FEATURES
+from headrace.configs.schema.section import PositiveInt, Section
+
+
+class Ranges(Section):
+    """Settings as an added kind may have them, of types that no built-in one has."""
+
+    columns: dict[str, tuple[PositiveInt, PositiveInt]]
 
 
 def reference() -> Any:
@@ -91,3 +112,40 @@ def test_every_regular_expression_has_words() -> None:
 
 def test_every_kind_of_feature_is_known_by_its_tag() -> None:
     assert list(kinds_of(feature_columns()["additionalProperties"])) == list(FEATURES.kinds)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "words"),
+    [
+        (tuple[int, int], "list of 2, each integer"),
+        (tuple[int, str], "list of 2: integer; string"),
+        (tuple[int, ...], "list, each integer"),
+        (list, "list, each any value"),
+        (Literal["auto", True], "auto or true"),
+        (Literal[False], "false"),
+        (Annotated[str, Field(pattern="^x+$")], "string that matches ^x+$"),
+    ],
+)
+def test_types_that_only_an_added_kind_has_are_described_too(annotation: Any, words: str) -> None:
+    assert describe_allowed(TypeAdapter(annotation).json_schema()) == words
+
+
+@pytest.mark.parametrize(
+    ("given", "where", "found"),
+    [
+        ([1], "columns.fare", "a list of 1"),
+        ([1, 2, 3], "columns.fare", "a list of 3"),
+        (7, "columns.fare", "the number 7"),
+        ([1, "b"], "columns.fare[1]", 'the string "b"'),
+        ([0, 2], "columns.fare[0]", "the number 0"),
+    ],
+)
+def test_a_mistake_in_a_pair_is_explained(given: Any, where: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.configs.json_schema.json_schema", Ranges.model_json_schema)
+    tree, _ = read(f"columns:\n  miles: [1, 2]\n  fare: {json.dumps(given)}\n", "mine.yaml", 0)
+    assert tree is not None
+    with pytest.raises(ValidationError) as refused:
+        Ranges.model_validate_json(json.dumps({"columns": {"miles": [1, 2], "fare": given}}))
+    (problem,) = explain(refused.value, tree)
+    assert problem.location.line == 3
+    assert problem.what.startswith(f"{where}: found {found}; allowed: ")

@@ -214,6 +214,12 @@ def test_mistakes_in_settings_are_reported_with_their_lines(added: Added) -> Non
     ]
 
 
+def test_an_installed_kind_is_known_by_the_endings_of_its_files(added: Added) -> None:
+    added.headrace("init", "logs/*.log", "--label", "status", "-o", "found.yaml")
+    assert "source: {kind: access_log, path: logs/*.log}" in (added.folder / "found.yaml").read_text()
+    assert ".xls, .ods, .tfrecord, .tfrecords, .npz, .log" in added.refused("init", "notes.doc", "--label", "status")
+
+
 def test_run_reads_computes_and_trains_what_the_pages_say(added: Added, verified: Path) -> None:
     counted = dict(line.split() for line in added.headrace("rows", "requests.yaml").stdout.splitlines())
     assert sum(map(int, counted.values())) == REQUESTS * 3 // 4

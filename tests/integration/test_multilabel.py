@@ -15,6 +15,7 @@ import pytest
 import sklearn.metrics
 import tensorflow as tf
 from command import Finished, headrace
+from row_splits import splits
 
 from headrace.components.evaluation.result import Evaluation, read_evaluation
 
@@ -76,16 +77,6 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     model = next((folder / "serving" / "films").iterdir())
     evaluation = read_evaluation(done.uri("Evaluator", "evaluation"))
     return Story(done, data, labels, found.iloc[:, 2:].to_numpy(), evaluation, model)
-
-
-def splits(examples: Path) -> dict[int, str]:
-    """The split of each row, by its id."""
-    found = {}
-    for folder in examples.glob("Split-*"):
-        for record in tf.data.TFRecordDataset([*map(str, folder.iterdir())], "GZIP").as_numpy_iterator():
-            example = tf.train.Example.FromString(record)
-            found[example.features.feature["id"].int64_list.value[0]] = folder.name.removeprefix("Split-")
-    return found
 
 
 def example(pace: float, studio: str, genres: list[str]) -> bytes:

@@ -16,6 +16,7 @@ import pytest
 import sklearn.metrics
 import tensorflow as tf
 from command import Finished, headrace
+from row_splits import splits
 
 import headrace as api
 from headrace.components.evaluation.result import Evaluation, read_evaluation
@@ -74,16 +75,6 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     model = next((folder / "serving" / "homes").iterdir())
     evaluation = read_evaluation(done.uri("Evaluator", "evaluation"))
     return Story(folder, init, done, data, pd.read_csv(folder / "p.csv"), evaluation, model)
-
-
-def splits(examples: Path) -> dict[int, str]:
-    """The split of each row, by its id."""
-    found = {}
-    for folder in examples.glob("Split-*"):
-        for record in tf.data.TFRecordDataset([*map(str, folder.iterdir())], "GZIP").as_numpy_iterator():
-            example = tf.train.Example.FromString(record)
-            found[example.features.feature["id"].int64_list.value[0]] = folder.name.removeprefix("Split-")
-    return found
 
 
 def test_init_writes_a_task_for_each_label(story: Story) -> None:

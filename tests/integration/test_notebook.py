@@ -57,7 +57,11 @@ def test_run_shows_its_table_and_its_report(executed: Executed) -> None:
     assert "running" not in table
     assert report.startswith("<iframe srcdoc=")
     assert "tips" in report
-    assert not [output for output in executed.of("run = ") if output.output_type == "stream"]
+
+
+def test_no_cell_shows_what_libraries_print(executed: Executed) -> None:
+    printed = {source: each["text"] for source, all_ in executed.outputs.items() for each in all_ if "text" in each}
+    assert printed == {}
 
 
 def test_figures_are_those_of_the_run(executed: Executed) -> None:

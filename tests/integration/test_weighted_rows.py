@@ -15,6 +15,7 @@ import pytest
 import sklearn.metrics
 import tensorflow as tf
 from command import Finished, headrace
+from row_splits import splits
 from sklearn.utils.class_weight import compute_class_weight
 
 from headrace.components.evaluation.result import Evaluation, read_evaluation
@@ -77,16 +78,6 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     training = (done.uri("Trainer", "model_run") / "training.json").read_text()
     model = next((folder / "serving" / "claims").iterdir())
     return Story(done, data, read_evaluation(done.uri("Evaluator", "evaluation")), training, model)
-
-
-def splits(examples: Path) -> dict[int, str]:
-    """The split of each row, by its id."""
-    found = {}
-    for folder in examples.glob("Split-*"):
-        for record in tf.data.TFRecordDataset([*map(str, folder.iterdir())], "GZIP").as_numpy_iterator():
-            example = tf.train.Example.FromString(record)
-            found[example.features.feature["id"].int64_list.value[0]] = folder.name.removeprefix("Split-")
-    return found
 
 
 def test_rows_without_a_label_are_in_no_split_and_counted(story: Story) -> None:

@@ -17,6 +17,7 @@ from PIL import Image
 from headrace.common.errors import RunError
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.sources import CsvSource, ImagesSource
+from headrace.configs.schema.sources.endings import source_from
 from headrace.pipeline.init.source import given_source, pipeline_name
 from headrace.pipeline.init.write import write
 from headrace.pipeline.predict.scoring import source_of
@@ -59,6 +60,13 @@ def test_predictions_know_the_same_endings() -> None:
     assert isinstance(read, CsvSource)
     assert (read.path, read.delimiter) == ("new/trips.tsv.gz", "\t")
     assert source_of("trips.xls", CsvSource(kind="csv", path="a.csv")).kind == "excel"
+
+
+def test_a_kind_that_needs_more_than_a_path_says_what() -> None:
+    with pytest.raises(RunError, match=r"kind sql .*: `sql` needs url\. .*`data\.source: \{kind: sql"):
+        source_from({"kind": "sql", "table": "trips"})
+    with pytest.raises(RunError, match="delimiter and quote are both"):
+        source_from({"kind": "csv", "path": "trips.csv", "delimiter": '"'})
 
 
 @pytest.mark.parametrize(("text", "kind"), [(' \n[{"a": 1}]', "json"), ('{"a": 1}\n{"a": 2}\n', "jsonl")])
@@ -305,7 +313,7 @@ def test_databases_need_a_table_and_files_have_none() -> None:
         given_source("x.csv", "t")
     with pytest.raises(RunError, match=re.escape("sqlite:///data/x.db, with --table")):
         given_source("data/x.db")
-    with pytest.raises(RunError, match="names no kind of data"):
+    with pytest.raises(RunError, match="not that of a known kind"):
         given_source("x.docx")
 
 

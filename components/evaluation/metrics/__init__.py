@@ -30,10 +30,10 @@ def metrics_of(kind: str, decision_threshold: float, names: Iterable[str] = ()) 
 
     names: of metrics, among them those with a level and those of ONE_VS_REST, which are computed only if named.
     """
-    asked = {*names}
-    levels = tuple(sorted({name for name in asked if split_level(name)[1] is not None}))
+    requested = {*names}
+    levels = tuple(sorted({name for name in requested if split_level(name)[1] is not None}))
     if kind == "multiclass":
-        return MulticlassMetrics(one_vs_rest=not ONE_VS_REST.isdisjoint(asked))
+        return MulticlassMetrics(one_vs_rest=not ONE_VS_REST.isdisjoint(requested))
     if kind == "multilabel":
         return MultilabelMetrics(decision_threshold, levels)
     return BinaryMetrics(decision_threshold, levels) if kind == "binary" else LABEL_METRICS[kind]

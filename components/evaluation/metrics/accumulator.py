@@ -231,7 +231,7 @@ class LabelMetrics(abc.ABC):
         return None
 
     def confusion(self, totals: Totals) -> Confusion | None:  # noqa: ARG002
-        """How often each class is predicted for each class; None if the labels are no classes, or too many."""
+        """How often each class is predicted for each class; None unless the labels are classes, and not too many."""
         return None
 
     def linear(self, totals: Totals) -> Linear | None:  # noqa: ARG002

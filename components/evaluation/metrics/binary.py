@@ -118,7 +118,7 @@ class BinaryMetrics(LabelMetrics):
         return Margin("auc", area, width, TOO_WIDE, float(min(positives, negatives)))
 
     def proportions(self, totals: Totals) -> Proportions:
-        """Those of all but the area under the precision-recall curve, which is no proportion of independent trials."""
+        """Those of all but the area under the precision-recall curve, not a proportion of independent trials."""
         examples, positives = totals.sums[:2]
         pairs = Proportion(min(totals.trials(positives), totals.trials(examples - positives)))
         found: dict[str, Sequence[Proportion]] = {"auc": (pairs,)}

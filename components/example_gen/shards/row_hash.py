@@ -30,7 +30,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: Knuth'
 _EXACT = 2**53
 _LOW_BITS = np.uint64(0xFFFF)
 FEW_ROWS, COPIES = 1000, 10
-"""A batch repeats its rows if it has at most so many different ones, each so many times on average."""
+"""A batch repeats its rows if it has at most this many different ones, each at least this many times on average."""
 FIRST_ROWS = 8192
 """The rows whose low bits are counted before those of all rows are sorted."""
 _SHIFT, _FACTORS = np.uint64(33), (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))

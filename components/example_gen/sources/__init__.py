@@ -8,7 +8,8 @@ A reader is a class with a class method `open(source, files, options)`, which re
 - `state(source)`, if the data is not in files: the FileStates that make up its fingerprint;
 - `find(source)`, if `path` alone does not name the files: the paths of the files;
 - `patterns(source)`, if its paths have a meaning of their own: the paths as glob patterns;
-- `open_ended = True`, if a record may lack columns that others have, so that the columns of two splits may differ;
+- `open_ended = True`, if a record may lack columns that others have, so that only the first ones are searched for
+  names, and the columns of two splits may differ;
 - `check_splits(parts)`, if the data of two splits can overlap although their paths differ: raises DataError, given the
   parts of each split;
 - `fork_safe = True`, if reading local files starts no threads and opens no connections that a forked child would
@@ -43,6 +44,7 @@ __all__ = [
     "Skipped",
     "Source",
     "is_fork_safe",
+    "is_open_ended",
     "open_source",
     "serial_map",
 ]
@@ -90,3 +92,8 @@ def _open_by_split(
 def is_fork_safe(source: SourceConfig) -> bool:
     """Whether a process that has read local files of this kind can be forked."""
     return getattr(source.load_implementation(), "fork_safe", False)
+
+
+def is_open_ended(source: SourceConfig) -> bool:
+    """Whether a record of this kind may lack columns that others have, so that `columns` need not name all of them."""
+    return getattr(source.load_implementation(), "open_ended", False)

@@ -19,9 +19,6 @@ Setting = TypeVar("Setting")
 SMALL_WORK = 1 << 28
 """Bytes that one process copies or scans in less time than a Beam pipeline takes to start."""
 
-OPEN_ENDED = frozenset({"avro", "json", "jsonl", "python", "tfrecord"})
-"""Kinds of sources whose records may lack a column that others have; only the first ones are searched for names."""
-
 
 class ParallelMap(Protocol):
     """Calls a function on every task, in whatever process or thread, and returns the results in task order."""

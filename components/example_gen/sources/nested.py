@@ -72,7 +72,7 @@ def check_objects(kinds: Mapping[str, Kind], objects: Mapping[str, str]) -> None
 class KnownPaths:
     """What is known of the columns before they are read.
 
-    objects: the paths of objects that were seen, which are no columns where they are null; values: the columns with
+    objects: the paths of objects that were seen, which are not columns where they are null; values: the columns with
     values, so that an object in their place is a mistake. A dot in the name of a column does not make it a path.
     """
 
@@ -127,7 +127,7 @@ def _gathered(objects: list[JsonObject], path: str) -> Iterator[tuple[str, list[
 def flat_columns(batch: pa.RecordBatch, objects: Collection[str] = ()) -> tuple[list[str], list[pa.Array]]:
     """The names and the columns of a batch without objects. A name may occur twice.
 
-    objects: their paths, which are no columns where they have no values.
+    objects: their paths, which are not columns where they have no values.
     """
     names, columns = list[str](), list[pa.Array]()
     for field, column in zip(batch.schema, batch.columns, strict=True):

@@ -18,6 +18,12 @@ class SourceBase(Kind):
     """Whether `path` alone, as glob patterns, names the files, so that they are found without importing the reader: it
     then has none of the methods `state`, `find`, `patterns` and `check_splits`. Not inherited with another reader."""
 
+    endings: ClassVar[tuple[str, ...]] = ()
+    """The endings of file names, such as `.csv`, that stand for this kind where a command takes a path alone, as `init`
+    and `predict` do. If two kinds have the same, the first in the registry gets it."""
+    gzipped: ClassVar[bool] = False
+    """Whether the names of gzipped files may have `.gz` after the ending."""
+
     @classmethod
     def __pydantic_init_subclass__(cls, **_: object) -> None:
         if "implementation" in vars(cls) and "found_by_paths" not in vars(cls):

@@ -41,6 +41,8 @@ class CsvSource(FileSource):
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.csv.source.CsvFiles"
     found_by_paths: ClassVar[bool] = True
+    endings: ClassVar[tuple[str, ...]] = (".csv", ".tsv")
+    gzipped: ClassVar[bool] = True
 
     kind: Literal["csv"]
     """`csv`."""
@@ -141,6 +143,8 @@ class JsonlSource(FileSource):
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.jsonl.source.JsonlFiles"
     found_by_paths: ClassVar[bool] = True
+    endings: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson")
+    gzipped: ClassVar[bool] = True
 
     kind: Literal["jsonl"]
     """`jsonl`."""
@@ -157,6 +161,8 @@ class JsonSource(FileSource):
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.jsonl.array.JsonArrays"
     found_by_paths: ClassVar[bool] = True
+    endings: ClassVar[tuple[str, ...]] = (".json",)
+    gzipped: ClassVar[bool] = True
 
     kind: Literal["json"]
     """`json`."""
@@ -175,6 +181,7 @@ class ParquetSource(FileSource):
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.parquet.source.ParquetFiles"
+    endings: ClassVar[tuple[str, ...]] = (".parquet",)
 
     kind: Literal["parquet"]
     """`parquet`."""
@@ -195,6 +202,7 @@ class DatasetsSource(FileSource):
     """
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.datasets.source.StoredDatasets"
+    endings: ClassVar[tuple[str, ...]] = (".arrow",)
 
     kind: Literal["datasets"]
     """`datasets`."""
@@ -215,6 +223,7 @@ class AvroSource(FileSource):
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.avro.source.AvroFiles"
     found_by_paths: ClassVar[bool] = True
+    endings: ClassVar[tuple[str, ...]] = (".avro",)
 
     kind: Literal["avro"]
     """`avro`."""
@@ -234,6 +243,7 @@ class ExcelSource(FileSource):
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.excel.source.ExcelFiles"
     found_by_paths: ClassVar[bool] = True
+    endings: ClassVar[tuple[str, ...]] = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 
     kind: Literal["excel"]
     """`excel`."""
@@ -255,6 +265,8 @@ class TfrecordSource(FileSource):
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.tfrecord.source.TfrecordFiles"
     found_by_paths: ClassVar[bool] = True
+    endings: ClassVar[tuple[str, ...]] = (".tfrecord", ".tfrecords")
+    gzipped: ClassVar[bool] = True
 
     kind: Literal["tfrecord"]
     """`tfrecord`."""

@@ -164,6 +164,7 @@ class ArraysSource(SourceBase):
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.arrays.source.Arrays"
     by_split: ClassVar[tuple[str, ...]] = ("function", "path")
+    endings: ClassVar[tuple[str, ...]] = (".npz",)
 
     kind: Literal["arrays"]
     """`arrays`."""

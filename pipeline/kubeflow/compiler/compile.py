@@ -85,7 +85,7 @@ def _origin(config: PipelineConfig, tasks: Sequence[ComponentTask], folder: Path
     compiled = Compiled(commit=hash_, dirty=dirty, config=to_yaml(config), code=code)
     try:
         return pack(without_placeholders(compiled.model_dump_json()), "the config")
-    except RunError:  # with thousands of columns: the rest is noted nevertheless
+    except RunError:  # with thousands of columns: the rest is noted anyway
         return without_placeholders(compiled.model_copy(update={"config": None}).model_dump_json())
 
 

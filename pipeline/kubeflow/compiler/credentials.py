@@ -15,7 +15,7 @@ from headrace.configs.schema.data import ColumnType
 KEY_OF_SECRET = "secretKey"  # noqa: S105 - a name
 """A field of the Kubernetes document that names a key of a Secret."""
 HARMLESS = frozenset({*get_args(ColumnType), "float64", "true", "false", "yes", "no", "null", "none", ""})
-"""Values that are no secrets whatever their field is called: columns and labels may have such names too."""
+"""Values that are not secrets, whatever their field is called: columns and labels may have such names too."""
 ELSEWHERE = re.compile(r"/|\$[({]|\{\{|<|pkg://")
 """The beginning of a text that says where a secret is: a path, a variable, a template."""
 LONG = 8

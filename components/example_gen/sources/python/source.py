@@ -198,7 +198,7 @@ class PythonRows:
 
 
 class _AnyText(dict[str, Kind]):
-    """Declares every column, so that one with values of several types is no mistake yet."""
+    """Declares every column, so that one with values of several types is not a mistake yet."""
 
     def get(self, _name: str, _default: Any = None) -> Kind:
         return "string"
