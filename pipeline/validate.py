@@ -28,8 +28,9 @@ from headrace.configs.schema.optimizer import optimizer_config
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import CsvSource, SourceConfig
 from headrace.pipeline.code.modules import why_not_callable, why_not_importable
+from headrace.pipeline.first_columns import LISTED
 from headrace.pipeline.first_requests import request_violations
-from headrace.pipeline.first_rows import LISTED, check_rows, list_violations, source_setting
+from headrace.pipeline.first_rows import check_rows, list_violations, source_setting
 from headrace.trainer.devices.machine import unmet_requirements
 
 if TYPE_CHECKING:
