@@ -73,9 +73,10 @@ def feature_violations(
             first = by_name[names[0]]
             feature = first.feature
             fitting = _CATEGORIES if isinstance(feature, CrossedFeature) else feature.fitting_types
-            what = f"{columns_that(names, 'holds', 'hold')} {_called(facts_in(rows, names[0], kinds[names[0]]))}"
+            facts = facts_in(rows, names[0], kinds[names[0]])
+            what = f"{columns_that(names, 'holds', 'hold')} {_called(facts)}"
             takes = " or ".join({"int": "integers", "string": "texts", "float": "numbers"}[one] for one in fitting)
-            found = first.where, f"{what}, and `column: {column}` takes {takes}; {_remedy(first)}"
+            found = first.where, f"{what}, and `column: {column}` takes {takes}; {_remedy(first, facts)}"
             (notes if kind == "float" and not certain else rejected).append(found)
     return rejected, notes
 
@@ -88,13 +89,15 @@ def _checked_elsewhere(feature: FeatureBase) -> bool:
 def _called(facts: ColumnFacts) -> str:
     """What the values are, with an example."""
     if facts.scalar == "float":
-        odd = (one for one in facts.values.to_pylist() if one % 1)
-        return f"numbers with fractions, such as {next(odd, facts.least)!r}"
+        odd = next((one for one in facts.values.to_pylist() if one % 1), None)
+        return f"floats such as {facts.least!r}" if odd is None else f"numbers with fractions, such as {odd!r}"
     names = {"string": "texts", "int": "integers"}
     return f"{names.get(facts.scalar, facts.scalar)} such as {facts.least!r}"
 
 
-def _remedy(use: _Use) -> str:
+def _remedy(use: _Use, facts: ColumnFacts) -> str:
+    if facts.scalar == "float" and facts.is_whole:
+        return f"set `data.types.{use.column}: int` if all of its numbers are whole"
     if isinstance(use.feature, CrossedFeature):
         settings = f"{{column: bucketized, key: {use.column}, buckets: 10}}"
         return f"name a bucketized feature of it as the key, such as {settings}"

@@ -66,6 +66,8 @@ def data_violations(config: PipelineConfig) -> tuple[list[Violation], list[Viola
     if rows and not columns:  # nothing could be read, so that no name would be found
         return rows, []
     requests, odd = request_violations(config, spans)
+    said = {where for where, _ in rows}  # lists of texts, of which the check of the rows says more
+    lists = [(where, what) for where, what in lists if where not in said]
     return [*lists, *_names(config, columns), *rows, *requests], [*notes, *odd]
 
 

@@ -56,6 +56,17 @@ def test_a_cross_may_have_a_bucketized_feature_over_fractions() -> None:
     assert reported(f"{config}  x: {{column: crossed, keys: [fare, tip2], hash_buckets: 9}}\n") == []
 
 
+def test_whole_numbers_that_are_stored_as_floats_are_told_how_to_become_integers() -> None:
+    pq.write_table(pa.table({"fare": [float(row % 5) for row in ROWS], "tip": [0, 1] * 30, "n": ROWS}), "trips.parquet")
+    config = with_feature("column: identity, num_buckets: 5").replace(
+        "csv, path: trips.csv", "parquet, path: trips.parquet"
+    )
+    (problem,) = reported(config)
+    assert 'column "fare" holds floats such as 0.0, ' in problem
+    assert "`data.types.fare: int`" in problem
+    assert reported(config.replace("label:", "  types: {fare: int}\nlabel:")) == []
+
+
 def test_text_where_a_feature_takes_integers_is_refused() -> None:
     rows(*(f"{'abc'[row % 3]},{row % 2},{row}" for row in ROWS), header="fare,tip,n")
     (problem,) = reported(with_feature("column: identity, num_buckets: 3"))
