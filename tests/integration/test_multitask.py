@@ -264,7 +264,7 @@ def test_training_reports_the_metrics_of_each_task(story: Story) -> None:
 
 def test_compiled_pipeline_of_several_labels_equals_a_local_run(story: Story) -> None:
     """`headrace verify`: what Kubeflow would run gives the same examples, statistics, graph, metrics and model."""
-    given = [*SET, "train.epochs=2", "deploy.canary=null", "evaluate.importance=null"]
+    given = [*SET, "train.epochs=2", "deploy.canary=null", "evaluate.importance=none"]
     done = headrace(story.folder, "verify", "homes.yaml", *(word for one in given for word in ("--set", one)))
     found = {line.split()[1].rstrip(":"): line for line in done.out.splitlines() if line.startswith("same")}
     assert done.code == 0, done.out + done.err
