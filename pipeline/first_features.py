@@ -1,7 +1,8 @@
 """Check that features can use the first rows of the data, and that there is something to learn from them.
 
-violations = feature_violations(config, rows, kinds, whole=True)    # fractions as categories, columns without values
-notes = feature_notes(config, rows, kinds, whole=True)              # constants, ids, hours of days, unknown identities
+rejected, notes = feature_violations(config, rows, kinds, certain=True)    # fractions where categories are taken
+violations = empty_columns(config, rows, kinds)
+notes = feature_notes(config, rows, kinds, whole=True)                     # constants, ids, hours of dates without any
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ OFTEN = 0.9
 """Different values per value above which a column names its rows."""
 _CATEGORIES = ("int", "string")
 """What a key of a cross may be."""
+_IN_WORDS = {"int": "integers", "string": "texts", "float": "numbers"}
 
 
 class _Use(NamedTuple):
@@ -64,21 +66,24 @@ def feature_violations(
     alike: dict[tuple[str, str], list[_Use]] = {}
     for use in _uses(config, rows):
         kind = kinds.get(use.column, "missing").removesuffix(" list")
-        fitting = _CATEGORIES if isinstance(use.feature, CrossedFeature) else use.feature.fitting_types
+        fitting = _fitting(use.feature)
         if fitting and kind not in {*fitting, "missing", "bytes"} and not _checked_elsewhere(use.feature):
             alike.setdefault((use.feature.column, kind), []).append(use)
     for (column, kind), uses in alike.items():
         by_name = {use.column: use for use in reversed(uses)}
         for names in by_message(list(dict.fromkeys(use.column for use in uses))):
             first = by_name[names[0]]
-            feature = first.feature
-            fitting = _CATEGORIES if isinstance(feature, CrossedFeature) else feature.fitting_types
             facts = facts_in(rows, names[0], kinds[names[0]])
             what = f"{columns_that(names, 'holds', 'hold')} {_called(facts)}"
-            takes = " or ".join({"int": "integers", "string": "texts", "float": "numbers"}[one] for one in fitting)
+            takes = " or ".join(_IN_WORDS.get(one, one) for one in _fitting(first.feature))
             found = first.where, f"{what}, and `column: {column}` takes {takes}; {_remedy(first, facts)}"
             (notes if kind == "float" and not certain else rejected).append(found)
     return rejected, notes
+
+
+def _fitting(feature: FeatureBase) -> tuple[str, ...]:
+    """The types that it takes; empty: any."""
+    return _CATEGORIES if isinstance(feature, CrossedFeature) else feature.fitting_types
 
 
 def _checked_elsewhere(feature: FeatureBase) -> bool:
@@ -91,8 +96,7 @@ def _called(facts: ColumnFacts) -> str:
     if facts.scalar == "float":
         odd = next((one for one in facts.values.to_pylist() if one % 1), None)
         return f"floats such as {facts.least!r}" if odd is None else f"numbers with fractions, such as {odd!r}"
-    names = {"string": "texts", "int": "integers"}
-    return f"{names.get(facts.scalar, facts.scalar)} such as {facts.least!r}"
+    return f"{_IN_WORDS.get(facts.scalar, facts.scalar)} such as {facts.least!r}"
 
 
 def _remedy(use: _Use, facts: ColumnFacts) -> str:
