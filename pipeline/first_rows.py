@@ -5,19 +5,20 @@ violations, notes = check_rows(config, spans, columns)      # each with the sett
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import DataError
-from headrace.common.names import join_names
 from headrace.configs.config import PipelineConfig
 from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.features import MULTIVALUED_HINT
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import SourceConfig
+from headrace.pipeline.first_columns import by_message, columns_that
 from headrace.pipeline.first_dates import date_violations
+from headrace.pipeline.first_features import empty_columns, feature_notes, feature_violations
 from headrace.pipeline.first_labels import label_violations, weight_violations
+from headrace.pipeline.first_numbers import infinite_numbers, lost_digits, not_numbers, number_columns
 from headrace.pipeline.first_splits import split_notes, split_violations
 from headrace.pipeline.first_values import value_mismatches
 from headrace.pipeline.first_vectors import vector_violations
@@ -29,14 +30,8 @@ if TYPE_CHECKING:
     from headrace.components.example_gen.sources import Source
     from headrace.components.example_gen.spans.manifest import Span
 
-ALONE = 3
-"""Columns with the same mistake that are reported one by one, each at its line; more are in one message."""
-LISTED = 12
-"""Names that such a message lists."""
 MAX_SLICES = 100
 """Distinct values of a column beyond which each slice of it is likely to have too few rows to mean anything."""
-DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?|\d{1,2}[./]\d{1,2}[./](\d{2}|\d{4})( .*)?")
-DATES_AS_NUMBERS = "; `column: datetime` reads a part of them, such as `part: weekday`, or the days until a `reference`"
 
 
 def source_setting(source: SourceConfig) -> KeyPath:
@@ -63,17 +58,20 @@ def _check_split(
     config: PipelineConfig, spans: Sequence[Span], columns: Collection[str], split: str
 ) -> tuple[list[Violation], list[Violation]]:
     """The same for one split that has its own data; "" for undivided data."""
-    numbers = _number_columns(config)
+    numbers = number_columns(config)
     try:
         found = _first_rows(config, spans, columns, numbers, split)
     except DataError as error:
         return [(source_setting(config.data.source), str(error))], []
     if found is None:
         return [], []
-    notes = [*_slices(config, found.rows), *_digits(config, found.rows, numbers)]
+    notes = [*_slices(config, found.rows), *lost_digits(config, found.rows, numbers)]
     odd, unseen = value_mismatches(config.declared_features, found.rows, found.kinds, whole=_whole(found, spans))
-    notes += unseen
-    rejected = [*_rejected(config, spans, found, numbers), *odd]
+    unfit, doubtful = feature_violations(config, found.rows, found.kinds, certain=_settled(found, spans))
+    notes += [*unseen, *doubtful, *feature_notes(config, found.rows, found.kinds, whole=_whole(found, spans))]
+    rejected = [*_rejected(config, spans, found, numbers), *unfit, *odd]
+    empty = [*empty_columns(config, found.rows, found.kinds)]
+    (rejected if config.data.on_anomaly == "stop" and _whole(found, spans) else notes).extend(empty)
     if not rejected and _whole(found, spans):
         notes += split_notes(config, found.rows)
     return rejected, notes
@@ -82,11 +80,11 @@ def _check_split(
 def _rejected(
     config: PipelineConfig, spans: Sequence[Span], found: FirstRows, numbers: Mapping[str, KeyPath]
 ) -> Iterator[Violation]:
-    yield from _not_numbers(config, found, numbers)
+    yield from not_numbers(config, found, numbers)
     yield from date_violations(config.declared_features, found.rows)
     yield from vector_violations(config.declared_features, found.rows)
     if config.data.on_anomaly == "stop":
-        yield from _infinite(found, numbers)
+        yield from infinite_numbers(found, numbers)
         for name, part in config.label.parts.items() if config.preprocessing is None else ():
             if part.key in found.rows.column_names:
                 column, where = found.rows.column(part.key), part.setting(name)
@@ -111,21 +109,6 @@ def _slices(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
             yield where, f"{what} becomes a slice; slice over a column with fewer, such as ranges of its values"
 
 
-def _digits(config: PipelineConfig, rows: pa.Table, numbers: Mapping[str, KeyPath]) -> Iterator[Violation]:
-    """Columns of numbers that lose digits."""
-    from headrace.components.example_gen.tfexample.rounding import RoundingAccumulator, rounding_notes
-
-    rounded = [name for name in rows.column_names if name in numbers and name not in config.data.float64_columns]
-    found = RoundingAccumulator(skip_bad=True)
-    for batch in rows.select(rounded).to_batches():
-        found.checked(batch)
-    labels = [name for name, where in numbers.items() if where[0] == "label" and where[-1] == "key"]
-    weights = [name for name, where in numbers.items() if where == ("label", "weight")]
-    for name in found:
-        for note in rounding_notes({name: found[name]}, labels, weights):
-            yield numbers[name], note
-
-
 def list_violations(config: PipelineConfig, source: Source) -> Iterator[Violation]:
     """Lists of more than one value, in the first rows of columns that a feature or the label reads as single values."""
     from headrace.components.example_gen.sources.base import HasListLengths
@@ -140,23 +123,10 @@ def list_violations(config: PipelineConfig, source: Source) -> Iterator[Violatio
         if most := found.pop(column, 0) if column not in single else 0:
             what = f"holds lists of up to {most:,} values, but a single value is needed"
             yield (*where, "key"), f'column "{column}" {what}'
-    for names in _groups(list(found)):
+    for names in by_message(list(found)):
         longest = max(found[name] for name in names)
-        what = f"{_hold(names)} lists of up to {longest:,} values, but a single value is needed"
+        what = f"{columns_that(names, 'holds', 'hold')} lists of up to {longest:,} values, but a single value is needed"
         yield ("features", single[names[0]]), f"{what}; {MULTIVALUED_HINT}"
-
-
-def _number_columns(config: PipelineConfig) -> dict[str, KeyPath]:
-    """The columns that must be numbers, each with the setting that requires it."""
-    order = [*config.declared_features]
-    single = sorted(config.single_columns.items(), key=lambda pair: order.index(pair[1]))
-    numbers: dict[str, KeyPath] = {column: ("features", name) for column, name in single}
-    for name, part in config.label.parts.items():
-        if part.kind == "regression" and config.preprocessing is None:
-            numbers[part.key] = (*part.setting(name), "key")
-    if config.label.weight is not None:
-        numbers[config.label.weight] = ("label", "weight")
-    return numbers
 
 
 def _first_rows(
@@ -179,48 +149,6 @@ def _whole(found: FirstRows, spans: Sequence[Span]) -> bool:
     return found.head.whole and len(spans) == 1 and not spans[-1].splits
 
 
-def _not_numbers(config: PipelineConfig, found: FirstRows, numbers: Mapping[str, KeyPath]) -> Iterator[Violation]:
-    """Text where numbers are needed."""
-    from headrace.components.example_gen.head import why_not_numbers
-
-    readers: dict[str, list[str]] = {}
-    for column, where in numbers.items():
-        if found.kinds.get(column, "missing").startswith(("string", "bytes")):
-            readers.setdefault(_reader(config, where), []).append(column)
-    for reader, columns in readers.items():
-        for names in _groups(columns):
-            date = _first_date(found.rows, names)
-            if date is not None:
-                what, why = f"dates such as {date}", "" if numbers[names[0]][0] == "label" else DATES_AS_NUMBERS
-            else:
-                what, why = "text", f": {why_not_numbers(config.data, found, names[0])}"
-            yield numbers[names[0]], f"{_hold(names)} {what}, and {reader} needs numbers{why}"
-
-
-def _reader(config: PipelineConfig, where: KeyPath) -> str:
-    """What needs numbers, given its setting."""
-    if where[0] == "label":
-        return "a weight" if where[1] == "weight" else "a regression label"
-    return f"`column: {config.declared_features[str(where[1])].column}`"
-
-
-def _first_date(rows: pa.Table, names: Sequence[str]) -> str | None:
-    """The first value of the first column, if the first values of all columns are dates."""
-    values = [next((value for value in rows.column(name).to_pylist() if value), None) for name in names]
-    return values[0] if all(isinstance(value, str) and DATE.fullmatch(value) for value in values) else None
-
-
-def _infinite(found: FirstRows, numbers: Mapping[str, KeyPath]) -> Iterator[Violation]:
-    for names in _groups(list(dict.fromkeys(found.infinite))):
-        what = f"{_hold(names)} inf, -inf or a number beyond the range of float64, such as 1e999"
-        yield numbers[names[0]], f"{what}; correct these values, or make them missing"
-
-
-def _groups(names: Sequence[str]) -> list[Sequence[str]]:
-    """The columns with one mistake, by message: each alone if there are few, else all together."""
-    return [[name] for name in names] if len(names) <= ALONE else [names]
-
-
-def _hold(names: Sequence[str]) -> str:
-    listed = join_names((f'"{name}"' for name in names), LISTED)
-    return f"columns {listed} hold" if len(names) > 1 else f"column {listed} holds"
+def _settled(found: FirstRows, spans: Sequence[Span]) -> bool:
+    """Whether a run would read the columns of the first rows as the same kinds."""
+    return _whole(found, spans) or (found.head.settled and len(spans) == 1)

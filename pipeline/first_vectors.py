@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.configs.rules.rule import Violation
@@ -74,8 +74,17 @@ def _split(value: str | bytes | None, separator: str) -> list[str]:
 
 def _needs_separator(column: str, text: str) -> str:
     what = f'column "{column}" holds texts such as {text[:40]!r}, and a vector is a list of numbers'
-    for separator in _SEPARATORS:
-        items = _split(text, separator)
-        if len(items) > 1 and all(map(_NUMBER.fullmatch, items)):
-            return f"{what}; set `separator: {json.dumps(separator)}` to split them"
+    found = vector_settings([text])
+    if found is not None:
+        return f"{what}; set `separator: {json.dumps(found['separator'])}` to split them"
     return f"{what}; set the `separator` of the numbers, or use another kind of feature"
+
+
+def vector_settings(texts: Sequence[str]) -> dict[str, Any] | None:
+    """The vector feature that reads texts as lists of numbers, all of one length; None if there is none."""
+    for separator in _SEPARATORS:
+        cut = [_split(text, separator) for text in texts]
+        size = len(cut[0]) if cut else 0
+        if size > 1 and all(len(items) == size and all(map(_NUMBER.fullmatch, items)) for items in cut):
+            return {"column": "vector", "size": size, "separator": separator}
+    return None

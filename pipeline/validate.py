@@ -28,8 +28,9 @@ from headrace.configs.schema.optimizer import optimizer_config
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import CsvSource, SourceConfig
 from headrace.pipeline.code.modules import why_not_callable, why_not_importable
+from headrace.pipeline.first_columns import LISTED
 from headrace.pipeline.first_requests import request_violations
-from headrace.pipeline.first_rows import LISTED, check_rows, list_violations, source_setting
+from headrace.pipeline.first_rows import check_rows, list_violations, source_setting
 from headrace.trainer.devices.machine import unmet_requirements
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def data_violations(config: PipelineConfig) -> tuple[list[Violation], list[Viola
     if rows and not columns:  # nothing could be read, so that no name would be found
         return rows, []
     requests, odd = request_violations(config, spans)
+    said = {where for where, _ in rows}  # lists of texts, of which the check of the rows says more
+    lists = [(where, what) for where, what in lists if where not in said]
     return [*lists, *_names(config, columns), *rows, *requests], [*notes, *odd]
 
 

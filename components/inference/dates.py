@@ -6,13 +6,14 @@ find_dates(facts)      # Dates(format="%d/%m/%Y", parts=("year", "month", "weekd
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.components.inference.facts import ColumnFacts
-from headrace.configs.schema.features.calendar import DatePattern, Part, pattern_of
+from headrace.configs.schema.features.calendar import EPOCH_UNITS, DatePattern, Part, pattern_of
 
 _DAYS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%d %b %Y", "%b %d, %Y", "%b %d %Y")
 _MORE_DAYS = ("%d %B %Y", "%B %d, %Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%d-%b-%Y", "%d-%b-%y", "%Y.%m.%d")
@@ -22,6 +23,16 @@ FORMATS = (None, *(day + time for day in (*_DAYS, *_MORE_DAYS) for time in _TIME
 EPOCHS = {"epoch_s": (10**8, 4 * 10**9), "epoch_ms": (10**11, 4 * 10**12), "epoch_us": (10**14, 4 * 10**15)}
 """For numbers since 1970, the range of values (from 1973 to 2096) in which a column named like a time counts as one."""
 TIME_NAME = re.compile(r"(?i)(^|_)(time|date|datetime|timestamp|ts|at|epoch|created|updated)(_|$)|timestamp")
+DIRECTIVES_OF: Mapping[Part, tuple[str, ...]] = {
+    "year": ("Y", "y"),
+    "month": ("m", "b", "B"),
+    "day": ("d",),
+    "weekday": ("d",),
+    "hour": ("H", "I"),
+}
+"""The directives on which each part depends."""
+INFERRED: tuple[Part, ...] = ("year", "month", "weekday", "hour")
+"""The parts that are computed from dates that nobody has described."""
 _DAY_NUMBERS = (19000101, 21001231)
 
 
@@ -72,20 +83,37 @@ def _of_integers(facts: ColumnFacts) -> Dates | None:
 
 def _parts(facts: ColumnFacts, written: str | None) -> tuple[Part, ...]:
     """The parts with more than one value. The weekday counts if the day of the month does: monthly data has none."""
+    found = _fields(facts.texts, pattern_of(written))
+    differing = (part for part in INFERRED if any(len(found.get(name, ())) > 1 for name in DIRECTIVES_OF[part]))
+    return tuple(differing) or ("year",)
+
+
+def constant_part(facts: ColumnFacts, part: Part, written: str | None) -> str | None:
+    """The digits, or the name of the month, that this part has in all dates of a column: "" for hours if no date has a
+    time of day. None if the part differs, if that is not certain, or if no value is such a date.
+
+    A weekday never is: it follows from the whole date. Neither are parts of times with different time zones.
+    """
+    directives = DIRECTIVES_OF.get(part, ())
+    if part == "weekday" or not directives:
+        return None
+    if written in EPOCH_UNITS:
+        return "" if written == "epoch_days" and part == "hour" else None
+    if facts.scalar == "float" or facts.is_list:
+        return None
     pattern = pattern_of(written)
-    found = pc.extract_regex(facts.texts, f"^(?:{_named(pattern)})$")
+    texts = facts.texts.filter(pc.match_substring_regex(facts.texts, f"^(?:{pattern.regex})$"))
+    found = _fields(texts, pattern)
+    if not len(texts) or len(found.get("z", ())) > 1 or "p" in found:
+        return None
+    values = {value.lstrip("0") for name in directives for value in found.get(name, ())}
+    return next(iter(values), "") if len(values) <= 1 else None
 
-    def differ(*fields: str) -> bool:
-        return any(pc.count_distinct(pc.struct_field(found, name)).as_py() > 1 for name in fields if name in names)
 
-    names = {field.name for field in found.type}
-    fields: dict[Part, tuple[str, ...]] = {
-        "year": ("Y", "y"),
-        "month": ("m", "b", "B"),
-        "weekday": ("d",),
-        "hour": ("H", "I"),
-    }
-    return tuple(part for part, directives in fields.items() if differ(*directives)) or ("year",)
+def _fields(texts: pa.Array, pattern: DatePattern) -> dict[str, list[str]]:
+    """The distinct values of each directive, in texts that have the pattern."""
+    found = pc.extract_regex(texts, f"^(?:{_named(pattern)})$")
+    return {field.name: pc.unique(pc.struct_field(found, field.name)).to_pylist() for field in found.type}
 
 
 def _named(pattern: DatePattern) -> str:

@@ -244,7 +244,8 @@ class LabelConfig(Section):
         values = self.class_values
         if self.kind in ("multiclass", "multilabel") and self.classes is None:
             raise ValueError(
-                f"a {self.kind} label requires `classes`: a list of its values, or a count n for integers 0 to n-1"
+                f"a {self.kind} label requires `classes`: a list of its values, or a count n for integers 0 to n-1;"
+                " or set `kind: auto`, which takes them from the data"
             )
         if self.kind == "binary" and len(values) != 2:
             raise ValueError(f"a binary label has two classes; found {len(values)}. For more, set `kind: multiclass`")

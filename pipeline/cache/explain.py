@@ -128,10 +128,23 @@ def _describe(difference: Difference, before: KeyInput | None, now: KeyInput | N
     changes = manifest_changes(_text(before.uri), _text(now.uri)) if now.producer in LISTING else []
     if changes:
         return f"{start}: {'; '.join(changes)}"
-    made_in = [run_of(Path(one.uri), folders) for one in (before, now)]
     if before.identity == before.uri or now.identity == now.uri:
+        made_in = [run_of(Path(one.uri), folders) for one in (before, now)]
+        if made_in[0] == made_in[1]:
+            then, here = (_maker(Path(one.uri), folders) for one in (before, now))
+            return f"{start}: {then}, now {here}"
         return f"{start}: from run {made_in[0] or 'none'}, now from run {made_in[1] or 'none'}"
     return f"{start}: its content changed"
+
+
+def _maker(uri: Path, folders: Folders) -> str:
+    """What made an artifact that was handed on: the baseline is the Trainer's model of an earlier run, or "none", an
+    empty folder of Baseline itself.
+    """
+    run = run_of(uri, folders)
+    if not run or (uri.is_dir() and not any(uri.iterdir())):
+        return "none"
+    return f"what {uri.relative_to(folders.artifacts).parts[0]} made in run {run}"
 
 
 def _text(uri: str) -> str:

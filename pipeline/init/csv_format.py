@@ -7,19 +7,17 @@ number_marks(settings, columns_of_texts)            # {"decimal": ",", "thousand
 from __future__ import annotations
 
 import codecs
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.sources import open_source
-from headrace.components.example_gen.sources.csv.thousands import MARKS
 from headrace.components.example_gen.sources.streams import open_truncated, read_fully
 from headrace.components.example_gen.storage import resolve
+from headrace.components.inference import number_marks as marks
 from headrace.configs.schema.sources import SourceConfig
 from headrace.pipeline.validate import DELIMITERS, other_delimiter
 
@@ -78,24 +76,8 @@ def _decodes(text: bytes, encoding: str) -> bool:
 
 
 def number_marks(settings: Mapping[str, Any], texts: Iterable[pa.ChunkedArray]) -> dict[str, str]:
-    """`decimal` and `thousands` of a CSV file, if with them most of its columns of texts are numbers.
-
-    A comma before three digits is taken for that of a fraction if the delimiter is a semicolon.
-    """
+    """`decimal` and `thousands` of a CSV file, if with them most of its columns of texts are numbers."""
     if settings["kind"] != "csv":
         return {}
     delimiter = getattr(_SOURCE.validate_python({**settings}), "delimiter", ",")
-    points = [{"thousands": mark} for mark in MARKS if mark != "."]
-    commas = [{"decimal": ","}, *({"decimal": ",", "thousands": mark} for mark in MARKS if mark != ",")]
-    options = points if delimiter == "," else [*points, *commas] if delimiter != ";" else [*commas, *points]
-    columns = [column.unique() for column in texts]
-    fitting = [sum(_are_numbers(column, **option) for column in columns) for option in options]
-    return options[fitting.index(max(fitting))] if any(fitting) else {}
-
-
-def _are_numbers(texts: pa.Array, decimal: str = ".", thousands: str | None = None) -> bool:
-    """Whether all texts are numbers, and some of them have a mark."""
-    groups = rf"|[1-9]\d{{0,2}}({re.escape(thousands)}\d{{3}})+" if thousands else ""
-    pattern = rf"^-?(\d+{groups})({re.escape(decimal)}\d+)?$"
-    marked = pc.any(pc.match_substring_regex(texts, "[^-0-9]")).as_py()
-    return bool(marked and pc.all(pc.match_substring_regex(texts, pattern)).as_py())
+    return marks.number_marks(delimiter, texts)

@@ -10,8 +10,9 @@ import math
 import re
 import time
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from headrace.common.credentials import redact
 from headrace.pipeline.terminal.table import duration
 
 NONE = "\N{EN DASH}"
@@ -23,6 +24,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-
 """Control characters except tabs and line ends, bidirectional controls, and unpaired surrogates."""
 _INVISIBLE = re.compile(_CONTROLS.pattern.replace("[", "[\t\n\r\xad\u061c\u180e\u200b\u200e\u200f\u2060-\u2065\ufeff"))
 """In a value of a column also tabs, line ends and zero-width characters; joiners stay, as some scripts need them."""
+_CODE = re.compile("`([^`\n]+)`")
 _BLANK = re.compile(r"^\s|\s$|\s\s")
 
 
@@ -103,6 +105,11 @@ def soft_breaks(name: str) -> Markup:
     return Markup("_<wbr>").join(visible(name).split("_"))
 
 
+def with_code(text: str) -> Markup:
+    """Escape a sentence, without credentials, and set what it has in backticks, such as a setting, as code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(visible(redact(text))))))  # noqa: S704 - escaped here
+
+
 def visible(text: str) -> str:
     r"""Replace characters that hide or redirect others with escapes such as `\u202e`."""
     return _CONTROLS.sub(_escape, text)
@@ -122,6 +129,7 @@ def _escape(match: re.Match[str]) -> str:
 
 FILTERS = {
     "soft_breaks": soft_breaks,
+    "with_code": with_code,
     "figure": figure,
     "score": score,
     "interval": interval,

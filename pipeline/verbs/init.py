@@ -64,7 +64,7 @@ def init(  # noqa: PLR0913, PLR0917 - one for each option
         return shlex.join(["headrace", "init", *data, *tables, *(word for one in chosen for word in ("--label", one))])
 
     draft = write(file, name, source, labels, command)
-    _show(draft, file)
+    _show(draft, file, runs=runs)
     if dated := dated_path(source):
         click.echo(f"note: the names of the files have dates; {shlex.quote(dated)} would read each day once", err=True)
     if runs:
@@ -73,13 +73,14 @@ def init(  # noqa: PLR0913, PLR0917 - one for each option
         context.invoke(run, config=file, profile=None, overrides=(), parameters=(), fresh=False)
 
 
-def _show(draft: Draft, file: Path) -> None:
+def _show(draft: Draft, file: Path, *, runs: bool) -> None:
     labels, used = draft.table.labels, draft.used
     for name, label in labels.items():
         click.echo(f"{short(file.absolute())}: {name} is {label.settings['kind']}; {label.comment}")
     features = "1 column as a feature" if used == 1 else f"{used} columns as features"
     click.echo(f"  {features}, {len(draft.left_out)} left out")
-    click.echo(f"  next: headrace run {shlex.quote(str(file))}")
+    if not runs:
+        click.echo(f"  next: headrace run {shlex.quote(str(file))}")
     for split, path in draft.unlabelled.items():
         lacking = f"has no {draft.labels[0]}" if len(draft.labels) == 1 else f"lacks some of {join_names(draft.labels)}"
         what = f"note: {path} {lacking}, so it cannot be the {split} split"

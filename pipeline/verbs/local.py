@@ -128,8 +128,9 @@ def run(
     from headrace.pipeline.terminal import StandardOutput, open_display
 
     given, obey_retrain = parameter_overrides(parameters)
-    loaded = load_to_run(config, profile, (*overrides, *given))
     console = StandardOutput()
+    _say_what_comes(console, config)
+    loaded = load_to_run(config, profile, (*overrides, *given))
     with open_display(console) as display:
         done = run_loaded(loaded, str(config), display, fresh=fresh, obey_retrain=obey_retrain)
     serving = serve_after_run(loaded.config, done)
@@ -148,6 +149,14 @@ def run(
         sys.exit(CTRL_C if done.status is Status.INTERRUPTED else 1)
     if serving is not None and serving.error is not None:
         sys.exit(1)
+
+
+def _say_what_comes(console: Console, config: Path) -> None:
+    """Print a line at once: the check of the data and the start of TFX may take many seconds on a busy machine."""
+    import time
+
+    what = f"{time.strftime('%H:%M:%S')} checking {config} and the data, and starting the pipeline"
+    console.print(what, style="dim", soft_wrap=True, highlight=False, markup=False)
 
 
 def _options(profile: str | None, overrides: tuple[str, ...]) -> str:

@@ -57,6 +57,15 @@ def customers() -> list[tuple[object, ...]]:
     return rows
 
 
+def test_one_command_says_at_once_what_it_does_and_not_to_do_again_what_it_did(story: Story) -> None:
+    written, features, early, *rest = story.done.out.splitlines()
+    assert "customers.yaml" in written
+    assert "features" in features
+    assert "checking customers.yaml" in early
+    assert "next: headrace run" not in story.done.out
+    assert "running" in " ".join(rest)
+
+
 def test_one_command_leads_to_a_blessed_model(story: Story) -> None:
     assert story.done.code == 0, story.done.out + story.done.err
     assert story.done.statuses()["Pusher"] == "done"

@@ -6,6 +6,7 @@ The expected numbers are worked out from the rows of the file by NumPy and sciki
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -250,3 +251,19 @@ def test_training_reports_the_metrics_of_each_task(story: Story) -> None:
     assert best["val_price/mean_absolute_error"] == pytest.approx(
         np.mean(np.abs(rows["price_prediction"] - rows["price"])), rel=1e-3
     )
+
+
+def test_compiled_pipeline_of_several_labels_equals_a_local_run(story: Story) -> None:
+    """`headrace verify`: what Kubeflow would run gives the same examples, statistics, graph, metrics and model."""
+    given = [*SET, "train.epochs=2", "deploy.canary=null", "evaluate.importance=none"]
+    done = headrace(story.folder, "verify", "homes.yaml", *(word for one in given for word in ("--set", one)))
+    found = {line.split()[1].rstrip(":"): line for line in done.out.splitlines() if line.startswith("same")}
+    assert done.code == 0, done.out + done.err
+    assert "byte for byte" in found["ExampleGen.examples"]
+    assert "byte for byte" in found["Transform.transformed_examples"]
+    assert "node for node" in found["Transform.transform_graph"]
+    metrics = re.search(r"(\d+) metrics in (\d+) slices", found["Evaluator.evaluation"])
+    assert metrics is not None
+    assert int(metrics[1]) >= len(TASKS)
+    assert "Pusher.pushed_model" in found
+    assert not [line for line in done.out.splitlines() if line.startswith("DIFFERENT")]

@@ -133,6 +133,19 @@ def test_an_artifact_that_was_made_again_leads_to_the_component_that_made_it(hom
     assert reasons == ["input examples from ExampleGen: from run first, now from run second"]
 
 
+def test_a_baseline_that_there_was_not_is_told_from_the_model_of_the_same_run(home: Home) -> None:
+    """The first run has no baseline, an empty folder of its own; that of the second is the first run's model."""
+    none, model = home.uri("Baseline", "first"), home.uri("Trainer", "first")
+    for uri in (none, model):
+        Path(uri).mkdir(parents=True)
+    Path(model, "saved_model.pb").touch()
+    inputs = [{"baseline_model": KeyInput("Baseline", "out", uri, uri)} for uri in (none, model)]
+    home.run("first", Evaluator=(Status.DONE, parts(inputs=inputs[0])))
+    home.run("second", Evaluator=(Status.DONE, parts(inputs=inputs[1])))
+    (reason,) = home.reported()["Evaluator"].reasons
+    assert reason == "input baseline_model from Baseline: none, now what Trainer made in run first"
+
+
 def test_the_same_key_that_missed_is_reported_by_its_reason(home: Home) -> None:
     home.run("first", A=(Status.DONE, parts()), B=(Status.DONE, parts()))
     home.run("second", A=(Status.DONE, parts()), B=(Status.DONE, parts(reuse=False)))

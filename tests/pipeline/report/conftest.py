@@ -143,7 +143,7 @@ TRAINING = {
     "parameters": 12345,
     "examples": {"train": 300, "eval": 100},
     "input": "memory: it fits",
-    "remarks": ["the eval loss was still falling"],
+    "remarks": ["the eval loss was still falling; raise `train.epochs`"],
 }
 EVALUATION = Evaluation(
     split="eval",
@@ -166,7 +166,7 @@ EVALUATION = Evaluation(
     reasons=("the predictions are not numbers",),
     curves=Curves(roc=((0, 0), (0.2, 0.7), (1, 1)), calibration=((0.1, 0.12, 50), (0.8, 0.7, 50))),
     constant={"binary_crossentropy": 0.6234, "auc": 0.5},
-    remarks=("the eval split has only 100 examples",),
+    remarks=("the eval split has only 100 examples; see `data.splits`",),
     worst=WorstExamples(
         (EVIL, "company", "hour"),
         (

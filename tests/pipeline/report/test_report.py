@@ -205,11 +205,12 @@ def test_epochs_stand_in_a_table_and_as_dots_and_the_best_is_marked(whole: Run) 
     assert sum(tag == "circle" for tag, _ in page.tags) == 3 * 4 + 2 + 3 + 3  # epochs; and of the evaluation
     assert page.all_text().count("best: 2") == 2 + 1  # each chart, and the tile
     assert "12,345" in page.all_text()
-    assert "Remark: the eval loss was still falling." in page.all_text()
+    assert "Remark: the eval loss was still falling; raise train.epochs ." in page.all_text()
     assert "predicts the same for all of these examples reaches at best binary_crossentropy 0.6234, auc 0.5000." in (
         page.all_text()
     )
-    assert "Remark: the eval split has only 100 examples." in page.all_text()
+    assert "Remark: the eval split has only 100 examples; see data.splits ." in page.all_text()
+    assert {"train.epochs", "data.splits"} <= {*page.text}  # each a text of its own, in <code>
 
 
 def test_features_name_kind_columns_and_place_in_the_model(whole: Run) -> None:

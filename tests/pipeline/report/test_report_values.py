@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
+import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList, NumericStatistics
 
 from headrace.components.evaluation.result import SliceMetrics, read_evaluation, write_evaluation
-from headrace.pipeline.report.formatting import value_in_words, visible
+from headrace.pipeline.report.formatting import value_in_words, visible, with_code
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -33,6 +35,20 @@ def add_slices(run: Run, *values: str) -> None:
     directory = run.artifacts / "Evaluator" / "evaluation" / "1"
     reported = read_evaluation(directory)
     write_evaluation(directory, dataclasses.replace(reported, slices=(*reported.slices, *map(slice_of, values))))
+
+
+@given(st.text(st.characters(codec="utf-8") | st.sampled_from("`<>&")))
+def test_what_a_sentence_has_in_backticks_is_code_and_the_rest_is_escaped(text: str) -> None:
+    found = str(with_code(text))
+    plain = found.replace("<code>", "").replace("</code>", "")
+    assert found.count("<code>") == found.count("</code>")
+    assert not {"<", ">", '"', "'"} & {*plain}
+    pairs = re.findall("`[^`\n]+`", html.escape(visible(text)))
+    assert found.count("<code>") == len(pairs)
+
+
+def test_code_in_a_sentence_shows_no_credential() -> None:
+    assert str(with_code("use `s3://me:hunter2@host/a` & <b>")) == "use <code>s3://me:***@host/a</code> &amp; &lt;b&gt;"
 
 
 @pytest.mark.parametrize(

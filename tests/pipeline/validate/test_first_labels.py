@@ -67,7 +67,7 @@ def test_texts_to_write_are_texts(answers: list[str], words: str) -> None:
     [
         (["1", "", "0.5"], "the weight is missing in 20 of the first 60 rows, the first of them row 2; …from 0 up"),
         (["1", "2", "-2"], "the weight is negative in 20 of the first 60 rows, the first of them row 3; …"),
-        (["low", "high"], 'column "weight" holds text, and a weight needs numbers'),
+        (["low", "high"], "column \"weight\" holds text such as 'high', and a weight needs numbers; …`weight`"),
         (["inf", "1"], 'column "weight" holds inf'),
         (["0", "0.5"], ""),
     ],

@@ -122,7 +122,7 @@ def test_the_example_fits_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             "  fare: {column: numeric}",
-            "  fare: {column: text_embedding, saved_model: net}",
+            "  fare: {column: text_embedding, key: Pick Up, saved_model: net}",
             "c.yaml:6: features.fare.saved_model: net …saved_model.pb…{here}",
         ),
     ],
@@ -191,7 +191,7 @@ def test_a_path_without_files_is_reported_with_what_is_there(here: Path, path: s
 
 def test_a_folder_is_not_a_vocabulary_file(here: Path) -> None:
     (here / "words").mkdir()
-    (problem,) = reported(CONFIG.replace("{column: numeric}", "{column: vocabulary, file: words}"))
+    (problem,) = reported(CONFIG.replace("{column: numeric}", "{column: vocabulary, key: hour, file: words}"))
     assert problem.startswith("c.yaml:6: features.fare.file: ")
     assert "words" in problem
 

@@ -21,7 +21,7 @@ ONE, SEVERAL = {"fare": [1.5], "hour": 3, "tip": 0}, {"fare": [2.5, 3.5], "hour"
 
 def with_lists(kind: str, rows: list[dict[str, object]]) -> str:
     """A config over these rows, forty times, in a file of that kind."""
-    tips = [{} if isinstance(row["tip"], list) else {"tip": number % 2} for number, row in enumerate(rows * 40)]
+    tips = [{} if isinstance(row.get("tip"), list) else {"tip": number % 2} for number, row in enumerate(rows * 40)]
     rows = [{**row, **tip, "n": number} for number, (row, tip) in enumerate(zip(rows * 40, tips, strict=True))]
     if kind == "parquet":
         pq.write_table(pa.Table.from_pylist(rows), "trips.parquet")
@@ -39,6 +39,13 @@ def test_lists_under_a_number_are_reported_at_the_feature_with_the_ways_out(kind
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+def test_lists_of_texts_under_a_number_are_reported_once_with_the_feature_that_reads_them(kind: str) -> None:
+    (problem,) = reported(with_lists(kind, [{"fare": ["a", "b"]}, {"fare": ["a"]}, {"fare": ["c"]}]))
+    assert problem.startswith("c.yaml:6: features.fare: column \"fare\" holds lists of texts such as 'a'")
+    assert "{column: vocabulary, top_k: 1000, multivalued: true}" in problem
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
 def test_lists_in_the_label_are_reported_there(kind: str) -> None:
     (problem,) = reported(with_lists(kind, [{"fare": 1.5, "tip": [0, 1]}, {"fare": 2.5, "tip": [1]}]))
     assert problem.startswith('c.yaml:4: label.key: column "tip" holds lists of up to 2 values')
@@ -49,8 +56,8 @@ def test_lists_in_the_label_are_reported_there(kind: str) -> None:
     ("rows", "column"),
     [
         ([ONE, ONE], "numeric"),
-        ([ONE, SEVERAL], "hashed, hash_buckets: 5, multivalued: true"),
-        ([{"fare": None, "tip": 0}, {"fare": [], "tip": 1}], "numeric"),
+        ([{"fare": [1]}, {"fare": [2, 3]}], "hashed, hash_buckets: 5, multivalued: true"),
+        ([{"fare": None}, {"fare": []}, {"fare": [1.5]}], "numeric"),
     ],
     ids=["lists of one", "a feature of lists", "empty lists"],
 )
