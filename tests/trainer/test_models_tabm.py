@@ -163,6 +163,15 @@ def test_a_step_computes_the_members_of_the_first_layer_like_predictions_do() ->
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
+def test_members_side_by_side_compute_in_the_precision_of_the_layer() -> None:
+    layer = SharedDense(5, "signs", members=MEMBERS, dtype="mixed_bfloat16")
+    x = np.random.default_rng(4).normal(size=(7, 6)).astype(np.float32)
+    found = [layer(x, training=training) for training in (False, True)]
+    assert {one.dtype for one in found} == {tf.bfloat16}
+    assert {one.dtype for one in layer.weights} == {"float32"}
+    np.testing.assert_allclose(*(tf.cast(one, tf.float32) for one in found), rtol=0.05, atol=0.05)
+
+
 @pytest.mark.parametrize(
     "layer", [Periodic(3, 2), SharedDense(4, "ones"), SharedDense(4, "signs", members=3), MemberDense(2)]
 )

@@ -123,9 +123,9 @@ class SharedDense(keras.layers.Layer):
     Member i computes s_i * (W (r_i * x)) + b_i. Its vectors r and s are its own (BatchEnsemble: Wen et al. 2020,
     arXiv:2002.06715). With `members`, the input is [batch, n], the same for all of them.
 
-    A training step with such an input multiplies it by the matrices of all members side by side, s_i * W * r_i, since
-    these are fewer numbers than an input of its own for each member and example, whose gradients cost most. Predictions
-    scale the inputs instead: for the few examples of a request, that is up to nine times as fast.
+    A training step with such an input multiplies it by the matrices of all members side by side, s_i * W * r_i: these
+    are fewer numbers than an input of its own for each member and example, whose gradients cost most. Predictions scale
+    the inputs instead: requests have few examples, for which making the matrices would cost more than using them.
     """
 
     def __init__(self, units: int, first: str, members: int | None = None, **settings: Any) -> None:
