@@ -1,6 +1,6 @@
 """All benchmarks, one after another: the whole run, ingest of CSV, of Parquet and of wide tables, statistics,
 Transform of wide tables, click logs, nights of a window, training input and the wait for it, embedding tables,
-evaluation, predictions.
+evaluation, predictions, also of wide tables and click logs.
 
 python -m benchmarks                               tables; about half an hour on two idle cores
 python -m benchmarks --quick                       one round of the sizes that matter; about twelve minutes

@@ -64,12 +64,11 @@ def _clicks(folder: Path) -> Path:
     return (folder / "log.csv").rename(folder / CSV)
 
 
-_HASHES: Mapping[str, Any] = dict.fromkeys(criteo.HASHES, {"column": "vocabulary"})
+_KINDS = {**dict.fromkeys(criteo.INTEGERS, "numeric"), **dict.fromkeys(criteo.HASHES, "vocabulary")}
+_CLICK_FEATURES = {name: {"column": kind} for name, kind in _KINDS.items()}
 CASES = {
     "numbers": Case(f"{NUMBERS} numbers", ROWS, "tabm", {"x*": {"column": "numeric"}}, _numbers),
-    "clicks": Case(
-        "clicks", CLICKS, "wide_and_deep", {**dict.fromkeys(criteo.INTEGERS, {"column": "numeric"}), **_HASHES}, _clicks
-    ),
+    "clicks": Case("clicks", CLICKS, "wide_and_deep", _CLICK_FEATURES, _clicks),
 }
 
 
@@ -112,9 +111,7 @@ def measure_all(repeats: Mapping[str, int]) -> list[dict[str, Any]]:
 
 def section(rows: Sequence[Mapping[str, Any]]) -> Section:
     """The figures for people."""
-    cells = [
-        [f"{CASES[row['table']].name}: {ENGINES[row['engine']]}", *measure.throughput_cells(row)] for row in rows
-    ]
+    cells = [[f"{CASES[row['table']].name}: {ENGINES[row['engine']]}", *measure.throughput_cells(row)] for row in rows]
     seconds = {(row["table"], row["engine"]): float(row["cpu_seconds"]) for row in rows}
     ratios = (f"{CASES[name].name} {seconds[name, 'predict'] / seconds[name, 'ingest']:.1f}" for name in CASES)
     notes = (
