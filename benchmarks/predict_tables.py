@@ -13,6 +13,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def measure_all(repeats: Mapping[str, int]) -> list[dict[str, Any]]:
     for name in CASES:
         with tempfile.TemporaryDirectory() as folder:
             size = int(measure.json_of("benchmarks.predict_tables", "--child", "prepare", folder, name))
-            found = measure.in_turn(repeats, lambda engine, folder=folder: _in_fresh_process(engine, folder))
+            found = measure.in_turn(repeats, partial(_in_fresh_process, folder))
         rows += [{"table": name, "engine": engine, **measure.throughput(size, found[engine])} for engine in ENGINES]
     return rows
 
@@ -131,7 +132,7 @@ def main() -> None:
     measure.command(__doc__, lambda _: measure_all(REPEATS), section, child=child)
 
 
-def _in_fresh_process(engine: str, folder: str) -> measure.Figures:
+def _in_fresh_process(folder: str, engine: str) -> measure.Figures:
     with tempfile.TemporaryDirectory() as out:
         return measure.json_of("benchmarks.predict_tables", "--child", engine, folder, out)
 
