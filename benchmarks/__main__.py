@@ -1,6 +1,6 @@
 """All benchmarks, one after another: the whole run, ingest of CSV, of Parquet and of wide tables, statistics,
 Transform of wide tables, click logs, nights of a window, training input and the wait for it, embedding tables,
-evaluation, predictions.
+evaluation, predictions, also of wide tables and click logs.
 
 python -m benchmarks                               tables; about half an hour on two idle cores
 python -m benchmarks --quick                       one round of the sizes that matter; about twelve minutes
@@ -28,6 +28,7 @@ from benchmarks import (
     measure,
     nightly,
     predict,
+    predict_tables,
     statistics_gen,
     training_wait,
     transform_wide,
@@ -149,6 +150,11 @@ def _predict(quick: bool) -> Outcome:
     return rows, predict.section(rows)
 
 
+def _predict_tables(quick: bool) -> Outcome:
+    rows = predict_tables.measure_all(predict_tables.QUICK if quick else predict_tables.REPEATS)
+    return rows, predict_tables.section(rows)
+
+
 BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "whole_run": _whole_run,
     "ingest": _ingest,
@@ -163,6 +169,7 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "embedding_tables": _embedding_tables,
     "evaluator": _evaluator,
     "predict": _predict,
+    "predict_tables": _predict_tables,
 }
 
 

@@ -298,7 +298,17 @@ FLOORS = (
             least,
             _of_rows(CPU, {"engine": engine}, {"engine": "ingest"}),
         )
-        for engine, name, measured, least in (("csv", "Parquet", 0.38, 0.2), ("lines", "JSON lines", 0.37, 0.19))
+        for engine, name, measured, least in (("csv", "Parquet", 0.58, 0.3), ("lines", "JSON lines", 0.37, 0.19))
+    ),
+    *(
+        Floor(
+            "predict_tables",
+            f"predictions of {table} a CPU second, by the rows of ingest",
+            measured,
+            least,
+            _of_rows(CPU, {"table": table, "engine": "predict"}, {"table": table, "engine": "ingest"}),
+        )
+        for table, measured, least in (("numbers", 0.57, 0.3), ("clicks", 0.52, 0.28))
     ),
     Floor("criteo", "CPU seconds of click logs, polars by all three", 0.22, 0.13, _of_clicks),
 )

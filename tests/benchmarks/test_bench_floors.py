@@ -58,6 +58,15 @@ FIGURES: dict[str, Any] = {
             for engine, rate in (("csv", 160.0), ("lines", 150.0), ("ingest", 300.0))
         ),
     ],
+    "predict_tables": [
+        {"table": table, "engine": engine, "rows_per_cpu_second": rate}
+        for table, engine, rate in (
+            ("numbers", "predict", 1.0),
+            ("numbers", "ingest", 2.0),
+            ("clicks", "predict", 1.0),
+            ("clicks", "ingest", 4.0),
+        )
+    ],
     "embedding_tables": {
         "speed": [
             {"engine": engine, "weights": weights, "cpu_ms": cpu_ms * weights}
@@ -114,6 +123,8 @@ RATIOS = [
     16.0,
     160 / 300,
     0.5,
+    0.5,
+    0.25,
     0.25,
 ]
 

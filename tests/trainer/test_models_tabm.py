@@ -144,7 +144,38 @@ def test_a_steep_function_of_a_number_is_learned_that_plain_numbers_miss() -> No
     assert errors[1] > 0.3  # the variance of the labels is 0.5
 
 
-@pytest.mark.parametrize("layer", [Periodic(3, 2), SharedDense(4, "ones"), MemberDense(2)])
+def test_a_step_computes_the_members_of_the_first_layer_like_predictions_do() -> None:
+    rng = np.random.default_rng(4)
+    layer, x = SharedDense(5, "signs", members=MEMBERS), rng.normal(size=(7, 6)).astype(np.float32)
+    layer.build(x.shape)
+    layer.set_weights([rng.normal(size=one.shape) for one in layer.weights])
+    kernel, scale_in, scale_out, bias = (np.asarray(one, np.float64) for one in layer.weights)
+    assert [one.name for one in layer.weights] == ["kernel", "scale_in", "scale_out", "bias"]
+    expected = np.stack([(x * scale_in[i]) @ kernel * scale_out[i] + bias[i] for i in range(MEMBERS)], axis=1)
+    gradients = []
+    for training in (False, True):
+        with tf.GradientTape() as tape:
+            found = layer(x, training=training)
+            loss = tf.reduce_sum(found**2)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        gradients.append(tape.gradient(loss, layer.trainable_variables))
+    for one, other in zip(*gradients, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_members_side_by_side_compute_in_the_precision_of_the_layer() -> None:
+    layer = SharedDense(5, "signs", members=MEMBERS, dtype="mixed_bfloat16")
+    x = np.random.default_rng(4).normal(size=(7, 6)).astype(np.float32)
+    found = [layer(x, training=training) for training in (False, True)]
+    assert {one.dtype for one in found} == {tf.bfloat16}
+    assert {one.dtype for one in layer.weights} == {"float32"}
+    scaled, side_by_side = (np.asarray(one, np.float32) for one in found)
+    np.testing.assert_allclose(scaled, side_by_side, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize(
+    "layer", [Periodic(3, 2), SharedDense(4, "ones"), SharedDense(4, "signs", members=3), MemberDense(2)]
+)
 def test_layers_come_back_from_their_config(layer: keras.layers.Layer) -> None:
     again = type(layer).from_config(layer.get_config())
     assert again.get_config() == layer.get_config()

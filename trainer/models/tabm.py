@@ -29,10 +29,9 @@ def build(features: ModelInputs, label: LabelConfig, model: TabmModel) -> keras.
         periodic = Periodic(model.frequencies, model.number_embedding, name="periodic")(numbers)
         parts.append(keras.layers.Flatten(name="periodic_flat")(periodic))
     x = keras.layers.Concatenate(name="embedded")(parts) if len(parts) > 1 else deep
-    x = keras.layers.RepeatVector(model.members, name="members")(x)
     for position, units in enumerate(model.hidden, start=1):
-        first = "signs" if position == 1 else "ones"
-        x = SharedDense(units, first, name=f"hidden_{position}")(x)
+        first, members = ("signs", model.members) if position == 1 else ("ones", None)
+        x = SharedDense(units, first, members, name=f"hidden_{position}")(x)
         x = keras.layers.Activation(model.activation, name=f"activation_{position}")(x)
         if model.dropout:
             x = keras.layers.Dropout(model.dropout, name=f"dropout_{position}")(x)
@@ -122,19 +121,23 @@ class SharedDense(keras.layers.Layer):
     """A linear layer per member over one shared kernel: float32 [batch, members, n] → [batch, members, units].
 
     Member i computes s_i * (W (r_i * x)) + b_i. Its vectors r and s are its own (BatchEnsemble: Wen et al. 2020,
-    arXiv:2002.06715).
+    arXiv:2002.06715). With `members`, the input is [batch, n], the same for all of them.
+
+    A training step with such an input multiplies it by the matrices of all members side by side, s_i * W * r_i: these
+    are fewer numbers than an input of its own for each member and example, whose gradients cost most. Predictions scale
+    the inputs instead: requests have few examples, for which making the matrices would cost more than using them.
     """
 
-    def __init__(self, units: int, first: str, **settings: Any) -> None:
+    def __init__(self, units: int, first: str, members: int | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        self.units, self.first = units, first
+        self.units, self.first, self.members = units, first, members
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "units": self.units, "first": self.first}
+        return {**super().get_config(), "units": self.units, "first": self.first, "members": self.members}
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         """The first layer's r are random signs, in which members differ; all others begin as ones."""
-        _, members, width = input_shape
+        width, members = input_shape[-1], self.members or input_shape[1]
         self.kernel = self.add_weight(shape=(width, self.units), name="kernel")
         self.scale_in = self.add_weight(
             shape=(members, width), initializer=_signs if self.first == "signs" else "ones", name="scale_in"
@@ -142,8 +145,20 @@ class SharedDense(keras.layers.Layer):
         self.scale_out = self.add_weight(shape=(members, self.units), initializer="ones", name="scale_out")
         self.bias = self.add_weight(shape=(members, self.units), initializer="zeros", name="bias")
 
-    def call(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+    def call(self, inputs: keras.KerasTensor, training: bool = False) -> keras.KerasTensor:
+        if self.members is None:
+            return self._scaled(inputs)
+        return self._side_by_side(inputs) if training else self._scaled(ops.expand_dims(inputs, 1))
+
+    def _scaled(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+        """Of inputs [batch, members, n], or [batch, 1, n]."""
         return ops.matmul(inputs * self.scale_in, self.kernel) * self.scale_out + self.bias
+
+    def _side_by_side(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
+        """The same of inputs [batch, n], with one matrix [n, members * units]."""
+        own = ops.expand_dims(self.kernel, 1) * self.scale_out
+        matrix = ops.reshape(ops.expand_dims(ops.transpose(self.scale_in), 2) * own, (inputs.shape[-1], -1))
+        return ops.reshape(ops.matmul(inputs, matrix), (-1, *self.bias.shape)) + self.bias
 
 
 @keras.saving.register_keras_serializable("headrace")
