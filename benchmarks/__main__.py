@@ -1,6 +1,6 @@
-"""All benchmarks, one after another: the whole run, ingest of CSV, of Parquet and of wide tables, statistics,
-Transform of wide tables, click logs, nights of a window, training input and the wait for it, embedding tables,
-evaluation, predictions, also of wide tables and click logs.
+"""All benchmarks, one after another: the whole run, one after an edit, ingest of CSV, of Parquet and of wide tables,
+statistics, Transform of wide tables, click logs, nights of a window, training input and the wait for it, embedding
+tables, evaluation, predictions, also of wide tables and click logs.
 
 python -m benchmarks                               tables; about half an hour on two idle cores
 python -m benchmarks --quick                       one round of the sizes that matter; about twelve minutes
@@ -20,6 +20,7 @@ from typing import Any
 
 from benchmarks import (
     criteo,
+    edited_run,
     embedding_tables,
     evaluator,
     ingest,
@@ -86,6 +87,11 @@ def check(figures: Mapping[str, Any], *, quick: bool) -> None:
 def _whole_run(quick: bool) -> Outcome:
     found = whole_run.measure_all(whole_run.QUICK if quick else whole_run.REPEATS)
     return found, whole_run.section(found)
+
+
+def _edited_run(quick: bool) -> Outcome:
+    found = edited_run.measure_all(edited_run.QUICK if quick else edited_run.EPOCHS)
+    return found, edited_run.section(found)
 
 
 def _ingest(quick: bool) -> Outcome:
@@ -157,6 +163,7 @@ def _predict_tables(quick: bool) -> Outcome:
 
 BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "whole_run": _whole_run,
+    "edited_run": _edited_run,
     "ingest": _ingest,
     "ingest_parquet": _ingest_parquet,
     "ingest_wide": _ingest_wide,

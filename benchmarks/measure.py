@@ -9,6 +9,7 @@ command(__doc__, lambda _: measure_all(REPEATS), section, child=measure_here)   
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import resource
@@ -151,6 +152,16 @@ def processor_seconds() -> float:
     """CPU seconds of this process so far, including its children that have ended."""
     used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(own.ru_utime + own.ru_stime for own in used)
+
+
+def tree_seconds(pid: int) -> float:
+    """CPU seconds so far of a process, its descendants, and those of theirs that have ended."""
+    ticks = 0
+    for each in _tree(pid):
+        with contextlib.suppress(OSError):  # it has just ended
+            after_name = Path(f"/proc/{each}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            ticks += sum(map(int, after_name[11:15]))  # utime, stime, cutime, cstime
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def own_peak(held: float) -> float:

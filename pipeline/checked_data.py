@@ -8,9 +8,9 @@ remember_checked(config, key, notes)                   # after a check that foun
 The notes of the check are kept with the key, as every run repeats them.
 
 The check reads the first rows, for which it imports Arrow: a third of the time of an unchanged run. Its result depends
-on nothing but the config, the files (by their sizes and times, as ExampleGen's own cache), the code of the check and of
-all kinds that the config uses, the versions of the libraries, and the current folder. Where that is not certain, the
-data is checked each time.
+on nothing but the config (without the sections that it does not read), the files (by their sizes and times, as
+ExampleGen's own cache), the code of the check and of all kinds that the config uses, the versions of the libraries, and
+the current folder. Where that is not certain, the data is checked each time.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ from headrace.pipeline.training_digest import feature_files, file_digests, modul
 
 CHECK = "headrace.pipeline.validate"
 """The module of the check."""
+UNREAD = frozenset({"train", "report", "deploy", "beam", "kubeflow", "notify"})
+"""Sections of the config that the check does not read, so that an edit of `train.epochs` does not repeat it."""
 
 
 def data_key(config: PipelineConfig) -> str | None:
@@ -58,7 +60,8 @@ def data_key(config: PipelineConfig) -> str | None:
     except (DataError, RunError, OSError):
         return None
     versions = json.dumps(stack_versions(), sort_keys=True)
-    return digest_text(config.model_dump_json(by_alias=True), spans, log, files, versions, code, str(Path.cwd()))
+    settings = config.model_dump_json(by_alias=True, exclude={*UNREAD})
+    return digest_text(settings, spans, log, files, versions, code, str(Path.cwd()))
 
 
 def notes_of(config: PipelineConfig, key: str) -> list[Violation] | None:

@@ -29,13 +29,12 @@ from headrace.components.evaluation.result import Evaluation, Explanation, Featu
 from headrace.components.evaluation.screening import Plan, measured, planned
 from headrace.components.example_gen.tfexample.encode import encode
 from headrace.components.example_gen.tfexample.float64_columns import with_bits, without_bits
+from headrace.configs.schema.evaluate import AUTO
 from headrace.configs.schema.metrics import LOSSES
 from headrace.trainer.description import ModelDescription
 from headrace.trainer.served_model import ModelCall
 from headrace.trainer.target import END
 
-AUTO = -1
-"""Examples for importance if the number is left open."""
 WORST, SAMPLE, PAIRED = "worst", "sample", "paired"
 """Which examples are kept: the worst-predicted ones, a sample with all columns, and one of numbers and their labels."""
 MOST_NAMES = 12

@@ -9,6 +9,9 @@ from pydantic import Field, model_validator
 from headrace.configs.schema.metrics import ANY_METRIC, MetricName, of_task
 from headrace.configs.schema.section import Name, Section
 
+AUTO = -1
+"""The number that the Evaluator gets for `importance: auto`."""
+
 
 class SliceThreshold(Section):
     """What a metric must reach in each slice of a slicing for the model to be blessed."""

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tfx import components as stock
+from tfx.components.example_validator.component import ExampleValidator
 from tfx.components.schema_gen.import_schema_gen.component import ImportSchemaGen
 from tfx.dsl.components.base.base_node import BaseNode
 
@@ -103,7 +103,7 @@ def schema_gen(config: PipelineConfig, built: Components, _folders: Folders) -> 
 
 
 def example_validator(_config: PipelineConfig, built: Components, _folders: Folders) -> BaseNode:
-    return stock.ExampleValidator(
+    return ExampleValidator(
         statistics=built.statistics_gen.outputs["statistics"], schema=built.schema_gen.outputs["schema"]
     )
 

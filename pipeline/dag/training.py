@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tfx import components as stock
+from tfx.components.trainer.component import Trainer
 from tfx.dsl.components.base.base_node import BaseNode
 from tfx.proto import trainer_pb2
 from tfx.types import channel
@@ -39,10 +39,12 @@ def tuner(config: PipelineConfig, built: Components, folders: Folders) -> BaseNo
     """The hyperparameter search, if the config asks for one. Its trials take no profile and no warm start."""
     if config.tune is None:
         return None
+    from tfx.components.tuner.component import Tuner  # imports KerasTuner
+
     sections = TrainerSections.of(config)
     unused = {"profile": None, "warm_start": False}
     sections = sections.model_copy(update={"train": sections.train.model_copy(update=unused)})
-    return stock.Tuner(
+    return Tuner(
         tuner_fn="headrace.trainer.tuning.tuner.tuner_fn",
         **_transformed(built),
         custom_config={
@@ -77,7 +79,7 @@ def trainer(config: PipelineConfig, built: Components, folders: Folders) -> Base
         CHECKPOINT_FOLDER: str(folders.checkpoints),
         CHECKPOINT_SETTINGS: config.train.checkpoint.model_dump_json(),
     }
-    return stock.Trainer(
+    return Trainer(
         run_fn="headrace.trainer.run.run_fn",
         **_transformed(built),
         base_model=built.warm_start.outputs["base"] if built.warm_start else None,
@@ -90,7 +92,7 @@ def trainer(config: PipelineConfig, built: Components, folders: Folders) -> Base
 
 def _own_trainer(config: PipelineConfig, training: RunFnModel, transformed: Channels) -> BaseNode:
     """The Trainer with the user's run_fn."""
-    return stock.Trainer(
+    return Trainer(
         run_fn=f"{TFX_FUNCTIONS}.run_fn",
         **transformed,
         train_args=trainer_pb2.TrainArgs(num_steps=training.train_steps),

@@ -14,13 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from tfx.components.infra_validator.component import InfraValidator
 from tfx.dsl.components.base.base_component import BaseComponent
 from tfx.dsl.components.base.base_driver import BaseDriver
 from tfx.dsl.components.base.base_node import BaseNode
 from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
-from tfx.dsl.components.common.importer import Importer
-from tfx.dsl.components.common.resolver import Resolver
 from tfx.dsl.context_managers import dsl_context_registry
 from tfx.dsl.experimental.conditionals import conditional
 from tfx.types import standard_artifacts
@@ -36,12 +33,13 @@ ID = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")
 STATE = ("destination", "push_record", "registry", "store", "trained")
 """Names of properties by which our own components name the pipeline's state."""
 UNSUPPORTED = {
-    Resolver: "is a Resolver, which looks up earlier runs in ML Metadata; the latest blessed model is an output of"
-    " components.baseline",
-    Importer: "is an Importer; write a component that outputs the artifact",
-    InfraValidator: "is an InfraValidator, which starts containers of its own; send requests to the model in a"
-    " component of yours",
+    "tfx.dsl.components.common.resolver.Resolver": "is a Resolver, which looks up earlier runs in ML Metadata; the"
+    " latest blessed model is an output of components.baseline",
+    "tfx.dsl.components.common.importer.Importer": "is an Importer; write a component that outputs the artifact",
+    "tfx.components.infra_validator.component.InfraValidator": "is an InfraValidator, which starts containers of its"
+    " own; send requests to the model in a component of yours",
 }
+"""Classes of TFX by their paths, as importing InfraValidator imports the client of Kubernetes."""
 
 
 def renamed(ours: Components, ids: Mapping[str, str]) -> Iterator[str]:
@@ -137,8 +135,8 @@ def _component(node: BaseNode) -> Iterator[str]:
     """What TFX would do with a component, and we do not."""
     if not ID.fullmatch(node.id):
         yield "is no name for folders and tasks; use at most 63 letters, digits, `_`, `.` and `-`, with a letter first"
-    for kind, what in UNSUPPORTED.items():
-        if isinstance(node, kind):
+    for base in type(node).__mro__:
+        if what := UNSUPPORTED.get(f"{base.__module__}.{base.__name__}"):
             yield what
             return
     if not isinstance(node, BaseComponent):

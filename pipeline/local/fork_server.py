@@ -26,10 +26,27 @@ from headrace.common.durable import write_text
 from headrace.common.environment import imports_alone, prepare
 from headrace.common.locks import adopt
 from headrace.common.logs import log_to_stdout
+from headrace.common.reexports import postpone_reexports
 from headrace.common.tracebacks import write_traceback
 from headrace.pipeline.local.wire import FULL_DISK, JsonConnection, StoredArtifact
 
 prepare()
+
+REEXPORTING = (
+    "IPython",  # imported by Keras, for an editor of weights
+    "keras.wrappers",  # imports scikit-learn
+    "tensorflow_model_analysis",
+    "tensorflow_model_analysis.evaluators",
+    "tensorflow_model_analysis.extractors",
+    "tensorflow_model_analysis.utils",
+    "tensorflow_model_analysis.writers",
+    "tfx.components",  # imports the client of Kubernetes
+    "tqdm.notebook",  # imported by BigQuery's client; imports IPython's widgets
+)
+"""Packages and modules that import what no component uses: a fifth of all imports. The Evaluator imports the submodules
+of TFMA that it needs. Not in the list are `tensorflow_model_analysis.metrics`, which registers metrics as well, and
+NLTK, whose submodules import each other in a circle.
+"""
 
 
 def main(descriptor: int, processes_file: int) -> None:
@@ -169,8 +186,9 @@ def _import_and_plan(config: Any) -> dict[str, Any]:
 
     Children neither scan these objects for garbage nor copy the memory that holds them.
     """
+    postpone_reexports(*REEXPORTING)
     with imports_alone():
-        import tensorflow_model_analysis  # noqa: F401
+        import google.protobuf.wrappers_pb2  # noqa: F401 - TFMA's messages refer to its own, and do not import it
 
         import headrace.trainer.run  # noqa: F401
         from headrace.pipeline.build import create_pipeline

@@ -197,8 +197,9 @@ def element(name: str, *children: str | Markup, **attributes: str | float) -> Ma
     A trailing underscore of an attribute's name is dropped, other underscores become dashes. Children that are not
     Markup are escaped.
     """
-    parts = [Markup(' {}="{}"').format(_attribute(key), _attribute_value(value)) for key, value in attributes.items()]
-    return Markup("<{}{}>{}</{}>").format(name, Markup().join(parts), Markup().join(map(_child, children)), name)
+    parts = [f' {_attribute(key)}="{_attribute_value(value)}"' for key, value in attributes.items()]
+    # A report has a thousand elements, and Markup's own `format` takes five times as long.
+    return Markup(f"<{name}{''.join(parts)}>{''.join(map(_child, children))}</{name}>")  # noqa: S704 - all is escaped
 
 
 def picture(title: str, width: float, height: float, *children: Markup, class_: str, stretch: bool = False) -> Markup:
@@ -282,4 +283,4 @@ def _attribute(key: str) -> str:
 
 
 def _attribute_value(value: str | float) -> str:
-    return visible(value) if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
+    return escape(visible(value)) if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")

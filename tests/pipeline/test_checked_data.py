@@ -21,9 +21,10 @@ from headrace.configs.loading.loader import LoadedConfig, load
 from headrace.configs.schema.sources import SOURCES, CsvSource, SourceBase
 from headrace.pipeline import checked_data
 from headrace.pipeline.api import load_to_run
-from headrace.pipeline.checked_data import data_key, notes_of, remember_checked
+from headrace.pipeline.checked_data import UNREAD, data_key, notes_of, remember_checked
 from headrace.pipeline.code.digest import read_again
 from headrace.pipeline.folders import Folders
+from headrace.pipeline.validate import data_violations
 
 CONFIG: dict[str, Any] = {
     "pipeline": {"name": "trips"},
@@ -104,7 +105,67 @@ def load_to_run_or_none() -> LoadedConfig | None:
         return None
 
 
-@pytest.mark.parametrize("override", [{"train__epochs": 3}, {"data__source__null_values": ["", "-"]}])
+class Unreadable:
+    """A section of which nothing can be used."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError(f"the check of the data reads {name} of a section that its key leaves out")
+
+    def __bool__(self) -> bool:
+        raise AssertionError("the check of the data reads a section that its key leaves out")
+
+
+UNREADABLE: dict[str, Any] = dict.fromkeys(UNREAD, Unreadable())
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {
+            "evaluate": {"slices": ["kind"]},
+            "predict": {"source": {"kind": "csv", "path": "trips.csv"}, "output": "o.csv"},
+        },
+        {
+            "gates": {
+                "skew": {"source": {"kind": "csv", "path": "log.csv"}},
+                "freshness": {"max_days": 3, "column": "kind"},
+            }
+        },
+        {"model": {"kind": "dnn", "hidden": [4]}, "schedule": {"cron": "0 3 * * *"}},
+        {
+            "label": {"kind": "multitask", "tasks": {"tip": {"kind": "binary"}, "fare": {"kind": "regression"}}},
+            "features": {"kind": {"column": "vocabulary"}},
+        },
+    ],
+)
+def test_it_reads_nothing_of_the_sections_that_its_key_leaves_out(folder: Path, more: dict[str, Any]) -> None:
+    (folder / "log.csv").write_text("fare,kind\n1.5,a\n", encoding="utf-8")
+    config = load({**CONFIG, **more})
+    found = data_violations(config)
+    assert data_violations(config.model_copy(update=UNREADABLE)) == found
+    with pytest.raises(AssertionError, match="leaves out"):
+        print(config.model_copy(update=UNREADABLE).train.epochs)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        {"train__epochs": 3},
+        {"train__optimizer": "sgd"},
+        {"deploy__push": "elsewhere/{name}"},
+        {"beam__runner": "direct"},
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_an_edit_of_a_section_that_it_does_not_read_does_not_repeat_it(override: dict[str, Any]) -> None:
+    assert not checked().data_checked
+    assert checked(**override).data_checked
+
+
+@pytest.mark.parametrize(
+    "override", [{"model": {"kind": "dnn", "hidden": [4]}}, {"data__source__null_values": ["", "-"]}]
+)
 @pytest.mark.usefixtures("folder")
 def test_another_config_is_checked(override: dict[str, Any]) -> None:
     assert [checked().data_checked for _ in range(2)] == [False, True]
