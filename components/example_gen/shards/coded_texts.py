@@ -56,5 +56,5 @@ def coded_integers(rows: pa.RecordBatch, order: NDArray[np.int64]) -> dict[str, 
 
 def with_columns(batch: pa.RecordBatch, others: Mapping[str, pa.Array]) -> pa.RecordBatch:
     """A batch with others in place of the columns of the same names, or at the end."""
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True)) | others
+    columns = {**dict(zip(batch.schema.names, batch.columns, strict=True)), **others}
     return pa.RecordBatch.from_arrays([*columns.values()], [*columns])
