@@ -16,7 +16,15 @@ from headrace.common.value_counts import NO_COUNTS, counted, summed
 from headrace.components.example_gen.arrow_columns import offsets_of, plain
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.shards import column_files
-from headrace.components.example_gen.shards.coded_texts import MOST_DISTINCT, SAMPLE, coded, coded_columns
+from headrace.components.example_gen.shards.coded_texts import (
+    MOST_DISTINCT,
+    MOST_DISTINCT_INTEGERS,
+    SAMPLE,
+    coded,
+    coded_columns,
+    coded_integers,
+    with_columns,
+)
 from headrace.components.example_gen.shards.column_files import ColumnWriter, finish, path_beside
 from headrace.components.example_gen.sources import serial_map
 from headrace.components.example_gen.spans.find import find_spans
@@ -73,6 +81,19 @@ def test_texts_that_mostly_differ_are_not_coded() -> None:
     assert coded(rows.column("id")) is None
     assert coded(pa.array(["0"] * SAMPLE + [str(number) for number in range(3 * SAMPLE)])) is None
     assert list(coded_columns(rows, order)) == ["word"]
+
+
+@given(batches(), st.integers(0, 2**32))
+@settings(deadline=None)
+def test_examples_of_coded_integers_are_those_of_the_integers(batch: pa.RecordBatch, seed: int) -> None:
+    order = np.random.default_rng(seed).permutation(len(batch))
+    shuffled, codes = batch.take(pa.array(order)), coded_integers(batch, order)
+    for name, column in zip(shuffled.schema.names, shuffled.columns, strict=True):
+        few = len(column.unique()) <= MOST_DISTINCT_INTEGERS * len(column) and pa.types.is_integer(column.type)
+        assert (name in codes) == few
+        assert not few or plain(codes[name]).equals(column)
+    known = {name: feature_dictionary(name, column.dictionary) for name, column in codes.items()}
+    assert framed_examples(with_columns(shuffled, codes), known).equals(framed_examples(shuffled))
 
 
 @given(st.lists(texts), st.booleans())

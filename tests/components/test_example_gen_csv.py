@@ -14,6 +14,7 @@ from headrace.common.errors import DataError
 from headrace.components.example_gen import parts as parts_module
 from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
 from headrace.components.example_gen.sources.csv import blocks as blocks_module
+from headrace.components.example_gen.sources.csv import parse as parse_module
 from headrace.components.example_gen.types import declared_types
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import CsvSource
@@ -107,6 +108,36 @@ def test_codes_in_a_string_column_leave_the_numbers_beside_them_alone(tmp_path: 
     text = 'cab,n,s\n0694 - 59280,1,"x\n05"\n 0x7,2,y\n"""00",3,05\n'
     assert read_text(tmp_path, text)[0] == {"cab": "string", "n": "int", "s": "string"}
     assert read_text(tmp_path, text + "0694,007,z\n")[0] == {"cab": "string", "n": "string", "s": "string"}
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    numbers=st.lists(st.sampled_from(["0", "7", "-0.5", "10", " 4", "", '"30"', "0e1", "1000"]), max_size=9),
+    code=st.sampled_from(["007", "-01", " 02", " +00", "0x1", '"06"', '" -0X2"']),
+    delimiter=st.sampled_from(",;|xA"),
+    at_once=st.integers(1, 9),
+    data=st.data(),
+)
+def test_a_code_at_any_place_makes_its_column_one_of_strings(
+    *,
+    tmp_path_factory: pytest.TempPathFactory,
+    numbers: list[str],
+    code: str,
+    delimiter: str,
+    at_once: int,
+    data: st.DataObject,
+) -> None:
+    assume(delimiter not in code)
+    folder, place = tmp_path_factory.mktemp("csv"), data.draw(st.integers(0, len(numbers)))
+    with_code = [*numbers[:place], code, *numbers[place:]]
+    kinds = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parse_module, "AT_ONCE", at_once)
+        for values in (numbers, with_code):
+            text = "".join(f"{value}{delimiter}10\n" for value in values)
+            kinds.append(read_text(folder, f"n{delimiter}m\n{text}", delimiter=delimiter)[0])
+    assert kinds[0].get("n") != "string"
+    assert kinds[1] == {"n": "string", "m": "int"}
 
 
 def test_a_value_in_the_last_block_widens_the_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,9 +146,14 @@ def test_a_slice_encodes_as_its_own_rows() -> None:
     assert encode(batch.slice(1, 2)).to_pylist() == encode(batch).to_pylist()[1:3]
 
 
-@given(st.lists(st.integers(0, 2**64 - 1), max_size=20))
-def test_varints_match_one_at_a_time(numbers: list[int]) -> None:
-    assert varints(np.array(numbers, np.uint64)).to_pylist() == [varint(number) for number in numbers]
+@given(st.data(), st.sampled_from([7, 14, 21, 28, 29, 64]))
+def test_varints_match_one_at_a_time(data: st.DataObject, bits: int) -> None:
+    numbers = data.draw(st.lists(st.integers(0, 2**bits - 1) | st.sampled_from([127, 2**bits - 1]), max_size=20))
+    given = np.array(numbers, np.uint64)
+    assert varints(given).to_pylist() == [varint(number) for number in numbers]
+    valid = data.draw(st.lists(st.booleans(), min_size=len(numbers), max_size=len(numbers)))
+    expected = [varint(number) if has else b"" for number, has in zip(numbers, valid, strict=True)]
+    assert varints(given, np.array(valid, np.bool_)).to_pylist() == expected
 
 
 @pytest.mark.parametrize(

@@ -165,6 +165,15 @@ def test_texts_hash_alike_only_where_they_are_equal(values: list[str | None]) ->
     assert len(set(hashes)) == len(set(values))
 
 
+@pytest.mark.parametrize("width", [0, 1, 8, 64, 65])
+def test_many_texts_of_one_length_hash_as_a_few_do(width: int) -> None:
+    random = np.random.default_rng(width)
+    values = [random.bytes(width) if number % 5 else (b"", None)[number % 2] for number in range(1200)]
+    batch = pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], names=["s"])
+    apart = np.concatenate([row_hash(batch.slice(first, 300), ["s"], 0) for first in range(0, 1200, 300)])
+    assert row_hash(batch, ["s"], 0).tolist() == apart.tolist()
+
+
 GOLDEN = [7849788001713752964, 2057412604003530436]
 ITEMS = st.lists(st.integers(-5, 5), max_size=4)
 

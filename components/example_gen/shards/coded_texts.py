@@ -1,4 +1,5 @@
-"""Columns of texts as codes of their distinct values: each distinct text is counted and looked up once.
+"""Columns as codes of their distinct values: each distinct text is counted and looked up once, and the feature of each
+distinct text or integer encoded once.
 
 coded(column)       an Arrow dictionary array, if values repeat; `arrow_columns.plain` makes texts of it again
 """
@@ -12,19 +13,21 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 SAMPLE, MOST_DISTINCT = 4096, 0.5
-"""A column is coded if at most this share of its first values, and of all of them, is distinct."""
+"""A column of texts is coded if at most this share of its first values, and of all of them, is distinct."""
+MOST_DISTINCT_INTEGERS = 0.25
+"""The same for integers, which take less time to encode."""
 
 
-def coded(column: pa.Array) -> pa.DictionaryArray | None:
-    """A column of texts, its distinct values as binary in the order in which they first occur. None if most differ.
+def coded(column: pa.Array, most_distinct: float = MOST_DISTINCT) -> pa.DictionaryArray | None:
+    """A column, its distinct values in the order in which they first occur, texts as binary. None if too many differ.
 
     The codes are of the smallest signed type.
     """
     sample = column.slice(0, SAMPLE)
-    if len(sample.unique()) > MOST_DISTINCT * len(sample):
+    if len(sample.unique()) > most_distinct * len(sample):
         return None
-    found = column.cast(pa.binary()).dictionary_encode()
-    if len(found.dictionary) > MOST_DISTINCT * len(found):
+    found = (column.cast(pa.binary()) if pa.types.is_string(column.type) else column).dictionary_encode()
+    if len(found.dictionary) > most_distinct * len(found):
         return None
     kind = pa.from_numpy_dtype(np.min_scalar_type(-max(1, len(found.dictionary))))
     return pa.DictionaryArray.from_arrays(found.indices.cast(kind), found.dictionary)
@@ -41,6 +44,17 @@ def coded_columns(rows: pa.RecordBatch, order: NDArray[np.int64]) -> dict[str, p
     return found
 
 
-def with_columns(batch: pa.RecordBatch, more: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    """A batch with more columns at the end."""
-    return pa.RecordBatch.from_arrays([*batch.columns, *more.values()], [*batch.schema.names, *more])
+def coded_integers(rows: pa.RecordBatch, order: NDArray[np.int64]) -> dict[str, pa.DictionaryArray]:
+    """The columns of integers that are worth coding, with their rows in another order: a permutation of them."""
+    places, found = pa.array(order), dict[str, pa.DictionaryArray]()
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        codes = coded(column, MOST_DISTINCT_INTEGERS) if pa.types.is_integer(column.type) else None
+        if codes is not None:
+            found[name] = pa.DictionaryArray.from_arrays(codes.indices.take(places), codes.dictionary)
+    return found
+
+
+def with_columns(batch: pa.RecordBatch, others: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """A batch with others in place of the columns of the same names, or at the end."""
+    columns = {**dict(zip(batch.schema.names, batch.columns, strict=True)), **others}
+    return pa.RecordBatch.from_arrays([*columns.values()], [*columns])

@@ -129,7 +129,7 @@ def to_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch
     schema = pa.ipc.read_schema(pa.py_buffer(batch.schema.metadata[_COLUMNS]))
     names, groups, own = schema.names, _groups(schema), batch.column(0)
-    rows = np.frombuffer(own.buffers()[1], _dtype(groups))[own.offset : own.offset + len(own)]
+    rows = np.frombuffer(own.buffers()[1], _dtype(groups), own.offset + len(own))[own.offset :]  # a file pads buffers
     arrays: dict[str, pa.Array] = {}
     for group, positions in groups.items():
         values = _values(rows[group], rows[_missing(group)])

@@ -26,7 +26,7 @@ from headrace.components.example_gen.arrow_columns import offsets_of
 from headrace.components.example_gen.parts import files_of_part, room, split_of_part
 from headrace.components.example_gen.required import RequiredColumn, with_value
 from headrace.components.example_gen.shards import column_files
-from headrace.components.example_gen.shards.coded_texts import coded_columns, with_columns
+from headrace.components.example_gen.shards.coded_texts import coded_columns, coded_integers, with_columns
 from headrace.components.example_gen.shards.column_files import ColumnWriter
 from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.shards.group_split import GroupRows
@@ -167,15 +167,18 @@ class ShardWriter:
         order = random_state(self.layout.seed, 1, partition.number).permutation(len(rows))
         step = max(1, room(ENCODE_BYTES, column_count(rows)) * len(rows) // max(rows.nbytes, 1))
         texts = coded_columns(rows, order) if self.columns else {}
-        dictionaries = {name: feature_dictionary(name, column.dictionary) for name, column in texts.items()}
+        integers = coded_integers(to_columns(rows), order) if self.columns else {}
+        coded = {**texts, **integers}
+        dictionaries = {name: feature_dictionary(name, column.dictionary) for name, column in coded.items()}
         rows = rows.select([name for name in rows.schema.names if name not in texts])
         compressor, columns = self.compression.compressor(), ColumnWriter(self._columns_path(partition.number))
         with open(self._packed_path(partition.number), "wb", buffering=0) as file, closing(columns):
             for start in range(0, len(order), step):
                 own = order[start : start + step]
                 batch = to_columns(rows.take(pa.array(own)))
-                batch = with_columns(batch, {name: column.slice(start, len(own)) for name, column in texts.items()})
-                records = framed_examples(batch, dictionaries)
+                parts = {name: column.slice(start, len(own)) for name, column in coded.items()}
+                batch = with_columns(batch, {name: parts[name] for name in texts})
+                records = framed_examples(with_columns(batch, parts), dictionaries)
                 file.write(compressor.compress(memoryview(records.buffers()[2])))
                 if self.columns:
                     columns.add(batch, np.diff(offsets_of(records)))

@@ -18,6 +18,10 @@ BYTES, FLOAT, INT64 = 1, 2, 3
 """Field numbers of the kinds of a tf.train.Feature."""
 
 _SEVEN = np.uint64(7)
+_KEPT = np.array([0, 0x1, 0x101, 0x10101, 0x1010101], "<u4")
+"""Ones in the bytes of a word that a varint of 0 to 4 bytes takes."""
+_MARKS = np.array([0, 0, 0x80, 0x8080, 0x808080], "<u4")
+"""The bits that say of each of its bytes that another follows."""
 
 
 def varint(number: int) -> bytes:
@@ -56,10 +60,22 @@ def varints(numbers: NDArray[np.uint64], valid: NDArray[np.bool_] | None = None)
     sizes = varint_sizes(numbers)
     if valid is not None:
         sizes *= valid
-    place = np.arange(sizes.max(initial=0))
+    most = int(sizes.max(initial=0))
+    if most < len(_KEPT):
+        return binary_array(_words(numbers, sizes, most).view(np.uint8)[_KEPT.take(sizes).view(bool)], sizes)
+    place = np.arange(most)
     digits = (numbers[:, None] >> (place * 7).astype(np.uint64)).astype(np.uint8) & 127
     digits |= (place < sizes[:, None] - 1).astype(np.uint8) << 7
     return binary_array(digits[place < sizes[:, None]], sizes)
+
+
+def _words(numbers: NDArray[np.uint64], sizes: NDArray[np.int32], most: int) -> NDArray[np.uint32]:
+    """Varints of at most four bytes, one in each word, from its first byte on: uint32 [n]."""
+    low = numbers.astype("<u4")
+    words = _MARKS.take(sizes)
+    for place in range(most):
+        words |= (low & np.uint32(127 << 7 * place)) << np.uint32(place)
+    return words
 
 
 def head(name: bytes, kind: int, size: int) -> bytes:

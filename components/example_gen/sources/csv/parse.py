@@ -20,6 +20,9 @@ CODE = r"^\s*[+-]?0[0-9xX]"
 """Texts that would parse as numbers but lose what makes them codes: leading zeros, hexadecimal digits."""
 
 UTF_8 = "utf-8"
+ZERO = np.uint8(ord("0"))
+AT_ONCE = 1 << 18
+"""Letters of a block that are compared at once: they and the results fit into the processor's cache."""
 LONG = r"^\s*[+-]?[0-9]{19,}\s*$"
 """Integers that may be beyond int64."""
 
@@ -157,9 +160,8 @@ def _codes_at_field_starts(text: bytes, dialect: Dialect) -> int:
     """Count the codes (a zero and a digit or x, with or without a sign) at what may be the start of a field."""
     letters = np.frombuffer(b"\n" + text, np.uint8)
     starts = (NEWLINE, RETURN, ord(dialect.delimiter), ord(dialect.quote))
-    may_start = is_any(letters[:-2], (*starts, *b"+- "))
-    may_start &= _starts_code(letters[1:-1], letters[2:])
-    zeros = np.flatnonzero(may_start) + 1
+    zeros = _zeros_after(letters, (*starts, *b"+- "))
+    zeros = zeros[_starts_code(letters[zeros], letters[zeros + 1])]
     if not len(zeros):
         return 0
     before = zeros - 1
@@ -167,6 +169,25 @@ def _codes_at_field_starts(text: bytes, dialect: Dialect) -> int:
     while np.any(spaces := letters[before] == ord(" ")):
         before -= spaces
     return int(is_any(letters[before], starts).sum())
+
+
+def _zeros_after(letters: np.ndarray, wanted: Sequence[int]) -> np.ndarray:
+    """The offsets of the zeros between one of the wanted letters and another letter: int64 [zeros].
+
+    Only a few letters of a text are looked up among the wanted ones: zeros after one that is not a digit.
+    """
+    from_zero_on = [letter for letter in wanted if letter >= ZERO]
+    found = [np.zeros(0, np.int64)]
+    for first in range(1, len(letters) - 1, AT_ONCE):
+        own = letters[first : min(first + AT_ONCE, len(letters) - 1)]
+        before = letters[first - 1 : first - 1 + len(own)]
+        likely = before < ZERO
+        for letter in from_zero_on:
+            likely |= before == letter
+        likely &= own == ZERO
+        found.append(np.flatnonzero(likely) + first)
+    zeros = np.concatenate(found)
+    return zeros[is_any(letters[zeros - 1], wanted)]
 
 
 def _plain_codes(column: pa.Array) -> int:
@@ -180,9 +201,9 @@ def _plain_codes(column: pa.Array) -> int:
 
 
 def _starts_code(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    found: np.ndarray = second - np.uint8(ord("0")) < 10
+    found: np.ndarray = second - ZERO < 10
     found |= (second | 32) == ord("x")
-    found &= first == ord("0")
+    found &= first == ZERO
     return found
 
 
