@@ -102,6 +102,7 @@ def test_gates_that_passed_are_folded_and_others_are_not(whole: Run, browser: Br
         assert ("0.05" in shown, "0.5" in shown, "Not judged: there is one span" in shown) == (False, True, True)
         page.page.get_by_text("gates.skew").click()
         assert "0.05" in page.page.locator("#gates").inner_text()
+        assert page.page.evaluate("document.documentElement.scrollWidth") == 390
         assert violations(page.page) == []
 
 
