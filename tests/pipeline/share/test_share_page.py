@@ -215,6 +215,15 @@ def test_all_parts_of_a_run_are_there(browser: Browser, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_passes_axe_on_a_wide_screen(browser: Browser, folder: Path, scheme: str) -> None:
+    with opened(browser, folder, viewport={"width": 1280, "height": 844}, color_scheme=scheme) as page:
+        for details in page.page.locator("details").all():
+            details.evaluate("one => { one.open = true }")
+        assert page.page.evaluate("document.documentElement.scrollWidth") == 1280
+        assert violations(page.page) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_can_be_read_on_a_phone_by_day_and_by_night(browser: Browser, folder: Path, scheme: str) -> None:
     with opened(browser, folder, viewport=PHONE, color_scheme=scheme, has_touch=True) as page:
         for details in page.page.locator("details").all():
