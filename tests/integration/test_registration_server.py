@@ -131,7 +131,7 @@ def registered(
         return PushedVersion(one, "runs/1", f"{at}/{one}", states[one], metrics=metrics, facts=facts)
 
     registries = ModelRegistries(kubeflow=KubeflowRegistry(url=server.url, model=model, **settings))
-    (outcome,) = register(registries, "taxi", Shelf(at, dict(states), describe), {})  # type: ignore[arg-type]
+    (outcome,) = register(registries, "taxi", Shelf(at, dict(states), describe), {})
     return outcome
 
 

@@ -14,6 +14,7 @@ from headrace.components.evaluation.result import (
     Curves,
     DecisionPoint,
     Evaluation,
+    Metrics,
     SliceMetrics,
     write_evaluation,
 )
@@ -40,7 +41,8 @@ def test_metrics_have_their_intervals_and_those_without_a_dash(run: Any) -> None
 
 
 def test_change_has_its_interval_and_is_better_or_worse_only_if_that_leaves_no_doubt(run: Any) -> None:
-    baseline, change = {"accuracy": 0.79, "macro_f1": 0.65}, {"accuracy": (-0.01, 0.03), "macro_f1": (0.02, 0.08)}
+    baseline: Metrics = {"accuracy": 0.79, "macro_f1": 0.65}
+    change = {"accuracy": (-0.01, 0.03), "macro_f1": (0.02, 0.08)}
     evaluation = replace(PLAIN, baseline=baseline, intervals={"accuracy": (0.7, 0.9)}, change=change)
     rows = _table(run, evaluation, "Metric")
     assert {name: row["Change"].split() for name, row in rows.items()} == {
