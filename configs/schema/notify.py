@@ -36,9 +36,9 @@ class Receiver(Section):
     on: Annotated[tuple[RunEvent, ...], Field(min_length=1)] = BY_DEFAULT
     """The events that it is notified of: `failed`; `killed` (the command was killed, as for lack of memory; the next
     run sends the notification); `interrupted` (Ctrl-C, SIGTERM, or `headrace cancel`); `not_blessed`;
-    `awaiting_approval`; `pushed`; `blessed`; `drifted` (with `schedule.retrain: drift`, beyond its limits);
-    `ended_early` (there was no reason to train). If several are true of a run, one message is sent, about the first of
-    them in this order."""
+    `awaiting_approval`; `pushed`; `blessed`; `drifted` (beyond the limits of `gates.drift` or
+    `gates.skew`, or of `schedule.retrain: drift`); `ended_early` (there was no reason to train). If several are true of
+    a run, one message is sent, about the first of them in this order."""
 
 
 class HttpReceiver(Section):

@@ -39,6 +39,8 @@ REPORT = "report.html"
 DRIFT = "Drift"
 DRIFTED = " drifted: "
 """What the reason of the component Drift contains if the data drifted; it has other reasons to train."""
+DISTANCES = ("gates.drift.", "gates.skew")
+"""Gates whose limits are distances between data and data."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,19 @@ class Failure:
     component: str
     error: str
     log: str | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """A gate for arriving data that found something.
+
+    gate: its path in the config; failed, judged: of how many checks; stopped: whether it stopped the run.
+    """
+
+    gate: str
+    failed: int
+    judged: int
+    stopped: bool
 
 
 @dataclass(frozen=True)
@@ -66,9 +81,9 @@ class Event:
 
     run: its id, or the time of the attempt if it did not start (`ran` is False), or its name on Kubeflow; source: the
     folder of the pipeline as a URI; happened: what is true of it, the first of which a message is about; seconds: by
-    component; examples: by split; reasons: why the model is not blessed, beside limits on metrics; pushed: the folder
-    of the version; page: the URL of its page in Kubeflow's interface; end: what identifies this end of the run, if
-    `run` does not, as a run on Kubeflow may be retried.
+    component; examples: by split; gates: those that found something; reasons: why the model is not blessed, beside
+    limits on metrics; pushed: the folder of the version; page: the URL of its page in Kubeflow's interface; end: what
+    identifies this end of the run, if `run` does not, as a run on Kubeflow may be retried.
     """
 
     pipeline: str
@@ -80,6 +95,7 @@ class Event:
     ran: bool = True
     report: str | None = None
     failed: tuple[Failure, ...] = ()
+    gates: tuple[Found, ...] = ()
     blessed: bool | None = None
     metrics: dict[str, float | None] = field(default_factory=dict)
     limits: tuple[Limit, ...] = ()
@@ -104,6 +120,7 @@ class Event:
             "finished": timestamp(self.finished),
             "seconds": round(self.finished - self.started, 3),
             "failed": [asdict(one) for one in self.failed],
+            "gates": [asdict(one) for one in self.gates],
             "blessed": self.blessed,
             "metrics": self.metrics,
             "limits": [asdict(one) for one in self.limits],
@@ -139,6 +156,7 @@ def read_event(folder: RunFolder, *, killed: bool = False) -> Event:
         finished=_finished(record),
         report=str(report) if not killed or report.exists() else None,
         failed=(*map(_failure, _failed(record)), *_not_served(folder)),
+        gates=tuple(_found(folder)),
         blessed=verdict.blessed,
         metrics={name: _finite(value) for name, value in evaluation.metrics.items()} if evaluation else {},
         limits=tuple(Limit(one.metric, _finite(one.value), one.rule, one.passed) for one in verdict.bounds),
@@ -197,10 +215,17 @@ def _happened(folder: RunFolder, verdict: ModelVerdict, *, killed: bool) -> Iter
         yield "awaiting_approval"
     if verdict.pushed is not None:
         yield "pushed"
-    if DRIFTED in (folder.text(DRIFT, WHY) or ""):
+    if DRIFTED in (folder.text(DRIFT, WHY) or "") or any(one.gate.startswith(DISTANCES) for one in _found(folder)):
         yield "drifted"
     if folder.record.ended is not None:
         yield "ended_early"
+
+
+def _found(folder: RunFolder) -> Iterator[Found]:
+    """Without the columns and values that a gate names, which the report has."""
+    for one in folder.gates.gates if folder.gates else ():
+        if not one.passed:
+            yield Found(one.gate, one.failed, one.judged, one.stops)
 
 
 def _failed(record: RunRecord) -> list[NodeRecord]:

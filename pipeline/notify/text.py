@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.configs.schema.notify import RunEvent
-from headrace.pipeline.notify.event import Event, Limit
+from headrace.pipeline.notify.event import DISTANCES, Event, Found, Limit
 
 HEADLINES: dict[RunEvent, str] = {
     "failed": "failed",
@@ -28,6 +28,7 @@ def headline(event: Event, about: RunEvent) -> str:
 def body(event: Event) -> list[str]:
     """The lines under the headline."""
     lines = [f"{one.component} failed: {one.error}{_log(one.log)}" for one in event.failed]
+    lines += [_found(one) for one in event.gates]
     lines += [_limit(one) for one in event.limits]
     lines += event.reasons
     limited = {one.metric for one in event.limits}
@@ -36,7 +37,7 @@ def body(event: Event) -> list[str]:
         lines.append(", ".join(f"{name} {value:.4g}" for name, value in others.items()))
     if event.pushed is not None:
         lines.append(f"pushed: {event.pushed}")
-    if "drifted" in event.happened:
+    if "drifted" in event.happened and not any(one.gate.startswith(DISTANCES) for one in event.gates):
         lines.append("the newest span drifted from the data of the blessed model")
     if event.report is not None:
         lines.append(f"report: {event.report}")
@@ -69,6 +70,11 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
+
+
+def _found(one: Found) -> str:
+    checks = f"{one.failed} of {one.judged} {'check' if one.judged == 1 else 'checks'}"
+    return f"{one.gate}: {checks} failed{'' if one.stopped else ', a warning'}"
 
 
 def _limit(one: Limit) -> str:

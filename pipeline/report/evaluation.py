@@ -64,8 +64,13 @@ class MetricRow:
 
     @property
     def better(self) -> bool | None:
-        """Whether the metric improved on the baseline; None without a baseline or a change."""
+        """Whether the metric improved on the baseline.
+
+        None without a baseline or a change, and for a change whose 95 % interval contains 0, as it may be chance.
+        """
         if self.value is None or self.baseline is None or not self.change or base_of(self.name) in NEITHER_IS_BETTER:
+            return None
+        if self.change_interval is not None and self.change_interval[0] <= 0 <= self.change_interval[1]:
             return None
         if own_name(self.name) == _BEST_AT_ONE:
             return abs(self.value - 1) < abs(self.baseline - 1)

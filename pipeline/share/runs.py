@@ -164,6 +164,7 @@ class SharedRun:
                 "label": one.label,
                 "examples": one.slice.example_count,
                 "metrics": one.slice.metrics,
+                "intervals": one.slice.intervals,
             }
             for by, slices in group_slices(result, self.folder.config).items()
             for one in slices
@@ -172,6 +173,7 @@ class SharedRun:
             "split": result.split,
             "examples": result.example_count,
             "metrics": {name: result.metrics[name] for name in section.names},
+            "intervals": result.intervals,
             "slices": all_slices,
         }
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow_model_analysis as tfma
 from browsing import watched
@@ -53,9 +54,19 @@ def judged(examples: Any, models: Any, tmp_path_factory: pytest.TempPathFactory)
     return found, folder / "evaluation"
 
 
+@pytest.fixture(scope="module")
+def classes(examples: Any, models: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The evaluation of a label of three classes."""
+    folder = tmp_path_factory.mktemp("classes")
+    evaluate(folder, "multiclass", examples, models["multiclass"])
+    return folder / "evaluation"
+
+
 @contextlib.contextmanager
-def viewer(view: Any, tag: str, browser: Browser, folder: Path, chart: str = "Table") -> Iterator[Page]:
-    """A viewer with its data, without a network. tag: of its element; chart: that is waited for."""
+def viewer(
+    view: Any, tag: str, browser: Browser, folder: Path, at: str = "table[data-chart=Table] tr"
+) -> Iterator[Page]:
+    """A viewer with its data, without a network. tag: of its element; at: where two rows are waited for."""
     given = base64.b64encode(json.dumps({"config": view.config, "data": view.data}).encode()).decode()
     (folder / "index.html").write_text(PAGE.replace("{tag}", tag).replace("{given}", given), encoding="utf-8")
     shutil.copy(STATIC / "vulcanized_tfma.js", folder)
@@ -63,7 +74,7 @@ def viewer(view: Any, tag: str, browser: Browser, folder: Path, chart: str = "Ta
         page.page.route("https://www.gstatic.com/charts/loader.js", lambda route: route.fulfill(path=CHARTS))
         page.page.route("https://fonts.googleapis.com/**", lambda route: route.fulfill(body=""))
         page.page.goto(page.home)
-        page.page.locator(f"table[data-chart={chart}] tr").nth(1).wait_for(state="attached")
+        page.page.locator(at).nth(1).wait_for(state="attached")
         yield page.page
         assert [error for error in page.errors if WITHOUT_BARS not in error and error != NO_DRAWING] == []
 
@@ -140,7 +151,7 @@ def test_the_viewer_of_plots_draws_calibration_and_matrices_of_the_whole_split_a
     p, labels = predictions(models["binary"], data)[:, 0][chosen], data["binary"][chosen]
     spec = tfma.SlicingSpec(feature_values={"hour": str(hour)}) if hour is not None else None
     view = tfma.view.render_plot(tfma.load_eval_result(str(judged[1])), slicing_spec=spec)
-    with viewer(view, "tfma-nb-plot", browser, tmp_path, chart="ComboChart") as page:
+    with viewer(view, "tfma-nb-plot", browser, tmp_path, at="table[data-chart=ComboChart] tr") as page:
         page.wait_for_timeout(1000)
         residuals, roc = charted(page, "ComboChart", "PredictionResidual"), charted(page, "LineChart", "FPR")
         decisions = charted(page, "LineChart", "Threshold")
@@ -155,3 +166,28 @@ def test_the_viewer_of_plots_draws_calibration_and_matrices_of_the_whole_split_a
     points = {(round(float(row[0]), 6), round(float(row[3]), 6)) for row in roc}
     above = p >= 0.5001
     assert (round(above[labels == 0].mean(), 6), round(above[labels == 1].mean(), 6)) in points
+
+
+@pytest.mark.parametrize("hour", [None, 2])
+def test_the_viewer_of_plots_draws_the_matrix_of_classes(  # noqa: PLR0917
+    classes: Path, data: Any, models: Any, browser: Browser, tmp_path: Path, hour: int | None
+) -> None:
+    rows = np.arange(len(data["hour"]))
+    chosen = slice(None) if hour is None else (data["hour"] == hour) & (rows % 10 != 0)
+    predicted = predictions(models["multiclass"], data).argmax(1)[chosen]
+    counts = pd.crosstab(data["multiclass"][chosen], predicted)
+    spec = tfma.SlicingSpec(feature_values={"hour": str(hour)}) if hour is not None else None
+    view = tfma.view.render_plot(tfma.load_eval_result(str(classes)), slicing_spec=spec)
+    cell = "tfma-multi-class-confusion-matrix-at-thresholds .cell"
+    with viewer(view, "tfma-nb-plot", browser, tmp_path, at=cell) as page:
+        listed = page.locator(cell).evaluate_all(CELLS)
+    heading, *lines = (line for line in pd.DataFrame(listed).pivot_table("text", "row", "column", "first").to_numpy())
+    assert [*heading] == ["Class Id", "Total", "0", "1", "2"]
+    for actual, (name, total, *found) in enumerate(lines):
+        expected = [int(counts.get(each, {}).get(actual, 0)) for each in range(3)]
+        assert (name, int(total), [int(one or 0) for one in found]) == (str(actual), sum(expected), expected)
+
+
+CELLS = """(cells) => cells.filter((one) => one.offsetParent).map((one) => (
+  {row: Number(one.getAttribute("row")), column: Number(one.getAttribute("column")), text: one.innerText.trim()}))"""
+"""The cells of the matrix that are visible."""

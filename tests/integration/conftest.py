@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from command import processes_in, wait_until
+from go_programs import BuildError
 from kfp_cluster import Bucket, bucket_of_runs
 from kfp_commands import Built, Kubeflow, Reachable
-from kfp_server import BuildError, Server, build, serving
+from kfp_server import Server, build, serving
 from s3_servers import S3Server
 
 ENDPOINT = "HEADRACE_TEST_KFP_ENDPOINT"

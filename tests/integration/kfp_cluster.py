@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from go_programs import started
 from kfp_argo import Argo, Programs
 from kfp_kubernetes import Kubernetes, Pod, pods_work
-from kfp_server import Server, build_command, started
+from kfp_server import Server, build_command
 from kfp_workflows import tell
 from s3_servers import S3Server
 

@@ -33,6 +33,7 @@ model: {kind: dnn, hidden: [4]}
 train: {epochs: 1, batch_size: 64}
 evaluate: {metrics: [auc], better_than_constant: false}
 deploy: {push: null}
+notify: {log: {kind: command, command: [tee, -a, events.jsonl], on: [failed, drifted]}}
 """
 
 
@@ -91,6 +92,22 @@ def test_a_stopped_night_names_its_gates_and_shows_the_worst(nights: tuple[Finis
     page = (second.folder / "report.html").read_text()
     assert "stopped the run" in page
     assert "gates.drift.earlier_spans" in page
+
+
+def test_a_stopped_night_is_told_with_its_gates_and_one_within_limits_is_not(
+    nights: tuple[Finished, Finished, Finished],
+) -> None:
+    folder = nights[1].folder.parents[3]
+    decoder, text, events = json.JSONDecoder(), (folder / "events.jsonl").read_text(), []
+    while text:
+        event, end = decoder.raw_decode(text)
+        events.append(event)
+        text = text[end:].lstrip()
+    assert [event["subject"] for event in events] == [night.run.run_id for night in nights[1:]]
+    assert events[0]["data"]["events"] == ["failed", "drifted"]
+    stopped = {one["gate"]: one["stopped"] for one in events[0]["data"]["gates"]}
+    stops = ("gates.rows", "gates.freshness", "gates.drift.blessed", "gates.skew")
+    assert stopped == {**dict.fromkeys(stops, True), "gates.drift.earlier_spans": False}
 
 
 def test_verdict_of_a_stopped_night_has_distances_as_computed_from_the_raw_files(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from receivers import http_receiver
 from headrace.common.errors import ConfigError, Problem
 from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.evaluation.result import ThresholdCheck, write_evaluation
+from headrace.components.gates.verdict import DataVerdicts, GateRow, GateVerdict
 from headrace.pipeline.api import run
 from headrace.pipeline.notify.notify import notify, notify_of_killed, notify_of_no_start, send_test
 from headrace.pipeline.notify.record import read_deliveries
@@ -54,6 +56,33 @@ def test_failed_run_is_a_cloud_event_without_what_the_error_says(tmp_path: Path,
     assert data["component_seconds"] == {"ExampleGen": 2.0, "DataGate": 1.5}
     assert data["report"] == str(folder.path / "report.html")
     assert VALUE not in request.body.decode()
+
+
+def test_gates_are_told_by_name_and_drift_that_only_warns_is_an_event(tmp_path: Path, pauses: Pauses) -> None:
+    near = GateRow(what=VALUE, measure="distance", value="0.05", limit="0.1", excess=-0.5)
+    far = GateRow(what=VALUE, measure="distance", value="0.5", limit="0.1", before=VALUE, excess=4)
+    gates = [GateVerdict.of("gates.rows", "stop", [near]), GateVerdict.of("gates.freshness", "warn", [far])]
+    with http_receiver() as hook:
+        receiver = {"kind": "webhook", "url": hook.url, "on": ["drifted"]}
+        config = config_of(tmp_path, ops=receiver, chat={"kind": "slack", "url_env": "CHAT", "on": ["blessed"]})
+        folder, verdict = evaluated(config, tmp_path, blessed=True), tmp_path / "verdict"
+        output = {"verdict": ArtifactRecord("String", str(verdict))}
+        folder.record.nodes.append(NodeRecord("DataVerdict", status=Status.DONE, outputs=output))
+        folder.record.write(folder.path)
+        verdict.write_text(DataVerdicts(gates=tuple(gates)).model_dump_json(), encoding="utf-8")
+        notify(config, RunFolder.read(folder.path), outside(pauses, CHAT=hook.url))
+        assert len(hook.requests) == 1
+        assert "gates.freshness: 1 of 1 check failed, a warning" in hook.requests[0].json["text"]
+        gates.append(GateVerdict.of("gates.drift.earlier_spans", "warn", [far, near]))
+        verdict.write_text(DataVerdicts(gates=tuple(gates)).model_dump_json(), encoding="utf-8")
+        notify(config, RunFolder.read(folder.path), outside(pauses, CHAT=hook.url))
+    (event,) = (one.json for one in hook.requests[1:])
+    assert event["type"] == "headrace.run.drifted"
+    assert event["data"]["gates"] == [
+        {"gate": "gates.freshness", "failed": 1, "judged": 1, "stopped": False},
+        {"gate": "gates.drift.earlier_spans", "failed": 1, "judged": 2, "stopped": False},
+    ]
+    assert VALUE not in json.dumps(event) + hook.requests[0].body.decode()
 
 
 def test_refused_model_is_told_with_the_metric_and_its_bound(tmp_path: Path, pauses: Pauses) -> None:

@@ -3,9 +3,10 @@
 with model_registry() as registry:                # or model_registry(api="v1", token="Bearer x")
     registry.versions("taxi")["1795402861"]["customProperties"]
 
-Its own server is a Go program whose modules not every proxy has. Names are unique among versions of a model (409), a
-PATCH replaces the fields that it has, `customProperties` as a whole, and lists come in pages. All requests are noted:
-tests/integration/test_registration_specs.py checks their bodies against the published definitions.
+It fails on request, which the server does not. Names are unique among versions of a model (409), a PATCH replaces the
+fields that it has, `customProperties` as a whole, and lists come in pages; test_registration_server.py compares its
+answers with the server's. All requests are noted: test_registration_specs.py checks their bodies against the published
+definitions.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class Registry:
         of = body.get("registeredModelId")
         if any(one["name"] == body["name"] and one.get("registeredModelId") == of for one in self.rows[kind]):
             return 409, {"code": "409", "message": f"{body['name']} already exists"}
-        row = {**body, "id": str(sum(map(len, self.rows.values())) + 1)}
+        row = {"state": "LIVE", **body, "id": str(sum(map(len, self.rows.values())) + 1)}
         self.rows[kind].append(row)
         return 201, row
 

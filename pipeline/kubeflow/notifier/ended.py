@@ -61,6 +61,7 @@ OUTPUTS = (
     Output("Canary", "blessing", "InfraBlessing", f"blessing/{VERDICT}"),
     Output("Lite", "blessing", "InfraBlessing", f"blessing/{REPORT_FILE}"),
     Output(DRIFT, WHY, "String", RECORD),
+    Output("DataVerdict", "verdict", "String", RECORD),
 )
 PUSHED = Output("Pusher", "pushed_model", "PushedModel", f"pushed_model/{GRAPH}")
 

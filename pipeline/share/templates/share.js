@@ -99,6 +99,7 @@ function slices() {
   const metrics = [...new Set(judged.flatMap((run) => Object.keys(run.evaluation.metrics)))];
   const kinds = [...new Set(judged.flatMap((run) => run.evaluation.slices.map((one) => one.by)))];
   const chosen = {metric: metrics[0], by: kinds[0]};
+  const measured = (one) => ({value: one.metrics[chosen.metric], ends: one.intervals[chosen.metric]});
   const update = () => {
     const seen = judged.filter((run) => state.runs.has(run.number));
     const rows = new Map();
@@ -106,26 +107,29 @@ function slices() {
       for (const one of run.evaluation.slices) {
         if (one.by !== chosen.by) continue;
         if (!rows.has(one.value)) rows.set(one.value, {label: one.label, examples: one.examples, values: new Map()});
-        rows.get(one.value).values.set(run.number, one.metrics[chosen.metric]);
+        rows.get(one.value).values.set(run.number, measured(one));
       }
     }
     const own = ownName(chosen.metric);
     const lower = LOWER.test(own);
     const shown = (value) => value === null || value === undefined ? '–' : Math.abs(value) < 1000 ? value.toFixed(4) : figure(value);
     const known = (values) => [...values].filter((value) => value !== null && value !== undefined);
-    const worst = (row) => { const found = known(row.values.values()); return found.length ? (lower ? -Math.max(...found) : Math.min(...found)) : Infinity; };
-    const line = (words, examples, values, strong) => {
-      const found = known(values);
-      const best = !NO_BEST.has(own) && new Set(found.map(shown)).size > 1 ? shown(lower ? Math.min(...found) : Math.max(...found)) : null;
+    const worst = (row) => { const found = known([...row.values.values()].map((one) => one.value)); return found.length ? (lower ? -Math.max(...found) : Math.min(...found)) : Infinity; };
+    const line = (words, examples, cells, strong) => {
+      const found = known(cells.map((one) => one?.value));
+      const best = !NO_BEST.has(own) && new Set(found.map(shown)).size > 1 ? (lower ? Math.min(...found) : Math.max(...found)) : null;
+      // Of runs whose intervals contain the best value, none is marked: which is best may be chance.
+      const certain = best !== null && !cells.some((one) => one?.ends && shown(one.value) !== shown(best) && one.ends[0] <= best && best <= one.ends[1]);
       const named = words.length > 60 ? html('span', {class: 'long', tabindex: 0, title: words}, words) : words;
       return html('tr', {class: strong ? 'whole' : null}, html('th', {scope: 'row'}, named), html('td', {class: 'n'}, examples === null ? '' : examples.toLocaleString('en')),
-        ...values.map((value) => html('td', {class: best !== null && shown(value) === best ? 'n better strong' : 'n'}, shown(value))));
+        ...cells.map((one) => html('td', {class: certain && shown(one?.value) === shown(best) ? 'n better strong' : 'n'}, shown(one?.value),
+          one?.ends ? html('small', {class: 'ends-of soft'}, `${shown(one.ends[0])} to ${shown(one.ends[1])}`) : '')));
     };
     const ordered = [...rows].sort((a, b) => worst(a[1]) - worst(b[1]));
     place('slice-table').replaceChildren(
       html('thead', {}, html('tr', {}, html('th', {scope: 'col'}, chosen.by), html('th', {scope: 'col', class: 'n'}, 'Examples'),
         ...seen.map((run) => html('th', {scope: 'col', class: 'n'}, html('span', {class: `dot ${run.look}`}), run.label)))),
-      html('tbody', {}, line('all', seen.length ? seen[0].evaluation.examples : null, seen.map((run) => run.evaluation.metrics[chosen.metric]), true),
+      html('tbody', {}, line('all', seen.length ? seen[0].evaluation.examples : null, seen.map((run) => measured(run.evaluation)), true),
         ...ordered.map(([, row]) => line(row.label, row.examples, seen.map((run) => row.values.get(run.number)), false))));
   };
   // Runs of different pipelines have different metrics and columns, so not every metric exists for every column.

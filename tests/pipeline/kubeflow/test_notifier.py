@@ -26,6 +26,7 @@ from headrace.common.errors import RunError
 from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.deploy.registry import Entry, Registry
 from headrace.components.evaluation.result import Evaluation, ThresholdCheck, write_evaluation
+from headrace.components.gates.verdict import DataVerdicts, GateRow, GateVerdict
 from headrace.pipeline.kubeflow.compiler import compile as compile_module
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.notifier import record as record_module
@@ -351,6 +352,27 @@ def test_drift_is_told_without_the_columns_values(
     kubeflow.sweep()
     (event,) = (one.json for one in hook.requests)
     assert event["id"].split("/")[1::2] == [drifted, "drifted"]
+    assert VALUE not in json.dumps(event)
+
+
+def test_a_gate_that_warns_of_drift_is_told_without_the_columns_values(
+    server: ApiServer, store: Store, tmp_path: Path, hook: HttpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = "gates={drift: {earlier_spans: {on_anomaly: warn}}}"
+    text = compile_pipeline(trips(gate), {})
+    monkeypatch.setattr(compile_module, "compile_pipeline", lambda _, **_given: text)
+    receiver = {"kind": "webhook", "url": f"{hook.url}/all", "on": ["drifted"]}
+    kubeflow = kubeflow_of(server, store, tmp_path, gate, ops=receiver)
+    warned, same = kubeflow.ended("SUCCEEDED", {}), kubeflow.ended("SUCCEEDED", {})
+    row = GateRow(what=VALUE, measure="distance", value="0.5", limit="0.1", excess=4)
+    for run, rows in ((warned, [row]), (same, [])):
+        found = DataVerdicts(gates=(GateVerdict.of("gates.drift.earlier_spans", "warn", rows),))
+        store.write(f"{HOME}/{run}/data-verdict/7/record", found.model_dump_json())
+    kubeflow.sweep()
+    (event,) = (one.json for one in hook.requests)
+    assert event["id"].split("/")[1::2] == [warned, "drifted"]
+    expected = {"gate": "gates.drift.earlier_spans", "failed": 1, "judged": 1, "stopped": False}
+    assert event["data"]["gates"] == [expected]
     assert VALUE not in json.dumps(event)
 
 

@@ -14,6 +14,7 @@ from headrace.components.evaluation.result import (
     Curves,
     DecisionPoint,
     Evaluation,
+    Metrics,
     SliceMetrics,
     write_evaluation,
 )
@@ -37,6 +38,25 @@ def test_metrics_have_their_intervals_and_those_without_a_dash(run: Any) -> None
         "accuracy": "0.7123 to 0.8877",
         "macro_f1": NONE,
     }
+
+
+def test_change_has_its_interval_and_is_better_or_worse_only_if_that_leaves_no_doubt(run: Any) -> None:
+    baseline: Metrics = {"accuracy": 0.79, "macro_f1": 0.65}
+    change = {"accuracy": (-0.01, 0.03), "macro_f1": (0.02, 0.08)}
+    evaluation = replace(PLAIN, baseline=baseline, intervals={"accuracy": (0.7, 0.9)}, change=change)
+    rows = _table(run, evaluation, "Metric")
+    assert {name: row["Change"].split() for name, row in rows.items()} == {
+        "accuracy": ["+0.0100", "\N{MINUS SIGN}0.0100", "to", "+0.0300"],
+        "macro_f1": ["+0.0500", "+0.0200", "to", "+0.0800"],
+    }
+    assert _judged(evaluation) == [None, True]
+    certain = replace(evaluation, change={"accuracy": (-0.03, -0.01)}, metrics={"accuracy": 0.77})
+    assert _judged(certain) == [False]
+
+
+def _judged(evaluation: Evaluation) -> list[bool | None]:
+    """Whether each metric is better than the baseline's."""
+    return [metric.better for metric in evaluation_section(evaluation, ModelVerdict(), None).metrics]
 
 
 def test_without_any_interval_there_is_no_column_for_them(run: Any) -> None:

@@ -6,6 +6,7 @@ import itertools
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ import yaml
 from browsing import violations, watched
 from keyboard import assert_operable, assert_usable, to_the_top, unfold, walked
 
+from headrace.components.evaluation.result import read_evaluation, write_evaluation
+from headrace.components.gates.verdict import DataVerdicts, GateRow, GateVerdict
 from headrace.pipeline.results.record import NodeRecord, Status
 from headrace.pipeline.results.serving import ServingOutcome
 
@@ -61,6 +64,46 @@ def test_page_passes_axe(whole: Run, browser: Browser, scheme: str, width: int) 
         assert violations(page.page) == []
         assert page.page.evaluate("document.documentElement.scrollWidth") == width
         assert page.errors == []
+
+
+def test_metrics_with_intervals_do_not_overlap_on_a_phone(whole: Run, browser: Browser) -> None:
+    (path,) = whole.folder.parent.parent.glob("artifacts/Evaluator/evaluation/*")
+    evaluation = read_evaluation(path)
+    ends = dict.fromkeys(evaluation.metrics, (-0.12345, 0.98765))
+    write_evaluation(path, replace(evaluation, intervals=ends, change=ends))
+    whole.report()
+    with watched(browser, (whole.folder / "report.html").as_uri(), viewport={"width": 390, "height": 844}) as page:
+        page.page.goto(page.home)
+        assert page.page.locator(".metrics td[data-label]").count() == 9
+        assert page.page.evaluate(SPILLED) == []
+        assert violations(page.page) == []
+
+
+SPILLED = """() => [...document.querySelectorAll('.metrics tbody td, .metrics tbody th')].filter((cell) => {
+  const text = document.createRange();
+  text.selectNodeContents(cell);
+  const [inner, outer] = [text.getBoundingClientRect(), cell.getBoundingClientRect()];
+  return inner.width && (inner.right > outer.right + 1 || inner.left < outer.left - 1);
+}).map((cell) => cell.textContent)"""
+"""Cells whose text is wider than they are."""
+
+
+def test_gates_that_passed_are_folded_and_others_are_not(whole: Run, browser: Browser) -> None:
+    near = GateRow(what="hour", measure="distance", value="0.05", limit="0.1", excess=-0.5)
+    far = GateRow(what="hour", measure="distance", value="0.5", limit="0.1", excess=4)
+    gates = [GateVerdict.of("gates.skew", "warn", [near]), GateVerdict.of("gates.drift.blessed", "warn", [far])]
+    gates.append(GateVerdict.of("gates.rows", "stop", [], note="there is one span"))
+    verdict = DataVerdicts(gates=tuple(gates)).model_dump_json()
+    (whole.output("DataVerdict", "verdict") / "value").write_text(verdict)
+    whole.report()
+    with watched(browser, (whole.folder / "report.html").as_uri(), viewport={"width": 390, "height": 844}) as page:
+        page.page.goto(page.home)
+        shown = page.page.locator("#gates").inner_text()
+        assert ("0.05" in shown, "0.5" in shown, "Not judged: there is one span" in shown) == (False, True, True)
+        page.page.get_by_text("gates.skew").click()
+        assert "0.05" in page.page.locator("#gates").inner_text()
+        assert page.page.evaluate("document.documentElement.scrollWidth") == 390
+        assert violations(page.page) == []
 
 
 @pytest.mark.parametrize("width", [390, 1280])

@@ -80,6 +80,7 @@ def test_metrics_and_settings_are_those_of_the_runs(two: Two, tmp_path: Path) ->
     assert first["evaluation"]["metrics"] == {"auc": 0.9, "binary_crossentropy": 0.4, "precision": None}
     assert first["evaluation"]["slices"][0] == {
         "by": "hour", "value": "1", "label": "1", "examples": 40, "metrics": {"auc": 0.8, "binary_crossentropy": 0.5},
+        "intervals": {},
     }  # fmt: skip
     companies = [one for one in first["evaluation"]["slices"] if one["by"] == "company"]
     assert [(one["value"], one["label"]) for one in companies][:2] == [(EVIL_VALUE, EVIL_VALUE), ("", "(empty)")]

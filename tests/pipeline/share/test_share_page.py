@@ -8,6 +8,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import pytest
 from browsing import violations, watched
 from keyboard import assert_operable, assert_usable, to_the_top, unfold, walked
 
+from headrace.components.evaluation.result import read_evaluation, write_evaluation
 from headrace.pipeline.share.find import find
 from headrace.pipeline.share.folder import write_share
 
@@ -143,6 +145,29 @@ def test_slices_are_compared_by_any_metric(browser: Browser, folder: Path) -> No
         assert scroll <= seen
 
 
+def test_values_have_their_intervals_and_none_is_marked_that_may_be_best_by_chance(
+    browser: Browser, pipeline: Any, tmp_path: Path
+) -> None:
+    overall, second = [(0.85, 0.95), (0.75, 0.92)], [(0.68, 0.72), (0.78, 0.82)]
+    runs = []
+    for number in range(2):
+        runs.append(pipeline.add(f"2026010{number + 1}-000000", shift=0.1 * number))
+        path = pipeline.home / "artifacts" / "Evaluator" / "evaluation" / runs[-1].name
+        found = read_evaluation(path)
+        first, other, *rest = found.slices
+        slices = (first, replace(other, intervals={"auc": second[number]}), *rest)
+        write_evaluation(path, replace(found, intervals={"auc": overall[number]}, slices=slices))
+    write_share([find(run) for run in runs], tmp_path / "page", name="taxi")
+    with opened(browser, tmp_path / "page", viewport=PHONE) as page:
+        rows = page.page.locator("#slice-table tbody tr")
+        assert rows.nth(0).locator("td").nth(1).text_content() == "0.90000.8500 to 0.9500"
+        assert rows.nth(0).locator("td small").all_text_contents() == ["0.8500 to 0.9500", "0.7500 to 0.9200"]
+        assert rows.nth(0).locator(".better").count() == 0  # the interval of the second contains the first
+        assert rows.nth(1).locator("td small").all_text_contents() == ["0.6800 to 0.7200", "0.7800 to 0.8200"]
+        assert rows.nth(1).locator(".better").all_text_contents() == ["0.80000.7800 to 0.8200"]
+        assert violations(page.page) == []
+
+
 def test_weights_are_drawn_for_each_epoch_and_run(browser: Browser, folder: Path) -> None:
     with opened(browser, folder) as page:
         page.page.wait_for_selector("#histogram-plots .ridge")
@@ -187,6 +212,15 @@ def test_all_parts_of_a_run_are_there(browser: Browser, folder: Path) -> None:
         assert page.page.locator("#parameters tbody tr:visible").count() == 2
         ids = page.page.evaluate("[...document.querySelectorAll('[id]')].map((one) => one.id)")
         assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_passes_axe_on_a_wide_screen(browser: Browser, folder: Path, scheme: str) -> None:
+    with opened(browser, folder, viewport={"width": 1280, "height": 844}, color_scheme=scheme) as page:
+        for details in page.page.locator("details").all():
+            details.evaluate("one => { one.open = true }")
+        assert page.page.evaluate("document.documentElement.scrollWidth") == 1280
+        assert violations(page.page) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
