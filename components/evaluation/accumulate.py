@@ -40,7 +40,7 @@ def output(what: str, task: str) -> str:
 
 
 @dataclass(frozen=True)
-class Batch:
+class ExampleBatch:
     """Examples of a file, with what does not depend on the label.
 
     examples: serialized, string [n]; folds, drawn: of `folds_of` and `mixed_positions`; outputs: what each model has
@@ -70,7 +70,7 @@ class LabelAccumulation:
         self._calls = {spec.name: tfma.model_call(spec) for spec in config.model_specs}
 
     def accumulate(
-        self, batch: Batch, models: Mapping[str, tf.Module], ranked: dict[str, RankedExamples]
+        self, batch: ExampleBatch, models: Mapping[str, tf.Module], ranked: dict[str, RankedExamples]
     ) -> Iterator[KeyedAccumulator]:
         """The accumulators of a batch. ranked: the candidate's examples kept so far, to which those of this batch are
         added. Raises RunError if the models are not comparable.
@@ -95,7 +95,7 @@ class LabelAccumulation:
                 )
                 yield from (((name, key), one) for key, one in zip(keys, found, strict=True) if one.examples.any())
 
-    def _predict(self, name: str, model: tf.Module, batch: Batch) -> tuple[Array, Array]:
+    def _predict(self, name: str, model: tf.Module, batch: ExampleBatch) -> tuple[Array, Array]:
         """Labels [n], or [n, classes], and predictions [n, outputs], float64. The model is called once for all labels,
         which have the same signatures.
         """
@@ -162,7 +162,7 @@ class AccumulateFiles(beam.DoFn):
             for what, one in ranked[task].items():
                 yield TaggedOutput(output(RANKED, task), (what, (group.number, one)))
 
-    def _batches(self, group: FileGroup) -> Iterator[Batch]:
+    def _batches(self, group: FileGroup) -> Iterator[ExampleBatch]:
         for file in group.files:
             start, name = 0, zlib.crc32(Path(file).name.encode())
             for examples in read_records(file):
@@ -170,11 +170,11 @@ class AccumulateFiles(beam.DoFn):
                 yield self._batch(examples, (start, number, name))
                 start += number
 
-    def _batch(self, examples: tf.Tensor, place: tuple[int, int, int]) -> Batch:
+    def _batch(self, examples: tf.Tensor, place: tuple[int, int, int]) -> ExampleBatch:
         """place: the arguments of `folds_of`."""
         serialized = examples.numpy()
         decoded = self._decoder.DecodeBatch(serialized.tolist())
-        return Batch(
+        return ExampleBatch(
             examples,
             serialized,
             folds_of(*place),

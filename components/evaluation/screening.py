@@ -41,7 +41,7 @@ class Plan(NamedTuple):
     calls: int = 0
 
 
-class Block(NamedTuple):
+class ColumnGroup(NamedTuple):
     """Neighboring columns, and how much the loss grows when their values are permuted together."""
 
     increase: float
@@ -102,13 +102,13 @@ def _screened(explainer: Explainer, columns: Sequence[str], calls: int) -> tuple
     return explainer.importance(reached), _screening(len(columns), waiting, least)
 
 
-def _permuted(explainer: Explainer, blocks: Sequence[Sequence[str]]) -> list[Block]:
+def _permuted(explainer: Explainer, blocks: Sequence[Sequence[str]]) -> list[ColumnGroup]:
     """These blocks, the one that raises the loss most first."""
-    found = map(Block, explainer.increases(blocks), blocks)
+    found = map(ColumnGroup, explainer.increases(blocks), blocks)
     return sorted(found, key=lambda one: -one.increase)
 
 
-def _screening(columns: int, waiting: Sequence[Block], least: float) -> Screening:
+def _screening(columns: int, waiting: Sequence[ColumnGroup], least: float) -> Screening:
     """What is known of the columns in blocks that were not divided; an increase that is not a number counts as one."""
     raising = [block for block in waiting if not block.increase <= least]
     unreached = sum(len(block.columns) for block in raising)
