@@ -298,7 +298,7 @@ FLOORS = (
             least,
             _of_rows(CPU, {"engine": engine}, {"engine": "ingest"}),
         )
-        for engine, name, measured, least in (("csv", "Parquet", 0.58, 0.3), ("lines", "JSON lines", 0.37, 0.19))
+        for engine, name, measured, least in (("csv", "Parquet", 0.38, 0.2), ("lines", "JSON lines", 0.37, 0.19))
     ),
     *(
         Floor(
@@ -308,7 +308,7 @@ FLOORS = (
             least,
             _of_rows(CPU, {"table": table, "engine": "predict"}, {"table": table, "engine": "ingest"}),
         )
-        for table, measured, least in (("numbers", 0.57, 0.3), ("clicks", 0.52, 0.28))
+        for table, measured, least in (("numbers", 0.48, 0.24), ("clicks", 0.34, 0.18))
     ),
     Floor("criteo", "CPU seconds of click logs, polars by all three", 0.22, 0.13, _of_clicks),
 )

@@ -9,7 +9,6 @@ from typing import Any
 
 import keras
 from keras.src.backend.common import global_state
-from tensorflow.python.eager import context
 from tensorflow.python.eager.cancellation import CancellationManager
 from tensorflow.python.trackable.autotrackable import AutoTrackable
 
@@ -17,14 +16,12 @@ __all__ = [
     "TESTED_VERSIONS",
     "AutoTrackable",
     "CancellationManager",
-    "add_function",
     "build",
     "disable_gradient_reduction",
     "ensure_global_seeds",
     "global_seeds",
     "moving_averages",
     "optimizer_slots",
-    "remove_function",
     "variable_index",
 ]
 
@@ -70,13 +67,3 @@ def ensure_global_seeds() -> keras.random.SeedGenerator:
         seeds = keras.random.SeedGenerator(seed=0, name=_SEEDS)
         global_state.set_global_attribute(_SEEDS, seeds)
     return seeds
-
-
-def add_function(function: Any) -> None:
-    """Add a FunctionDef to TensorFlow's runtime, where functions call it by its name."""
-    context.context().add_function_def(function)
-
-
-def remove_function(name: str) -> None:
-    """Remove a function that `add_function` added."""
-    context.context().remove_function(name)
