@@ -49,7 +49,7 @@ def taxi_table() -> pa.Table:
     """The taxi data."""
     import pyarrow.csv
 
-    from headrace.components.example_gen.paths import resolve
+    from headrace.common.storage.paths import resolve
 
     (file,) = resolve("pkg://tfx/examples/chicago_taxi_pipeline/data/big_tipper_label/*.csv")
     return pyarrow.csv.read_csv(file, convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True))
@@ -84,7 +84,7 @@ def prepare_ours(
     from tfx.types import standard_artifacts
 
     from headrace.components.example_gen.component import Executor
-    from headrace.components.example_gen.spans.find import find_spans
+    from headrace.components.spans.find import find_spans
     from headrace.configs.schema.data import DataConfig
 
     data = DataConfig(source=source, splits=SPLITS, compression=compression)

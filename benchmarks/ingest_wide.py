@@ -95,7 +95,7 @@ def write(case: Case, path: Path) -> None:
     import pyarrow.csv
     import pyarrow.parquet
 
-    from headrace.components.example_gen.tfexample.framing import framed_examples
+    from headrace.components.examples.tfexample.framing import framed_examples
 
     given = table(case.columns, case.rows)
     if case.kind == "csv":

@@ -54,7 +54,7 @@ def night(home: str, data: str, window: str, newest: str, store: str) -> measure
     from tfx.types import standard_artifacts as kinds
 
     from headrace.components.example_gen.component import Executor as ExampleGen
-    from headrace.components.example_gen.spans.find import find_spans
+    from headrace.components.spans.find import find_spans
     from headrace.components.statistics.component import Executor as StatisticsGen
     from headrace.components.transform.component import Executor as Transform
     from headrace.configs.loading.loader import load

@@ -45,10 +45,10 @@ FILES = {
 def prepare(folder: Path, copies: int) -> int:
     """Train a model, and write the data as CSV and as examples; the number of rows."""
     import headrace
-    from headrace.components.example_gen.shards.compression import Compression
-    from headrace.components.example_gen.sources import open_source, serial_map
-    from headrace.components.example_gen.tfexample.framing import framed_examples
-    from headrace.components.example_gen.types import Kind
+    from headrace.components.examples.compression import Compression
+    from headrace.components.examples.tfexample.framing import framed_examples
+    from headrace.components.sources import open_source, serial_map
+    from headrace.components.sources.types import Kind
 
     rows = write_taxi(folder / CSV, copies)
     settings = {"train.epochs": 1, "pipeline.root": str(folder / "runs"), "deploy.push": None}

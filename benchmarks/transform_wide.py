@@ -45,7 +45,7 @@ def write(kind: str, columns: str, folder: str) -> Figures:
     import numpy as np
     import pyarrow as pa
 
-    from headrace.components.example_gen.tfexample.framing import framed_examples
+    from headrace.components.examples.tfexample.framing import framed_examples
 
     random, names = np.random.default_rng(1), [f"c{number}" for number in range(int(columns))]
     for split, (shards, rows) in SPLITS.items():

@@ -19,8 +19,8 @@ from typing import Any
 
 from benchmarks import components, measure
 from benchmarks.tables import Section, Table
+from headrace.common.storage.paths import resolve
 from headrace.components.evaluation.result import FILE_NAME, read_evaluation
-from headrace.components.example_gen.paths import resolve
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.sources import FileSource
 

@@ -35,8 +35,8 @@ from tfx_bsl.sketches import QuantilesSketch
 from tfx_bsl.tfxio import tf_example_record
 
 from headrace.common.durable import replacing
-from headrace.components.example_gen.shards.shard_names import by_span
-from headrace.components.example_gen.spans.shared_spans import SharedSpans, StoredPart
+from headrace.components.examples.shard_names import by_span
+from headrace.components.spans.shared_spans import SharedSpans, StoredPart
 from headrace.trainer.input.reading import records_of
 
 logger = logging.getLogger(__name__)

@@ -25,8 +25,8 @@ from headrace.common.credentials import redact
 from headrace.common.digests import digest_text
 from headrace.common.durable import write_text
 from headrace.common.errors import DataError, RunError
-from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.gates.serving_log import find_log
+from headrace.components.spans.find import find_spans
 from headrace.configs.config import PipelineConfig
 from headrace.configs.rules.rule import Violation
 from headrace.pipeline.code.digest import PROJECT, sources_digest, stack_versions

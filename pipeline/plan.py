@@ -16,9 +16,9 @@ from tfx.types import Artifact
 from headrace.common.digests import digest_text
 from headrace.components.bulk_predictor.around import ModelInService, PredictSpans, PublishPredictions
 from headrace.components.deploy.baseline import Baseline, RecordBlessing, WarmStart
-from headrace.components.example_gen.spans.component import Spans
 from headrace.components.gates.data_verdict import DataVerdict
 from headrace.components.gates.serving import ServingLog
+from headrace.components.spans.component import Spans
 from headrace.components.trigger.component import Drift, LookForNew, RecordTraining
 from headrace.components.trigger.decision import GO
 from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS

@@ -28,13 +28,13 @@ from headrace.configs.schema.optimizer import optimizer_config
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import CsvSource, SourceConfig
 from headrace.pipeline.code.modules import why_not_callable, why_not_importable
-from headrace.pipeline.first_columns import LISTED
-from headrace.pipeline.first_requests import request_violations
-from headrace.pipeline.first_rows import check_rows, list_violations, source_setting
+from headrace.pipeline.preview.columns import LISTED
+from headrace.pipeline.preview.requests import request_violations
+from headrace.pipeline.preview.rows import check_rows, list_violations, source_setting
 from headrace.trainer.devices.machine import unmet_requirements
 
 if TYPE_CHECKING:
-    from headrace.components.example_gen.spans.manifest import Span
+    from headrace.components.spans.manifest import Span
 
 DELIMITERS = (";", "\t", "|", ",")
 """Delimiters in common use."""
@@ -50,8 +50,8 @@ def data_violations(config: PipelineConfig) -> tuple[list[Violation], list[Viola
     """What does not fit the data: columns that it does not have, and values in its first rows. Then what a run would
     accept, although it is probably a mistake.
     """
-    from headrace.components.example_gen.sources import open_source
-    from headrace.components.example_gen.sources.by_split import SourceBySplit
+    from headrace.components.sources import open_source
+    from headrace.components.sources.by_split import SourceBySplit
 
     try:
         spans = _spans(config.data)
@@ -109,7 +109,7 @@ def why_not_writable(folder: Path) -> str | None:
 
 def _spans(data: DataConfig) -> Sequence[Span]:
     """The spans to read, the newest last."""
-    from headrace.components.example_gen.spans.find import find_spans
+    from headrace.components.spans.find import find_spans
 
     return find_spans(data.model_copy(update={"fingerprint": "times"})).spans
 

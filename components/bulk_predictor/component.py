@@ -16,17 +16,17 @@ from tfx.types import artifact, artifact_utils, channel, component_spec, standar
 
 from headrace.common.durable import working_folder
 from headrace.components.beam_pipelines import always_beam
-from headrace.components.blessed_model import SERVING
 from headrace.components.bulk_predictor.artifact import Predictions
 from headrace.components.bulk_predictor.record import FILE, NO_MODEL, ROWS, SKIPPED
-from headrace.components.deploy.registry import EXISTS
 from headrace.components.example_gen.beam_map import BeamMap
-from headrace.components.example_gen.finding import reads_files
-from headrace.components.example_gen.sources import serial_map
-from headrace.components.example_gen.spans.manifest import SpanManifest, check_unchanged
 from headrace.components.predict.model import Predictor
 from headrace.components.predict.predict import Predicted, Request, predict_file
 from headrace.components.predict.reading import Input
+from headrace.components.sources import serial_map
+from headrace.components.spans.manifest import SpanManifest, check_unchanged
+from headrace.components.spans.source_state import reads_files
+from headrace.components.stored_models.blessed_record import EXISTS
+from headrace.components.stored_models.usable import SERVING
 from headrace.configs.schema.data import DataConfig, data_from_json
 from headrace.configs.schema.predict import PREDICT_SOURCE
 from headrace.trainer.description import ModelDescription

@@ -16,15 +16,15 @@ from typing import Any
 from headrace.common.checksums import file_checksum
 from headrace.common.durable import replacing
 from headrace.common.errors import RunError
-from headrace.components.blessed_model import why_unusable
 from headrace.components.bulk_predictor.record import FILE, NO_MODEL, ROWS, SKIPPED, PublishedPredictions
-from headrace.components.deploy import shared_models
 from headrace.components.deploy.choices import point
-from headrace.components.deploy.push_record import Push, PushRecord
-from headrace.components.deploy.registry import IN_SERVICE, Registry
-from headrace.components.example_gen.spans.find import find_spans
-from headrace.components.example_gen.spans.manifest import SpanManifest
-from headrace.components.example_gen.spans.patterns import path_of_span
+from headrace.components.spans.find import find_spans
+from headrace.components.spans.manifest import SpanManifest
+from headrace.components.spans.patterns import path_of_span
+from headrace.components.stored_models import shared_models
+from headrace.components.stored_models.blessed_record import IN_SERVICE, Registry
+from headrace.components.stored_models.push_record import Push, PushRecord
+from headrace.components.stored_models.usable import why_unusable
 from headrace.configs.schema.data import DATE_PLACEHOLDERS, data_from_json, placeholders
 from headrace.configs.schema.predict import PREDICT_SOURCE
 from headrace.configs.schema.sources import FileSource

@@ -22,9 +22,9 @@ from typing import Any, Protocol
 
 from headrace.common.durable import sync_folder, sync_tree, write_text
 from headrace.common.errors import RunError
+from headrace.common.storage.paths import is_remote
 from headrace.common.store_lock import HeldLock, held
-from headrace.components.deploy.push import locked, versions
-from headrace.components.example_gen.paths import is_remote
+from headrace.components.stored_models.push import locked, versions
 
 logger = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ class _ObjectStore:
 
     def __init__(self, folder: str) -> None:
         from headrace.common.errors import DataError
-        from headrace.components.example_gen.remote.filesystems import filesystem, parse_location, promptly
+        from headrace.common.storage.filesystems import filesystem, parse_location, promptly
 
         try:
             location = parse_location(folder.rstrip("/"))

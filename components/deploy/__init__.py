@@ -1,1 +1,1 @@
-"""From a blessed model to a served one: the baseline, the records of blessed and pushed models, and the Pusher."""
+"""From a blessed model to a served one: the baseline, what a run builds on, the Pusher, and the `.tflite` files."""

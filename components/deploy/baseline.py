@@ -8,7 +8,7 @@ from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
 from headrace.components.deploy.choices import find_base_model, find_baseline, list_blessed
-from headrace.components.deploy.registry import AUTOMATIC
+from headrace.components.stored_models.blessed_record import AUTOMATIC
 
 
 @component

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headrace.components.blessed_model import why_unusable
 from headrace.components.contents import CONTENTS, contents_of
-from headrace.components.deploy.blessing import record_blessing
 from headrace.components.deploy.lite_files import converted
-from headrace.components.deploy.registry import (
+from headrace.components.schema import column_types, read_schema
+from headrace.components.spans.split_spans import TRAINED_ON, RoleOfSpans
+from headrace.components.stored_models.blessed_record import (
     AUTOMATIC,
     DAMAGED,
     EXISTS,
@@ -28,8 +28,8 @@ from headrace.components.deploy.registry import (
     Registry,
     inside,
 )
-from headrace.components.schema import column_types, read_schema
-from headrace.components.split_spans import TRAINED_ON, RoleOfSpans
+from headrace.components.stored_models.blessing import record_blessing
+from headrace.components.stored_models.usable import why_unusable
 from headrace.trainer.weights.sidecar import TrainingOrigin, work_digest
 
 logger = logging.getLogger(__name__)

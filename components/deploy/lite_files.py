@@ -14,10 +14,10 @@ from pathlib import Path
 from headrace.common.checksums import checksum
 from headrace.common.durable import sync_folder, sync_tree
 from headrace.common.errors import RunError
-from headrace.components.deploy import shared_models
-from headrace.components.deploy.push import locked
-from headrace.components.deploy.registry import Entry
 from headrace.components.lite.verdict import MODEL_FILE, REPORT_FILE, LiteVerdict
+from headrace.components.stored_models import shared_models
+from headrace.components.stored_models.blessed_record import Entry
+from headrace.components.stored_models.push import locked
 
 logger = logging.getLogger(__name__)
 

@@ -27,11 +27,8 @@ from tfx.utils import path_utils
 
 from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
-from headrace.components.deploy.blessing import changing
 from headrace.components.deploy.lite_files import push_lite
-from headrace.components.deploy.push import archive, push, versions
-from headrace.components.deploy.push_record import Push, PushRecord
-from headrace.components.deploy.registry import (
+from headrace.components.stored_models.blessed_record import (
     AUTOMATIC,
     AWAITING,
     IN_SERVICE,
@@ -44,6 +41,9 @@ from headrace.components.deploy.registry import (
     NewestEntry,
     Registry,
 )
+from headrace.components.stored_models.blessing import changing
+from headrace.components.stored_models.push import archive, push, versions
+from headrace.components.stored_models.push_record import Push, PushRecord
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,6 @@ from tfx.types import artifact_utils
 from tfx.utils import io_utils, path_utils, proto_utils
 
 from headrace.components.beam_pipelines import is_small
-from headrace.components.deploy.registry import DAMAGED, EXISTS
 from headrace.components.evaluation import tfma, tfma_files
 from headrace.components.evaluation.accumulate import accumulate_here
 from headrace.components.evaluation.explain import Explaining
@@ -38,7 +37,8 @@ from headrace.components.evaluation.tasks import (
 )
 from headrace.components.evaluation.verdict import Requirements
 from headrace.components.file_groups import file_groups
-from headrace.components.split_spans import TRAINED_ON, RoleOfSpans
+from headrace.components.spans.split_spans import TRAINED_ON, RoleOfSpans
+from headrace.components.stored_models.blessed_record import DAMAGED, EXISTS
 from headrace.configs.schema.evaluate import SliceThreshold
 
 logger = logging.getLogger(__name__)

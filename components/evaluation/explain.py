@@ -27,8 +27,8 @@ from headrace.components.evaluation.metrics.regression import RegressionMetrics
 from headrace.components.evaluation.ranked_examples import EXAMPLES, RankedExamples
 from headrace.components.evaluation.result import Evaluation, Explanation, FeatureImportance, PartialDependence
 from headrace.components.evaluation.screening import Plan, measured, planned
-from headrace.components.example_gen.tfexample.encode import encode
-from headrace.components.example_gen.tfexample.float64_columns import with_bits, without_bits
+from headrace.components.examples.tfexample.encode import encode
+from headrace.components.examples.tfexample.float64_columns import with_bits, without_bits
 from headrace.configs.schema.evaluate import AUTO
 from headrace.configs.schema.metrics import LOSSES
 from headrace.trainer.description import ModelDescription

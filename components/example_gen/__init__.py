@@ -1,9 +1,10 @@
 """Raw data to sharded TFRecords of tf.Example: columnar throughout, and parallel in Beam.
 
 component.py      the TFX component ExampleGen
-spans/            which spans and files a run reads, and what is stored of spans between runs
 ingest.py         the reading of all spans; span_ingest.py: of a single one
-sources/          the kinds of sources, without TensorFlow or Beam
+span_store.py     what is stored of spans between runs
 shards/           rows to shuffled shard files
-tfexample/        columns to serialized tf.Examples
+
+Which spans and files a run reads is in components/spans/, the readers of each kind of source in components/sources/,
+and the format of examples in components/examples/.
 """

@@ -18,8 +18,8 @@ from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from headrace.common.errors import HeadraceError, RunError
-from headrace.components.example_gen.sources.base import Result, Task
 from headrace.components.example_gen.workers import ForkedWorkers, can_fork
+from headrace.components.sources.base import Result, Task
 
 _DIGEST = hashlib.sha256().digest_size
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from headrace.common.errors import DataError
 from headrace.common.names import join_names, join_or
 from headrace.components.example_gen.shards.group_split import GroupRows, key_name
-from headrace.components.example_gen.sources import ScanResult, Skipped
-from headrace.components.example_gen.sources.base import suggest_columns
+from headrace.components.sources import ScanResult, Skipped
+from headrace.components.sources.base import suggest_columns
 from headrace.configs.schema.data import DataConfig
 
 MOST_CLASSES = 8

@@ -17,8 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.components.example_gen.sources.base import ParallelMap, RowScanner, ScanResult, Source
-from headrace.components.example_gen.types import ARROW, Kind
+from headrace.components.sources.base import ParallelMap, RowScanner, ScanResult, Source
+from headrace.components.sources.types import ARROW, Kind
 
 MAX_BYTES = 2 << 30
 """Bytes of raw data up to which columns are cached: while they stay in the page cache, they cost little."""

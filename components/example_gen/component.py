@@ -13,17 +13,17 @@ from tfx.dsl.components.base import base_beam_component, base_beam_executor, exe
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact, artifact_utils, channel, component_spec, standard_artifacts
 
+from headrace.common.storage.files import is_remote
 from headrace.components.beam_pipelines import always_beam
 from headrace.components.example_gen.beam_map import BeamMap, local_threads
 from headrace.components.example_gen.ingest import IngestResult, ingest
 from headrace.components.example_gen.required import RequiredColumn
-from headrace.components.example_gen.sources import is_fork_safe
-from headrace.components.example_gen.spans import shared_spans
-from headrace.components.example_gen.spans.manifest import SpanManifest
-from headrace.components.example_gen.spans.store import SpanStore
-from headrace.components.example_gen.storage import is_remote
+from headrace.components.example_gen.span_store import SpanStore
 from headrace.components.example_gen.workers import ForkedWorkers
-from headrace.components.split_spans import SPLIT_SPANS
+from headrace.components.sources import is_fork_safe
+from headrace.components.spans import shared_spans
+from headrace.components.spans.manifest import SpanManifest
+from headrace.components.spans.split_spans import SPLIT_SPANS
 from headrace.configs.schema.data import DataConfig
 
 FORK_BYTES = 1 << 24

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.checks import check_rows
-from headrace.components.example_gen.parts import files_of_part
-from headrace.components.example_gen.sources.base import HasHead, Head, Source
-from headrace.components.example_gen.tfexample.rounding import RoundingAccumulator
-from headrace.components.example_gen.types import Kind, declared_types
+from headrace.components.examples.parts import files_of_part
+from headrace.components.examples.tfexample.rounding import RoundingAccumulator
+from headrace.components.sources.base import HasHead, Head, Source
+from headrace.components.sources.types import Kind, declared_types
 from headrace.configs.schema.data import DataConfig
 
 

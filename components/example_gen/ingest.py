@@ -19,19 +19,19 @@ from headrace.common.errors import DataError
 from headrace.common.names import join_names
 from headrace.components.example_gen.checks import check_columns, check_fraction, check_splits, thin_classes
 from headrace.components.example_gen.required import RequiredColumn
-from headrace.components.example_gen.shards.column_files import shards_and_columns
 from headrace.components.example_gen.shards.group_split import GroupRows, group_lines
-from headrace.components.example_gen.shards.shard_names import with_span
-from headrace.components.example_gen.skips import Skipped
-from headrace.components.example_gen.sources import ParallelMap
-from headrace.components.example_gen.sources.nested import check_objects
 from headrace.components.example_gen.span_ingest import ScannedSpan, SpanIngester
-from headrace.components.example_gen.spans.manifest import SpanManifest
-from headrace.components.example_gen.spans.store import COLUMNS, SCAN, SHARDS, SpanShards, SpanStore, link
-from headrace.components.example_gen.tfexample.float64_columns import check_names
-from headrace.components.example_gen.tfexample.rounding import ColumnRounding, rounding_notes
-from headrace.components.example_gen.types import Kind, declared_types, widest
-from headrace.components.split_spans import RoleOfSpans
+from headrace.components.example_gen.span_store import COLUMNS, SCAN, SHARDS, SpanShards, SpanStore, link
+from headrace.components.examples.column_files import shards_and_columns
+from headrace.components.examples.shard_names import with_span
+from headrace.components.examples.skips import Skipped
+from headrace.components.examples.tfexample.float64_columns import check_names
+from headrace.components.examples.tfexample.rounding import ColumnRounding, rounding_notes
+from headrace.components.sources import ParallelMap
+from headrace.components.sources.nested import check_objects
+from headrace.components.sources.types import Kind, declared_types, widest
+from headrace.components.spans.manifest import SpanManifest
+from headrace.components.spans.split_spans import RoleOfSpans
 from headrace.configs.schema.data import DataConfig
 
 logger = logging.getLogger(__name__)

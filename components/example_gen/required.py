@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.components.example_gen.arrow_columns import is_list, missing_of
+from headrace.components.examples.arrow_columns import is_list, missing_of
 
 _VISIBLE = r"[^ \t\n\v\f\r]"
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.components.example_gen.parts import files_of_part, split_of_part
 from headrace.components.example_gen.required import RequiredColumn, with_value
 from headrace.components.example_gen.shards.stratified_split import StratifiedSplit, hashes_by_class
 from headrace.components.example_gen.shards.time_split import TimeSplit, count_times
 from headrace.components.example_gen.shards.write import ReadPart
-from headrace.components.example_gen.sources import ParallelMap, ScanResult
-from headrace.components.example_gen.spans.manifest import Span
+from headrace.components.examples.parts import files_of_part, split_of_part
+from headrace.components.sources import ParallelMap, ScanResult
+from headrace.components.spans.manifest import Span
 from headrace.configs.schema.data import DataConfig
 
 

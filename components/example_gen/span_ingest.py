@@ -16,11 +16,8 @@ import pyarrow as pa
 
 from headrace.components.example_gen.checks import check_key, check_rows, check_written
 from headrace.components.example_gen.column_cache import MAX_BYTES, ColumnCache
-from headrace.components.example_gen.finding import reads_files
 from headrace.components.example_gen.required import RequiredColumn
 from headrace.components.example_gen.row_division import RowsToDivide, shares_of_splits
-from headrace.components.example_gen.shards.column_files import worth_writing
-from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.shards.layout import (
     MIN_SHARD_BYTES,
     Shard,
@@ -30,16 +27,19 @@ from headrace.components.example_gen.shards.layout import (
     plan_shards,
 )
 from headrace.components.example_gen.shards.write import ReadPart, ShardWriter
-from headrace.components.example_gen.sources import (
+from headrace.components.example_gen.span_store import SpanShards, SpanStore, digest_of
+from headrace.components.examples.column_files import worth_writing
+from headrace.components.examples.compression import Compression
+from headrace.components.sources import (
     ParallelMap,
     ReadOptions,
     ScanResult,
     Source,
     open_source,
 )
-from headrace.components.example_gen.spans.manifest import Span, check_unchanged
-from headrace.components.example_gen.spans.store import SpanShards, SpanStore, digest_of
-from headrace.components.example_gen.types import Kind
+from headrace.components.sources.types import Kind
+from headrace.components.spans.manifest import Span, check_unchanged
+from headrace.components.spans.source_state import reads_files
 from headrace.configs.schema.data import JUDGING_SETTINGS, DataConfig
 
 READ_SETTINGS = {"source", "types", "columns", "on_bad_record"}

@@ -28,7 +28,7 @@ import numpy as np
 
 from headrace.common.errors import RunError
 from headrace.common.tracebacks import traceback_of, write_traceback
-from headrace.components.example_gen.sources.base import Result, Task
+from headrace.components.sources.base import Result, Task
 
 _NUMBER = 4
 """Bytes of a task's number."""

@@ -7,9 +7,9 @@ import statistics
 from collections.abc import Iterator, Mapping
 
 from headrace.common.errors import GateError
-from headrace.components.example_gen.spans.find import date_of_run
-from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.gates.verdict import GateRow, GateVerdict, explain_stop
+from headrace.components.spans.find import date_of_run
+from headrace.components.spans.manifest import SpanManifest
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.gates import FreshnessGate, RowsGate
 

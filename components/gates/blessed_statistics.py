@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.common.digests import digest_path
-from headrace.components.deploy.registry import Registry
+from headrace.components.stored_models.blessed_record import Registry
 
 SPLIT = "train"
 FILE_NAME = "FeatureStats.pb"

@@ -17,8 +17,7 @@ from tfx.dsl.io import fileio
 from tfx.types import Artifact, artifact_utils, standard_artifacts
 from tfx.utils import io_utils
 
-from headrace.components.example_gen.shards import shard_names
-from headrace.components.example_gen.spans.manifest import SpanManifest
+from headrace.components.examples import shard_names
 from headrace.components.gates.arrival import judge_freshness, judge_rows
 from headrace.components.gates.blessed_statistics import FILE_NAME, SPLIT, blessed_statistics, statistics_file
 from headrace.components.gates.distance import judge_distance
@@ -27,6 +26,7 @@ from headrace.components.gates.serving import served_statistics
 from headrace.components.gates.skew import judge_skew
 from headrace.components.gates.verdict import DataVerdicts, GateVerdict
 from headrace.components.schema import read_schema
+from headrace.components.spans.manifest import SpanManifest
 from headrace.components.statistics.distances import span_keys, statistics_of_spans
 from headrace.configs.schema.gates import DistanceGate, FreshnessGate, GatesConfig, SkewGate
 

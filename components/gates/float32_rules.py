@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from tensorflow_metadata.proto.v0.statistics_pb2 import FeatureNameStatistics, NumericStatistics
 
-from headrace.components.example_gen.tfexample.rounding import COARSE
+from headrace.components.examples.tfexample.rounding import COARSE
 from headrace.components.gates.data_rules import DataAnomaly, SplitStatistics
 from headrace.configs.loading.tree import dotted
 from headrace.configs.schema.label import LabelConfig

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from headrace.components.example_gen.sources import ReadOptions, is_open_ended, open_source
-from headrace.components.example_gen.spans.manifest import SpanManifest
-from headrace.components.example_gen.types import types_of_schema
+from headrace.components.sources import ReadOptions, is_open_ended, open_source
+from headrace.components.sources.types import types_of_schema
+from headrace.components.spans.manifest import SpanManifest
 from headrace.configs.schema.data import DataConfig, read_as
 
 

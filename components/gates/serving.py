@@ -20,9 +20,9 @@ from tfx.types import artifact, artifact_utils, channel, component_spec, standar
 from headrace.components.beam_pipelines import SMALL, always_beam
 from headrace.components.example_gen.beam_map import BeamMap, local_threads
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.gates.log_columns import as_logged
 from headrace.components.gates.serving_log import list_log
+from headrace.components.spans.manifest import SpanManifest
 from headrace.components.statistics.combine import CombineShards, StatisticsCombiner, combine_directly, to_files
 from headrace.configs.schema.data import data_from_json
 from headrace.configs.schema.gates import SKEW_SOURCE

@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.common.errors import NoDataError
-from headrace.components.example_gen.finding import reads_files, source_patterns
-from headrace.components.example_gen.spans.find import find_spans
-from headrace.components.example_gen.spans.manifest import SpanManifest
-from headrace.components.example_gen.spans.patterns import glob_of
-from headrace.components.example_gen.storage import resolve
+from headrace.common.storage.files import resolve
+from headrace.components.spans.find import find_spans
+from headrace.components.spans.manifest import SpanManifest
+from headrace.components.spans.patterns import glob_of
+from headrace.components.spans.source_state import reads_files, source_patterns
 from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, data_from_json, placeholders
 from headrace.configs.schema.gates import SKEW_SOURCE
 from headrace.configs.schema.sources import FileSource

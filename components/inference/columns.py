@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.components.example_gen.tfexample.rounding import COARSE, lost_digits
+from headrace.components.examples.tfexample.rounding import COARSE, lost_digits
 from headrace.components.inference.dates import EPOCHS, find_dates
 from headrace.components.inference.facts import ColumnFacts
 from headrace.components.inference.images import image_settings

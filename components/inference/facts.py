@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.components.example_gen.tfexample.rounding import LARGEST, ColumnRounding
-from headrace.components.example_gen.types import LIST, Kind
+from headrace.components.examples.tfexample.rounding import LARGEST, ColumnRounding
+from headrace.components.sources.types import LIST, Kind
 
 COMPARED = 20_000
 """Distinct texts against which patterns are tried."""

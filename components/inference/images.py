@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from headrace.components.example_gen.sources.images.image import BadImageError, ImageHeader, read_header
-from headrace.components.example_gen.sources.images.source import IMAGE_KINDS
 from headrace.components.inference.facts import ColumnFacts
+from headrace.components.sources.images.image import BadImageError, ImageHeader, read_header
+from headrace.components.sources.images.source import IMAGE_KINDS
 
 MAX_HEADERS = 200
 """Images whose headers are read."""

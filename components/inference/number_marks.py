@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.components.example_gen.sources.csv.thousands import MARKS
+from headrace.components.sources.csv.thousands import MARKS
 
 
 def number_marks(delimiter: str, texts: Iterable[pa.ChunkedArray | pa.Array]) -> dict[str, str]:

@@ -14,12 +14,12 @@ from itertools import chain
 
 import pyarrow as pa
 
-from headrace.components.example_gen.sources import ReadOptions, Source, open_source, serial_map
-from headrace.components.example_gen.sources.base import HasHead, ScanResult
-from headrace.components.example_gen.spans.find import find_spans
-from headrace.components.example_gen.spans.manifest import Span
-from headrace.components.example_gen.storage import UNKNOWN
-from headrace.components.example_gen.types import ARROW, Kind, declared_types, widest
+from headrace.common.storage.files import UNKNOWN
+from headrace.components.sources import ReadOptions, Source, open_source, serial_map
+from headrace.components.sources.base import HasHead, ScanResult
+from headrace.components.sources.types import ARROW, Kind, declared_types, widest
+from headrace.components.spans.find import find_spans
+from headrace.components.spans.manifest import Span
 from headrace.configs.schema.data import DataConfig, DeclaredType
 
 WHOLE_BYTES = 1 << 26
@@ -31,7 +31,7 @@ MAX_BYTES = 1 << 28
 @dataclass(frozen=True)
 class Sample:
     """Rows of the newest spans that a run would read. kinds: the kind of each column, by
-    `headrace.components.example_gen.types`; whole: whether these are all rows.
+    `headrace.components.sources.types`; whole: whether these are all rows.
     """
 
     table: pa.Table

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.arrow_columns import bytes_of, is_list
+from headrace.components.examples.arrow_columns import bytes_of, is_list
 
 _ESCAPED = r'[\x00-\x1f"\\\x7f]'
 

@@ -25,8 +25,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headrace.common.errors import DataError, RunError
-from headrace.components.example_gen.tfexample.encode import encode
-from headrace.components.example_gen.tfexample.float64_columns import with_bits
+from headrace.components.examples.tfexample.encode import encode
+from headrace.components.examples.tfexample.float64_columns import with_bits
 from headrace.components.failed_checks import check_of_feature, columns_with_several_values
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.description import ModelDescription

@@ -24,13 +24,13 @@ import pyarrow as pa
 from headrace.common.durable import replacing
 from headrace.common.errors import DataError, RunError
 from headrace.components.example_gen.checks import check_fraction
-from headrace.components.example_gen.skips import Skipped
-from headrace.components.example_gen.sources import ParallelMap
-from headrace.components.example_gen.tfexample.rounding import RoundingAccumulator
-from headrace.components.example_gen.types import ARROW
+from headrace.components.examples.skips import Skipped
+from headrace.components.examples.tfexample.rounding import RoundingAccumulator
 from headrace.components.predict.model import PredictionColumns, Predictor
 from headrace.components.predict.reading import Input, OpenedInput, Part, open_input
 from headrace.components.predict.writers import check_output, open_writer
+from headrace.components.sources import ParallelMap
+from headrace.components.sources.types import ARROW
 
 Item = TypeVar("Item")
 

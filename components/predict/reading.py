@@ -17,9 +17,9 @@ import pyarrow as pa
 from headrace.common.errors import DataError, UnreadableColumnError
 from headrace.components.example_gen.checks import check_fraction
 from headrace.components.example_gen.column_cache import MAX_BYTES, ColumnCache
-from headrace.components.example_gen.parts import files_of_part
-from headrace.components.example_gen.skips import Skipped
-from headrace.components.example_gen.sources import (
+from headrace.components.examples.parts import files_of_part
+from headrace.components.examples.skips import Skipped
+from headrace.components.sources import (
     ParallelMap,
     ReadOptions,
     ScanResult,
@@ -27,12 +27,12 @@ from headrace.components.example_gen.sources import (
     is_open_ended,
     open_source,
 )
-from headrace.components.example_gen.sources.arrays.source import Arrays
-from headrace.components.example_gen.sources.base import suggest_columns
-from headrace.components.example_gen.sources.nested import check_objects
-from headrace.components.example_gen.spans.find import find_spans
-from headrace.components.example_gen.spans.manifest import Span
-from headrace.components.example_gen.types import LIST, Kind, listed
+from headrace.components.sources.arrays.source import Arrays
+from headrace.components.sources.base import suggest_columns
+from headrace.components.sources.nested import check_objects
+from headrace.components.sources.types import LIST, Kind, listed
+from headrace.components.spans.find import find_spans
+from headrace.components.spans.manifest import Span
 from headrace.configs.schema.data import DataConfig, read_as
 from headrace.trainer.description import ModelDescription, StoredType
 

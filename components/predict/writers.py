@@ -16,9 +16,9 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.arrow_columns import is_list
-from headrace.components.example_gen.shards.compression import Compression
-from headrace.components.example_gen.tfexample.framing import framed_examples
+from headrace.components.examples.arrow_columns import is_list
+from headrace.components.examples.compression import Compression
+from headrace.components.examples.tfexample.framing import framed_examples
 from headrace.components.predict.json_lines import json_lines
 from headrace.configs.schema.predict import OUTPUT_ENDINGS
 

@@ -21,7 +21,7 @@ from tfx.types import artifact_utils
 from tfx.utils import io_utils, json_utils
 
 from headrace.components.beam_pipelines import is_small
-from headrace.components.example_gen.spans import shared_spans
+from headrace.components.spans import shared_spans
 from headrace.components.statistics.combine import (
     CombineShards,
     Shards,

@@ -14,8 +14,8 @@ from tfx.dsl.io import fileio
 from tfx.types import Artifact, artifact_utils
 from tfx.utils import io_utils
 
-from headrace.components.example_gen.shards import shard_names
-from headrace.components.example_gen.spans import shared_spans
+from headrace.components.examples import shard_names
+from headrace.components.spans import shared_spans
 from headrace.components.statistics.combine import (
     Accumulator,
     AccumulatorCombiner,

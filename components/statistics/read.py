@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.tfexample.framing import checksums_match
-from headrace.components.statistics.decode import decode
+from headrace.components.examples.decode import decode
+from headrace.components.examples.tfexample.framing import checksums_match
 from headrace.components.statistics.stored_columns import as_decoded, rows_in_blocks
 
 BYTES = 4 << 20

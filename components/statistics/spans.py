@@ -15,8 +15,8 @@ from pathlib import Path
 
 from headrace.common.durable import write_bytes
 from headrace.common.errors import DataError
-from headrace.components.example_gen.shards import shard_names
-from headrace.components.example_gen.spans.shared_spans import SharedSpans, StoredPart
+from headrace.components.examples import shard_names
+from headrace.components.spans.shared_spans import SharedSpans, StoredPart
 from headrace.components.statistics.accumulators import from_bytes, is_accumulator, to_bytes
 from headrace.components.statistics.combine import Accumulator, AccumulatorCombiner, Shards, StatisticsCombiner, Write
 

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.components.example_gen.arrow_columns import plain, valid_of
-from headrace.components.example_gen.shards.column_files import SIZES, stored_rows
-from headrace.components.statistics.decode import lists
+from headrace.components.examples.arrow_columns import plain, valid_of
+from headrace.components.examples.column_files import SIZES, stored_rows
+from headrace.components.examples.decode import lists
 
 
 def rows_in_blocks(shard: str, block_bytes: int) -> Iterator[pa.RecordBatch] | None:

@@ -12,7 +12,7 @@ from tensorflow_transform.tf_metadata import schema_utils
 from headrace.configs.schema.data import bits_column
 from headrace.trainer import columns
 from headrace.trainer.columns import Batch
-from headrace.trainer.columns.analyzers.all_columns import ColumnAnalyzers
+from headrace.trainer.columns.analysis import ColumnAnalyzers
 from headrace.trainer.columns.analyzers.numbers import Floats
 from headrace.trainer.columns.analyzers.texts import VocabularyAnalyzer
 from headrace.trainer.columns.base import prefix_errors

@@ -35,7 +35,7 @@ from headrace.configs.schema.data import bits_column
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer import columns
 from headrace.trainer.columns import Batch, Column
-from headrace.trainer.columns.analyzers.all_columns import ColumnAnalyzers, Statistics
+from headrace.trainer.columns.analysis import ColumnAnalyzers, Statistics
 from headrace.trainer.columns.analyzers.numbers import Floats
 from headrace.trainer.columns.boolean import BooleanColumn
 from headrace.trainer.columns.bucketized import BucketizedColumn

@@ -14,7 +14,7 @@ from typing import Any
 import apache_beam as beam
 import tensorflow as tf
 
-from headrace.components.example_gen.shards import shard_names
+from headrace.components.examples import shard_names
 from headrace.components.file_groups import FileGroup, MergeInOrder, file_groups
 from headrace.components.span_analysis import AnalysisCache, log_analyzed, read_entry, write_entry
 from headrace.components.transform.analyzer_inputs import AnalyzerInputs
@@ -26,7 +26,7 @@ from headrace.components.transform.task import AnalysisTask
 from headrace.components.transform.transform_fn import traces_analyzers, write_transform_fn
 from headrace.trainer import columns
 from headrace.trainer.columns import Batch
-from headrace.trainer.columns.analyzers.all_columns import (
+from headrace.trainer.columns.analysis import (
     ColumnAnalyzers,
     ColumnsAccumulator,
     Statistics,

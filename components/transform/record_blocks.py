@@ -12,8 +12,8 @@ import pyarrow as pa
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from headrace.components.example_gen.tfexample.encode import encode
-from headrace.components.statistics.decode import decode
+from headrace.components.examples.decode import decode
+from headrace.components.examples.tfexample.encode import encode
 from headrace.components.statistics.read import framed_blocks
 from headrace.components.statistics.stored_columns import as_decoded, rows_in_batches
 from headrace.trainer.input.reading import records_of

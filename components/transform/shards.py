@@ -20,14 +20,14 @@ from tfx.utils import io_utils
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from headrace.common.errors import TrainingError
-from headrace.components.example_gen.shards.compression import Compression
-from headrace.components.example_gen.tfexample.byte_columns import Dictionary
-from headrace.components.example_gen.tfexample.encode import feature_dictionary
-from headrace.components.example_gen.tfexample.framing import framed_examples
+from headrace.components.examples.compression import Compression
+from headrace.components.examples.tfexample.byte_columns import Dictionary
+from headrace.components.examples.tfexample.encode import feature_dictionary
+from headrace.components.examples.tfexample.framing import framed_examples
 from headrace.components.transform.columnar import Coded, Columnar, Values
 from headrace.components.transform.example_errors import errors_written_to
 from headrace.components.transform.record_blocks import BATCH, record_blocks, rows_at_once
-from headrace.trainer.columns.analyzers.all_columns import Statistics
+from headrace.trainer.columns.analysis import Statistics
 from headrace.trainer.input.reading import records_of
 from headrace.trainer.sections import TrainerSections
 

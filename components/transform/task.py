@@ -13,8 +13,8 @@ from tensorflow_transform.tf_metadata import schema_utils
 from tfx.utils import json_utils
 from tfx_bsl.tfxio import tf_example_record
 
-from headrace.components.example_gen.spans import shared_spans
 from headrace.components.span_analysis import AnalysisCache
+from headrace.components.spans import shared_spans
 
 
 @dataclass(frozen=True)

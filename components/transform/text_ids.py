@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.components.example_gen.shards.row_hash import text_hash
+from headrace.components.examples.row_hash import text_hash
 
 Hashes = NDArray[np.uint64]
 

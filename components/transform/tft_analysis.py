@@ -16,7 +16,7 @@ import tensorflow_transform.beam as tft_beam
 from tfx.components.util import udf_utils
 from tfx_bsl.tfxio import tf_example_record
 
-from headrace.components.example_gen.shards import shard_names
+from headrace.components.examples import shard_names
 from headrace.components.span_analysis import AnalyzeBySpan
 from headrace.components.transform.example_errors import shorten_analysis_error
 from headrace.components.transform.shards import read_batches

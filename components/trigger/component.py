@@ -12,9 +12,9 @@ from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArti
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
-from headrace.components.example_gen.spans.find import date_of_run, find_spans
-from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.gates.arrival import stop_if_too_old
+from headrace.components.spans.find import date_of_run, find_spans
+from headrace.components.spans.manifest import SpanManifest
 from headrace.components.trigger.decision import NO, TrainingData, TrainingRecord, decide, update
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.schedule import DriftConfig

@@ -21,7 +21,7 @@ from headrace.common.durable import write_text
 from headrace.common.errors import RunError
 from headrace.common.locks import wait_and_hold
 from headrace.common.records import parse_record
-from headrace.components.example_gen.spans.manifest import SpanManifest
+from headrace.components.spans.manifest import SpanManifest
 from headrace.configs.schema.schedule import Retrain
 
 GO, WHY = "go", "why"

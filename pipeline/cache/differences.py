@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headrace.components.example_gen.spans.manifest import Span, SpanManifest
+from headrace.components.spans.manifest import Span, SpanManifest
 from headrace.pipeline.cache_key import KeyParts
 
 Kind = Literal["setting", "code", "version", "input", "executor", "image"]

@@ -22,7 +22,7 @@ from headrace.components.beam_pipelines import BeamPipelines
 from headrace.components.bulk_predictor.around import PublishPredictions
 from headrace.components.deploy.baseline import RecordBlessing
 from headrace.components.deploy.lite_files import converted
-from headrace.components.deploy.registry import Registry
+from headrace.components.stored_models.blessed_record import Registry
 from headrace.components.trigger.component import Drift, RecordTraining
 from headrace.components.trigger.decision import GO, NO, WHY
 from headrace.configs.config import PipelineConfig

@@ -12,13 +12,13 @@ from tfx.dsl.components.base.base_node import BaseNode
 
 from headrace.components.example_gen.component import ExampleGen
 from headrace.components.example_gen.required import RequiredColumn
-from headrace.components.example_gen.spans.component import Spans
 from headrace.components.gates.data_gate import DataGate
 from headrace.components.gates.data_verdict import DataVerdict
 from headrace.components.gates.log_columns import as_read
 from headrace.components.gates.serving import ServingLog, ServingStatistics
 from headrace.components.schema import check_float64, read_schema
 from headrace.components.schema_gen import SchemaGen
+from headrace.components.spans.component import Spans
 from headrace.components.statistics.component import StatisticsGen
 from headrace.components.transform.component import Transform
 from headrace.components.trigger.component import Drift, LookForNew
@@ -49,7 +49,7 @@ def spans(config: PipelineConfig, _built: Components, folders: Folders) -> BaseN
     """The component that finds the spans to read and, with `schedule.retrain`, decides whether any of them are new."""
     data = _read(config).model_dump_json(by_alias=True, include=SPAN_SETTINGS)
     if config.retrain == "always":
-        code = sources_digest("headrace.components.example_gen.spans.component", *data_modules(config))
+        code = sources_digest("headrace.components.spans.component", *data_modules(config))
         return Spans(data=data, code=code)
     spans = LookForNew(
         data=data,

@@ -9,11 +9,11 @@ from tfx.types import BaseChannel
 
 from headrace.components.canary.component import NO_LIMIT, Canary
 from headrace.components.deploy.baseline import Baseline, RecordBlessing
-from headrace.components.deploy.push import KEEP_ALL
 from headrace.components.deploy.pusher import Pusher
-from headrace.components.deploy.registry import AUTOMATIC
 from headrace.components.evaluation import component as evaluation_component
 from headrace.components.lite.component import Lite
+from headrace.components.stored_models.blessed_record import AUTOMATIC
+from headrace.components.stored_models.push import KEEP_ALL
 from headrace.components.trigger.component import RecordTraining
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.components import Components

@@ -14,10 +14,10 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.sources import open_source
-from headrace.components.example_gen.sources.streams import open_truncated, read_fully
-from headrace.components.example_gen.storage import resolve
+from headrace.common.storage.files import resolve
 from headrace.components.inference import number_marks as marks
+from headrace.components.sources import open_source
+from headrace.components.sources.streams import open_truncated, read_fully
 from headrace.configs.schema.sources import SourceConfig
 from headrace.pipeline.validate import DELIMITERS, other_delimiter
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.components.example_gen.storage import resolve
+from headrace.common.storage.files import resolve
 from headrace.configs.schema.data import placeholders
 
 _DATE = re.compile(r"(?<!\d)(\d{4})([-_.]?)(\d{2})\2(\d{2})(?!\d)")

@@ -19,10 +19,10 @@ from typing import Any
 
 from headrace.common.errors import RunError
 from headrace.common.names import join_names
-from headrace.components.example_gen.paths import is_remote
-from headrace.components.example_gen.sources.datasets.streams import is_dataset, splits_of_folder
-from headrace.components.example_gen.sources.jsonl.array import kind_of_json
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.common.storage.paths import is_remote
+from headrace.components.sources.datasets.streams import is_dataset, splits_of_folder
+from headrace.components.sources.jsonl.array import kind_of_json
+from headrace.components.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig, placeholder_error, placeholders
 from headrace.configs.schema.sources.endings import JSON, kind_of_ending, known_ending, known_endings, source_from
 from headrace.pipeline.code.modules import find, why_not_importable

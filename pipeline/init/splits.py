@@ -12,9 +12,9 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from headrace.common.errors import RunError
-from headrace.components.example_gen.paths import is_remote
-from headrace.components.example_gen.sources import open_source
-from headrace.components.example_gen.sources.datasets.streams import splits_of_folder
+from headrace.common.storage.paths import is_remote
+from headrace.components.sources import open_source
+from headrace.components.sources.datasets.streams import splits_of_folder
 from headrace.configs.schema.sources import SourceConfig
 
 WORDS = {

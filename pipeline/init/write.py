@@ -12,9 +12,9 @@ from typing import Any
 from headrace.common.durable import write_text
 from headrace.common.errors import RunError, UnreadableColumnError
 from headrace.common.names import did_you_mean, join_names
-from headrace.components.example_gen.finding import source_patterns
 from headrace.components.inference.sample import Sample, read_sample
 from headrace.components.inference.table import infer, labels_of
+from headrace.components.spans.source_state import source_patterns
 from headrace.configs.schema.data import DataConfig, placeholders
 from headrace.pipeline.init.csv_format import number_marks
 from headrace.pipeline.init.document import WINDOW, Draft, document

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Self
 
 from headrace.common.errors import RunError
-from headrace.components.deploy import shared_models
-from headrace.components.deploy.blessing import changing
-from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import Registry
+from headrace.components.stored_models import shared_models
+from headrace.components.stored_models.blessed_record import Registry
+from headrace.components.stored_models.blessing import changing
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import present

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.common.errors import RunError
-from headrace.components.example_gen.paths import is_remote
+from headrace.common.storage.paths import is_remote
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.serving import ServingConfig
 from headrace.pipeline.kubeflow.registration import readable

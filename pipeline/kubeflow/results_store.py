@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.common.errors import RunError
-from headrace.components.deploy.push_record import PushRecord
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.kubeflow.pod.paths import SCHEMES, PodPaths
 from headrace.pipeline.kubeflow.store import Store, open_store

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.environment import imports_alone
-from headrace.components.example_gen.spans.find import date_of_run, find_spans
 from headrace.components.gates.arrival import stop_if_too_old
+from headrace.components.spans.find import date_of_run, find_spans
 from headrace.components.trigger.decision import GO, NO, WHY, TrainingRecord, decide
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.data import DataConfig

@@ -22,7 +22,7 @@ from pyarrow import fs
 
 from headrace.common.credentials import redact_urls
 from headrace.common.errors import RunError
-from headrace.components.example_gen.remote.filesystems import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS
+from headrace.common.storage.filesystems import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS
 
 logger = logging.getLogger(__name__)
 

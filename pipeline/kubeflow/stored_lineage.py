@@ -18,8 +18,8 @@ from functools import cached_property
 from pathlib import Path
 
 from headrace.common.errors import RunError
-from headrace.components.deploy.registry import MANUAL
-from headrace.components.example_gen.spans.manifest import SpanManifest
+from headrace.components.spans.manifest import SpanManifest
+from headrace.components.stored_models.blessed_record import MANUAL
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.kubeflow.document import task_name
 from headrace.pipeline.kubeflow.pod.origin import CONFIG_FILE, FILE, SPANS_FILE, ModelOrigin, Upstream

@@ -22,10 +22,10 @@ from pathlib import Path
 
 from headrace.components.canary.verdict import FILE_NAME as VERDICT
 from headrace.components.canary.verdict import CanaryVerdict
-from headrace.components.deploy.registry import MANUAL, Registry, inside
 from headrace.components.evaluation.result import FILE_NAME as EVALUATION
 from headrace.components.evaluation.result import read_evaluation
 from headrace.components.lite.verdict import REPORT_FILE, LiteVerdict
+from headrace.components.stored_models.blessed_record import MANUAL, Registry, inside
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.kubeflow.pod.blessings import fetch_blessings

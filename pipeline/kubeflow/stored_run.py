@@ -19,7 +19,7 @@ from pathlib import Path
 import yaml
 
 from headrace.common import yaml_text
-from headrace.components.deploy.registry import WHY
+from headrace.components.stored_models.blessed_record import WHY
 from headrace.pipeline.kubeflow.document import task_name
 from headrace.pipeline.kubeflow.pod.invocation import unpack
 from headrace.pipeline.kubeflow.pod.paths import RECORD

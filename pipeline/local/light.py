@@ -26,9 +26,9 @@ from headrace.common.durable import write_text
 from headrace.components.bulk_predictor.publishing import find_model_in_service, list_new_data, publish_predictions
 from headrace.components.contents import check_whole, seal
 from headrace.components.deploy.choices import find_base_model, find_baseline, list_blessed
-from headrace.components.example_gen.spans.find import write_spans
 from headrace.components.gates.serving_log import list_log
 from headrace.components.schema import read_schema
+from headrace.components.spans.find import write_spans
 from headrace.pipeline.code.digest import stack_versions
 from headrace.pipeline.local.mlmd import metadata_store_pb2 as mlmd
 from headrace.pipeline.local.wire import StoredArtifact
@@ -45,7 +45,7 @@ def import_schema(schema: LightArtifact, schema_file: str) -> None:
 
 
 LIGHT: Mapping[str, Callable[..., None]] = {
-    "headrace.components.example_gen.spans.component.Spans": write_spans,
+    "headrace.components.spans.component.Spans": write_spans,
     "headrace.components.deploy.baseline.Baseline": find_baseline,
     "headrace.components.deploy.baseline.WarmStart": find_base_model,
     "headrace.components.deploy.baseline.RecordBlessing": list_blessed,

@@ -16,7 +16,7 @@ from pathlib import Path
 from headrace.common.checksums import PREFIX, checksum
 from headrace.common.digests import digest_text
 from headrace.components.contents import CONTENTS, UNFINISHED
-from headrace.components.deploy.registry import IN_SERVICE, IN_SERVICE_CONTENTS
+from headrace.components.stored_models.blessed_record import IN_SERVICE, IN_SERVICE_CONTENTS
 from headrace.pipeline.local.mlmd import metadata_store_pb2 as mlmd
 from headrace.pipeline.local.store import LocalMetadata
 from headrace.pipeline.local.wire import StoredArtifact

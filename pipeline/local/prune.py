@@ -21,8 +21,8 @@ from functools import cached_property
 from pathlib import Path
 
 from headrace.common.errors import RunError
-from headrace.components.deploy.registry import Entry, Registry
-from headrace.components.example_gen.spans.store import keys_used_by
+from headrace.components.example_gen.span_store import keys_used_by
+from headrace.components.stored_models.blessed_record import Entry, Registry
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.results.record import RunRecord, Status

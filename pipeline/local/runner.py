@@ -17,8 +17,8 @@ from pathlib import Path
 
 from headrace.common.durable import PARTIAL_SUFFIX, remove_orphan
 from headrace.common.errors import HeadraceError, RunError
-from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.gates.arrival import stop_if_too_old
+from headrace.components.spans.find import find_spans
 from headrace.components.trigger.decision import NO, TrainingRecord, decide
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.editing import to_yaml

@@ -20,7 +20,7 @@ from typing import Any
 
 from headrace.common.digests import digest_path
 from headrace.common.errors import RunError
-from headrace.components.deploy.push_record import PushRecord
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.components.trigger.decision import GO, NO, WHY
 from headrace.pipeline.cache_key import KeyInput, KeyParts, cache_key
 from headrace.pipeline.folders import Folders

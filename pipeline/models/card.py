@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from headrace.common import yaml_text
 from headrace.common.durable import write_text
-from headrace.components.deploy.push_record import PushRecord
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.pipeline.folders import Folders

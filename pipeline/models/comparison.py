@@ -13,8 +13,8 @@ from pathlib import Path
 
 from headrace.common.errors import RunError
 from headrace.common.names import join_names
-from headrace.components.deploy.push_record import PushRecord
 from headrace.components.evaluation.result import Interval, Intervals, Metrics
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.cache_key import KeyParts
 from headrace.pipeline.folders import Folders

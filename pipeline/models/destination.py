@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.common.errors import RunError
-from headrace.components.blessed_model import SERVING
-from headrace.components.deploy.blessing import changing
 from headrace.components.deploy.lite_files import push_lite
-from headrace.components.deploy.push import KEEP_ALL, push
-from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import Entry, Registry
+from headrace.components.stored_models.blessed_record import Entry, Registry
+from headrace.components.stored_models.blessing import changing
+from headrace.components.stored_models.push import KEEP_ALL, push
+from headrace.components.stored_models.push_record import PushRecord
+from headrace.components.stored_models.usable import SERVING
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders, locked
 from headrace.pipeline.predict.models import pushed_versions

@@ -13,7 +13,7 @@ from typing import Literal
 
 from headrace.common.errors import RunError
 from headrace.common.names import join_names
-from headrace.components.deploy.push_record import PushRecord
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.models.listing import Model, model_path

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from headrace.components.deploy.registry import MANUAL, Entry, Registry
 from headrace.components.lite.verdict import LiteVerdict
+from headrace.components.stored_models.blessed_record import MANUAL, Entry, Registry
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.models.destination import Destination

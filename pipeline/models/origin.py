@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.common.digests import digest_path
+from headrace.common.storage.files import FileState
 from headrace.components.contents import CONTENTS
-from headrace.components.example_gen.spans.manifest import SpanManifest
-from headrace.components.example_gen.storage import FileState
+from headrace.components.spans.manifest import SpanManifest
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.cache_key import KeyParts
 from headrace.pipeline.code.digest import code_digest

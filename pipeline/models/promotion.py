@@ -17,9 +17,9 @@ from pathlib import Path
 
 from headrace.common.errors import RunError
 from headrace.common.names import join_names
-from headrace.components.blessed_model import why_unusable
-from headrace.components.deploy.blessing import time_after
-from headrace.components.deploy.registry import Entry, Registry
+from headrace.components.stored_models.blessed_record import Entry, Registry
+from headrace.components.stored_models.blessing import time_after
+from headrace.components.stored_models.usable import why_unusable
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.models.destination import Destination, changing_models, required_push_directory

@@ -9,9 +9,9 @@ from pathlib import Path
 from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
 from headrace.common.names import join_names
-from headrace.components.blessed_model import SERVING, why_unusable
-from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import Registry
+from headrace.components.stored_models.blessed_record import Registry
+from headrace.components.stored_models.push_record import PushRecord
+from headrace.components.stored_models.usable import SERVING, why_unusable
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
 

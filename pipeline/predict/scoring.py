@@ -23,8 +23,8 @@ from headrace.pipeline.predict.models import ChosenModel, choose_model, is_model
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.components.example_gen.sources import ParallelMap
     from headrace.components.predict.predict import Predicted, Request
+    from headrace.components.sources import ParallelMap
 
 TFRECORD = "tfrecord"
 """The kind of source for a name that contains this, such as `data_tfrecord-00000-of-00001.gz`."""
@@ -108,7 +108,7 @@ def open_scoring(  # noqa: PLR0913 - one for each option of the command
     prepare()
     given = str(data) if isinstance(data, PathLike) else data
     if given is not None and not isinstance(given, str):
-        from headrace.components.example_gen.sources.arrays.tables import as_table
+        from headrace.components.sources.arrays.tables import as_table
 
         given = as_table(given)
     if is_model(config):
@@ -153,7 +153,7 @@ def predict_table(
     folder: Path, data: Any, *, columns: Sequence[str] | None = None, prefix: str = "", batch_size: int | None = None
 ) -> pa.Table:
     """The predictions of the SavedModel in a folder for data in memory; see `headrace.predict`."""
-    from headrace.components.example_gen.sources.arrays.tables import as_table
+    from headrace.components.sources.arrays.tables import as_table
 
     form = Form(columns=columns, prefix=prefix, batch_size=batch_size)
     return _by_model(folder, as_table(data), form).to_table()[0]
@@ -167,13 +167,13 @@ def source_of(path: str, usual: SourceConfig | None) -> SourceConfig:
     ending = known_ending(path)
     kind = None if ending is None else kind_of_ending(ending)
     if ending == JSON:
-        from headrace.components.example_gen.sources.jsonl.array import kind_of_json
+        from headrace.components.sources.jsonl.array import kind_of_json
 
         kind = kind_of_json(path)
     if kind is None and TFRECORD in path.rstrip("/").rpartition("/")[2]:
         kind = TFRECORD
     if kind is None and Path(path).is_dir():
-        from headrace.components.example_gen.sources.datasets.streams import is_dataset
+        from headrace.components.sources.datasets.streams import is_dataset
 
         kind = "datasets" if is_dataset(path.removesuffix("/")) else None
     if usual is not None and usual.split_names:
@@ -201,13 +201,13 @@ def _images(path: str, usual: ImagesSource | None, kind: str | None) -> SourceCo
 
 def _is_of_images(path: str) -> bool:
     """Whether a folder has images in itself, and not beside Parquet files, as which a folder is read otherwise."""
-    from headrace.components.example_gen.sources.images.listing import files_in
+    from headrace.components.sources.images.listing import files_in
 
     return not any(file.endswith(".parquet") for file in files_in(path)) and _has_images(path)
 
 
 def _has_images(path: str) -> bool:
-    from headrace.components.example_gen.sources.images.listing import has_images
+    from headrace.components.sources.images.listing import has_images
 
     return has_images(path)
 
@@ -223,6 +223,6 @@ def _check_folder(output: Path) -> None:
 
 
 def _here() -> ParallelMap:
-    from headrace.components.example_gen.sources import serial_map
+    from headrace.components.sources import serial_map
 
     return serial_map

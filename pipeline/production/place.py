@@ -10,8 +10,8 @@ from typing import Any
 from headrace.common.durable import write_text
 from headrace.common.errors import DataError, RunError
 from headrace.common.locks import wait_and_hold
+from headrace.common.storage.paths import is_remote
 from headrace.common.store_lock import held
-from headrace.components.example_gen.paths import is_remote
 
 
 def update(file: str, change: Callable[[str], str]) -> bool:
@@ -42,7 +42,7 @@ def _update_local(path: Path, change: Callable[[str], str]) -> bool:
 
 
 def _update_remote(file: str, change: Callable[[str], str]) -> bool:
-    from headrace.components.example_gen.remote.filesystems import filesystem, parse_location, promptly
+    from headrace.common.storage.filesystems import filesystem, parse_location, promptly
 
     location = parse_location(file)
     text = _text(filesystem(location), location.arrow)

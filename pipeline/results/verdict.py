@@ -8,10 +8,10 @@ from pathlib import Path
 
 from headrace.common.errors import RunError
 from headrace.components.canary.verdict import CanaryVerdict
-from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import AWAITING, IN_SERVICE, LATE, REFUSED, WHY, WITHDRAWN
 from headrace.components.evaluation.result import Evaluation, Interval, ThresholdCheck
 from headrace.components.lite.verdict import LiteVerdict
+from headrace.components.stored_models.blessed_record import AWAITING, IN_SERVICE, LATE, REFUSED, WHY, WITHDRAWN
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.configs.loading.loader import PYTHON_SOURCE
 from headrace.configs.schema.evaluate import EvaluateConfig, Threshold
 from headrace.pipeline.results.run_folder import RunFolder

@@ -24,7 +24,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headrace.common.names import did_you_mean_or_list, join_names
-from headrace.components.example_gen.sources.nested import flat_members, json_object, parents_of
+from headrace.components.sources.nested import flat_members, json_object, parents_of
 
 DEFAULT_SIGNATURE = "serving_default"
 BYTES = "_bytes"

@@ -126,7 +126,7 @@ def read_logs(directory: Path) -> TrainingLogs:
 def _events(file: Path) -> Iterator[Any]:
     from tensorboard.compat.proto.event_pb2 import Event
 
-    from headrace.components.example_gen.sources.tfrecord.frames import frames
+    from headrace.components.sources.tfrecord.frames import frames
 
     try:
         for part in frames(str(file)):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.errors import DataError, MissingDependencyError, RunError
 
 if TYPE_CHECKING:
-    from headrace.components.example_gen.remote.filesystems import ObjectLocation
+    from headrace.common.storage.filesystems import ObjectLocation
     from headrace.pipeline.results.run_folder import RunFolder
 
 SCHEMES = ("gs://", "s3://", "minio://")
@@ -34,7 +34,7 @@ class BucketUpload:
     @classmethod
     def of(cls, url: str) -> BucketUpload:
         """Parse the URL of a bucket. Raises RunError if it is not one."""
-        from headrace.components.example_gen.remote.filesystems import parse_location
+        from headrace.common.storage.filesystems import parse_location
 
         if not url.startswith(SCHEMES):
             raise RunError(f"--to {url}: not a bucket; write gs://bucket/path or s3://bucket/path")
@@ -56,8 +56,8 @@ class BucketUpload:
         return replace(self.place, key=f"{self.place.key}/{name}" if self.place.key else name)
 
     def _put(self, file: Path, name: str) -> None:
-        from headrace.components.example_gen.remote.errors import object_error
-        from headrace.components.example_gen.remote.filesystems import filesystem
+        from headrace.common.storage.errors import object_error
+        from headrace.common.storage.filesystems import filesystem
 
         place = self._at(name)
         try:

@@ -158,7 +158,7 @@ def _prune_object_store(config: PipelineConfig, root: str, keep: int, older_than
 
 
 def _summary(plan: PrunePlan, dry_run: bool) -> str:
-    from headrace.components.example_gen.spans.store import SHARDS_FILE
+    from headrace.components.example_gen.span_store import SHARDS_FILE
     from headrace.pipeline.report.formatting import size
 
     if not plan.folders:

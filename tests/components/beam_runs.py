@@ -21,7 +21,7 @@ from tfx.types import standard_artifacts
 
 from headrace.components.beam_pipelines import BeamPipelines
 from headrace.components.example_gen.component import Executor
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.spans.find import find_spans
 from headrace.components.statistics import component as statistics_gen
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.data import DataConfig

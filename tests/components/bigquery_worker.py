@@ -8,7 +8,7 @@ from apache_beam.runners.worker import sdk_worker_main
 from google.cloud.bigquery_storage_v1 import BigQueryReadClient
 from google.cloud.bigquery_storage_v1.services.big_query_read.transports import BigQueryReadGrpcTransport
 
-from headrace.components.example_gen.sources import bigquery
+from headrace.components.sources import bigquery
 
 ADDRESS = "HEADRACE_TEST_BIGQUERY"
 

@@ -10,10 +10,10 @@ from typing import Any
 import postgres
 import psycopg
 
-from headrace.components.example_gen.finding import source_state
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import ParallelMap, ScanResult, open_source, serial_map
-from headrace.components.example_gen.spans.manifest import Span, SpanManifest
+from headrace.components.sources import ParallelMap, ScanResult, open_source, serial_map
+from headrace.components.spans.manifest import Span, SpanManifest
+from headrace.components.spans.source_state import source_state
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import SqlSource
 

@@ -12,7 +12,7 @@ from tfx.types import standard_artifacts
 
 from headrace.components.deploy.baseline import RecordBlessing
 from headrace.components.deploy.pusher import Pusher
-from headrace.components.deploy.registry import AUTOMATIC, Registry
+from headrace.components.stored_models.blessed_record import AUTOMATIC, Registry
 
 
 def night(

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from decoded_examples import decoded
 
-from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
-from headrace.components.example_gen.tfexample.encode import encode
+from headrace.components.examples.tfexample.encode import encode
+from headrace.components.sources import ReadOptions, ScanResult, open_source, serial_map
 from headrace.configs.schema.sources import ParquetSource
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
+from headrace.components.sources import ReadOptions, ScanResult, open_source, serial_map
 from headrace.configs.schema.sources import SourceConfig
 
 

@@ -12,8 +12,8 @@ from tfx.types import artifact_utils, standard_artifacts
 
 from headrace.components.example_gen.component import Executor
 from headrace.components.example_gen.required import RequiredColumn
-from headrace.components.example_gen.sources.csv.source import CsvFiles
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.sources.csv.source import CsvFiles
+from headrace.components.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import CsvSource
 

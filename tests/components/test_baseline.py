@@ -18,10 +18,10 @@ from tfx.types import Artifact, standard_artifacts
 from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
 from headrace.components.deploy.baseline import Baseline, RecordBlessing
-from headrace.components.deploy.blessing import record_blessing
 from headrace.components.deploy.choices import choose_baseline
-from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import DAMAGED, WHY, MadeFor, NewestEntry, Registry
+from headrace.components.stored_models.blessed_record import DAMAGED, WHY, MadeFor, NewestEntry, Registry
+from headrace.components.stored_models.blessing import record_blessing
+from headrace.components.stored_models.push_record import PushRecord
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 

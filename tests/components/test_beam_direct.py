@@ -20,8 +20,8 @@ from beam_runs import DIRECT, WITH_BEAM, make, same_with_beam, transforms
 from databases import source_of, sqlite_of_trips
 from given_trips import ROWS, columns, rows
 
-from headrace.components.example_gen import parts
-from headrace.components.example_gen.sources.parquet import source as parquet
+from headrace.components.examples import parts
+from headrace.components.sources.parquet import source as parquet
 from headrace.configs.schema import sources as registry
 from headrace.configs.schema.beam import BeamConfig, OptionValue
 from headrace.configs.schema.data import DataConfig

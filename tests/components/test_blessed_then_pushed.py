@@ -12,7 +12,7 @@ import pytest
 from dying import deaths, full_disks
 from made_up_nights import in_service, listed, night
 
-from headrace.components.deploy.registry import AWAITING, LATE, MANUAL, Registry
+from headrace.components.stored_models.blessed_record import AWAITING, LATE, MANUAL, Registry
 
 
 @pytest.mark.parametrize("fault", [deaths, full_disks])

@@ -18,11 +18,11 @@ from headrace.common.checksums import checksum
 from headrace.common.errors import DataError, RunError
 from headrace.components.bulk_predictor.publishing import find_model_in_service, list_new_data, publish_predictions
 from headrace.components.bulk_predictor.record import ROWS, SKIPPED, PublishedPredictions
-from headrace.components.deploy.blessing import record_blessing
-from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import EXISTS, IN_SERVICE, MadeFor, Registry
-from headrace.components.example_gen.spans.manifest import SpanManifest
-from headrace.components.example_gen.spans.patterns import match_files, path_of_span
+from headrace.components.spans.manifest import SpanManifest
+from headrace.components.spans.patterns import match_files, path_of_span
+from headrace.components.stored_models.blessed_record import EXISTS, IN_SERVICE, MadeFor, Registry
+from headrace.components.stored_models.blessing import record_blessing
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.configs.schema.data import DataConfig
 from headrace.pipeline.kubeflow.pod.invocation import state_paths
 from headrace.pipeline.kubeflow.pod.paths import PodPaths

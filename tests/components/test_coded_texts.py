@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from test_example_gen_framing import batches, records_of
 
 from headrace.common.value_counts import NO_COUNTS, counted, summed
-from headrace.components.example_gen.arrow_columns import offsets_of, plain
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.shards import column_files
 from headrace.components.example_gen.shards.coded_texts import (
     MOST_DISTINCT,
     MOST_DISTINCT_INTEGERS,
@@ -25,11 +23,13 @@ from headrace.components.example_gen.shards.coded_texts import (
     coded_integers,
     with_columns,
 )
-from headrace.components.example_gen.shards.column_files import ColumnWriter, finish, path_beside
-from headrace.components.example_gen.sources import serial_map
-from headrace.components.example_gen.spans.find import find_spans
-from headrace.components.example_gen.tfexample.encode import encode, feature_dictionary
-from headrace.components.example_gen.tfexample.framing import framed_examples
+from headrace.components.examples import column_files
+from headrace.components.examples.arrow_columns import offsets_of, plain
+from headrace.components.examples.column_files import ColumnWriter, finish, path_beside
+from headrace.components.examples.tfexample.encode import encode, feature_dictionary
+from headrace.components.examples.tfexample.framing import framed_examples
+from headrace.components.sources import serial_map
+from headrace.components.spans.find import find_spans
 from headrace.components.statistics import categories, read
 from headrace.components.statistics.accumulators import from_bytes, to_bytes
 from headrace.components.statistics.columns import values_of

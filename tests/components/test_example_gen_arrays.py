@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
-from headrace.components.example_gen.sources.arrays import source as arrays_module
-from headrace.components.example_gen.sources.arrays.tables import as_table, digest
-from headrace.components.example_gen.spans.find import find_spans
-from headrace.components.example_gen.tfexample.encode import encode
+from headrace.components.examples.tfexample.encode import encode
+from headrace.components.sources import ReadOptions, ScanResult, open_source, serial_map
+from headrace.components.sources.arrays import source as arrays_module
+from headrace.components.sources.arrays.tables import as_table, digest
+from headrace.components.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import ArraysSource
 
@@ -133,7 +133,7 @@ def test_any_arrays_come_back(
     with pytest.MonkeyPatch.context() as patch:
         for name in ("SMALLEST_PART", "LARGEST_PART"):
             patch.setattr(arrays_module, name, part)
-        patch.setattr("headrace.components.example_gen.sources.conversion.BATCH", part)
+        patch.setattr("headrace.components.sources.conversion.BATCH", part)
         kinds, found = read(ArraysSource(kind="arrays", path=str(path)))
     assert kinds == {name: name for name in arrays}
     text = np.vectorize(str.encode, otypes=[object])

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from source_rows import read_source, values_of
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen import parts as parts_module
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
-from headrace.components.example_gen.sources.avro.blocks import read_blocks, read_header
-from headrace.components.example_gen.sources.avro.source import AvroFiles
-from headrace.components.example_gen.sources.streams import LineRange
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.examples import parts as parts_module
+from headrace.components.sources import ReadOptions, ScanResult, open_source, serial_map
+from headrace.components.sources.avro.blocks import read_blocks, read_header
+from headrace.components.sources.avro.source import AvroFiles
+from headrace.components.sources.streams import LineRange
+from headrace.components.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import AvroSource
 

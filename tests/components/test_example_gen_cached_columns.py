@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from headrace.components.example_gen.column_cache import ColumnCache
-from headrace.components.example_gen.sources import open_source, serial_map
-from headrace.components.example_gen.sources.csv import blocks
-from headrace.components.example_gen.sources.jsonl import blocks as json_blocks
-from headrace.components.example_gen.sources.tfrecord import frames
-from headrace.components.example_gen.tfexample.framing import framed_examples
+from headrace.components.examples.tfexample.framing import framed_examples
+from headrace.components.sources import open_source, serial_map
+from headrace.components.sources.csv import blocks
+from headrace.components.sources.jsonl import blocks as json_blocks
+from headrace.components.sources.tfrecord import frames
 from headrace.configs.schema.sources import CsvSource, JsonlSource, TfrecordSource
 
 CELLS = st.sampled_from(["", "1", "-7", "0.5", "1e300", "nan", "9007199254740993", "007", "text", "é", '"x,y"', '"NA"'])

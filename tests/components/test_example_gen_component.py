@@ -20,17 +20,17 @@ from tfx.utils import proto_utils
 from tfx_bsl.tfxio import tf_example_record
 
 from headrace.common.errors import DataError, RunError
+from headrace.common.storage.paths import resolve
 from headrace.components.example_gen import beam_map, component
-from headrace.components.example_gen import parts as parts_module
 from headrace.components.example_gen.beam_map import BeamMap, SignedPickles, local_threads
 from headrace.components.example_gen.component import ExampleGen, Executor
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.paths import resolve
 from headrace.components.example_gen.shards import layout as layout_module
-from headrace.components.example_gen.sources import serial_map
-from headrace.components.example_gen.spans.component import Spans
-from headrace.components.example_gen.spans.find import find_spans
-from headrace.components.example_gen.spans.manifest import SpanManifest, check_unchanged
+from headrace.components.examples import parts as parts_module
+from headrace.components.sources import serial_map
+from headrace.components.spans.component import Spans
+from headrace.components.spans.find import find_spans
+from headrace.components.spans.manifest import SpanManifest, check_unchanged
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import CsvSource
 

@@ -11,11 +11,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen import parts as parts_module
-from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
-from headrace.components.example_gen.sources.csv import blocks as blocks_module
-from headrace.components.example_gen.sources.csv import parse as parse_module
-from headrace.components.example_gen.types import declared_types
+from headrace.components.examples import parts as parts_module
+from headrace.components.sources import ReadOptions, ScanResult, open_source, serial_map
+from headrace.components.sources.csv import blocks as blocks_module
+from headrace.components.sources.csv import parse as parse_module
+from headrace.components.sources.types import declared_types
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import CsvSource
 

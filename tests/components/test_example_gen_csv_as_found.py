@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen import parts as parts_module
-from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
-from headrace.components.example_gen.sources.csv import blocks as blocks_module
-from headrace.components.example_gen.sources.csv.header import distinct_names
+from headrace.components.examples import parts as parts_module
+from headrace.components.sources import ReadOptions, ScanResult, open_source, serial_map
+from headrace.components.sources.csv import blocks as blocks_module
+from headrace.components.sources.csv.header import distinct_names
 from headrace.configs.schema.sources import CsvSource
 
 NUMBERS = st.integers(-(10**12), 10**12) | st.integers(-(10**9), 10**9).map(lambda number: number / 1000)

@@ -18,12 +18,12 @@ from source_rows import read_source, values_of
 from stores import Bucket
 
 from headrace.common.errors import DataError, RunError
-from headrace.components.example_gen import parts as parts_module
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import ScanResult, open_source, serial_map
-from headrace.components.example_gen.sources.base import HasHead, HasListLengths
-from headrace.components.example_gen.spans.find import find_spans
-from headrace.components.example_gen.types import Kind
+from headrace.components.examples import parts as parts_module
+from headrace.components.sources import ScanResult, open_source, serial_map
+from headrace.components.sources.base import HasHead, HasListLengths
+from headrace.components.sources.types import Kind
+from headrace.components.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import DatasetsSource
 from headrace.pipeline.cli import cli

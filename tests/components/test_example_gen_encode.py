@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tfx_bsl.coders import example_coder
 
-from headrace.components.example_gen.shards.compression import Compression
-from headrace.components.example_gen.tfexample.encode import encode
-from headrace.components.example_gen.tfexample.framing import frame
-from headrace.components.example_gen.tfexample.wire import varint, varints
+from headrace.components.examples.compression import Compression
+from headrace.components.examples.tfexample.encode import encode
+from headrace.components.examples.tfexample.framing import frame
+from headrace.components.examples.tfexample.wire import varint, varints
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 COLUMN = st.sampled_from(["int", "float", "float32", "string", "bytes"])

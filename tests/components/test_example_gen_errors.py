@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen import parts as parts_module
+from headrace.common.storage.paths import resolve
 from headrace.components.example_gen.checks import check_fraction
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.paths import resolve
-from headrace.components.example_gen.skips import Skipped
-from headrace.components.example_gen.sources import serial_map
-from headrace.components.example_gen.sources.csv import blocks as blocks_module
-from headrace.components.example_gen.spans.manifest import SpanManifest
+from headrace.components.examples import parts as parts_module
+from headrace.components.examples.skips import Skipped
+from headrace.components.sources import serial_map
+from headrace.components.sources.csv import blocks as blocks_module
+from headrace.components.spans.manifest import SpanManifest
 from headrace.configs.rules.data import types_fit_delimited_text
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import CsvSource

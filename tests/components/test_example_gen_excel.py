@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from source_rows import read_source
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source
-from headrace.components.example_gen.sources.excel.sheet import letters
+from headrace.components.sources import ReadOptions, ScanResult, open_source
+from headrace.components.sources.excel.sheet import letters
 from headrace.configs.schema.sources import ExcelSource
 
 DAY, NOON = dt.date(2026, 1, 31), dt.datetime(2026, 1, 31, 12, 30)

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.components.example_gen.shards.spill import to_columns, to_rows
-from headrace.components.example_gen.tfexample import crc32c
-from headrace.components.example_gen.tfexample.encode import encode
-from headrace.components.example_gen.tfexample.framing import MAX_VARIABLE, frame, framed_examples
+from headrace.components.examples.tfexample import crc32c
+from headrace.components.examples.tfexample.encode import encode
+from headrace.components.examples.tfexample.framing import MAX_VARIABLE, frame, framed_examples
 
 ROWS = 2500
 KINDS: dict[str, Callable[[np.random.Generator], Any]] = {

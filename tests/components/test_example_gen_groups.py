@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from headrace.common.errors import DataError
 from headrace.components.example_gen.ingest import IngestResult, ingest
 from headrace.components.example_gen.shards.group_split import LARGEST, MOST_GROUPS, GroupRows, GroupSplit, group_lines
-from headrace.components.example_gen.sources import serial_map
-from headrace.components.example_gen.spans.find import find_spans
-from headrace.components.example_gen.spans.store import SpanStore
+from headrace.components.example_gen.span_store import SpanStore
+from headrace.components.sources import serial_map
+from headrace.components.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import ParquetSource
 

@@ -18,10 +18,10 @@ import tensorflow as tf
 from hostile_files import BAD_LINES, HEAD, KINDS, ROWS, WHOLE_FILES, content, framed, record, values, whole
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen import storage
+from headrace.common.storage import files as storage
 from headrace.components.example_gen.ingest import IngestResult, ingest
-from headrace.components.example_gen.sources import open_source, serial_map
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.sources import open_source, serial_map
+from headrace.components.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
 
 NOBODY = 65534

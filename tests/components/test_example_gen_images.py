@@ -18,13 +18,13 @@ from sklearn.datasets import load_digits
 from stores import Bucket
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen import parts as parts_module
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
-from headrace.components.example_gen.sources.images import source as images_module
-from headrace.components.example_gen.sources.images.image import BadImageError, read_header
-from headrace.components.example_gen.sources.images.listing import has_images
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.examples import parts as parts_module
+from headrace.components.sources import ReadOptions, ScanResult, open_source, serial_map
+from headrace.components.sources.images import source as images_module
+from headrace.components.sources.images.image import BadImageError, read_header
+from headrace.components.sources.images.listing import has_images
+from headrace.components.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import ImagesSource
 

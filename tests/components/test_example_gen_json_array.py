@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from source_rows import read_source, values_of
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.sources import ScanResult, open_source, serial_map
-from headrace.components.example_gen.sources.jsonl import blocks as blocks_module
-from headrace.components.example_gen.sources.jsonl.array import ArrayText
+from headrace.components.sources import ScanResult, open_source, serial_map
+from headrace.components.sources.jsonl import blocks as blocks_module
+from headrace.components.sources.jsonl.array import ArrayText
 from headrace.configs.schema.sources import JsonlSource, JsonSource
 
 TRICKY = st.text('\\"[]{},:\n\u00e9 a', max_size=8)

@@ -12,12 +12,12 @@ from source_rows import read_source, values_of
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
-from headrace.components.example_gen.sources.jsonl import blocks as blocks_module
-from headrace.components.example_gen.sources.jsonl import fast
-from headrace.components.example_gen.sources.nested import check_objects
-from headrace.components.example_gen.sources.streams import LineRange
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.sources import ReadOptions, ScanResult, open_source, serial_map
+from headrace.components.sources.jsonl import blocks as blocks_module
+from headrace.components.sources.jsonl import fast
+from headrace.components.sources.nested import check_objects
+from headrace.components.sources.streams import LineRange
+from headrace.components.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import JsonlSource
 

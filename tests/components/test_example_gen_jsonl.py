@@ -10,10 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen import parts as parts_module
-from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
-from headrace.components.example_gen.sources.jsonl import blocks as blocks_module
-from headrace.components.example_gen.sources.jsonl import fast
+from headrace.components.examples import parts as parts_module
+from headrace.components.sources import ReadOptions, ScanResult, open_source, serial_map
+from headrace.components.sources.jsonl import blocks as blocks_module
+from headrace.components.sources.jsonl import fast
 from headrace.configs.schema.sources import JsonlSource
 
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -16,9 +16,9 @@ from stores import Bucket
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import ReadOptions, open_source, serial_map
-from headrace.components.example_gen.sources.parquet import source as parquet_module
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.sources import ReadOptions, open_source, serial_map
+from headrace.components.sources.parquet import source as parquet_module
+from headrace.components.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import ParquetSource
 
@@ -141,7 +141,7 @@ def test_spans_may_be_folders(tmp_path: Path) -> None:
 def test_the_names_of_columns_need_no_tensorflow(tmp_path: Path) -> None:
     path = write(tmp_path / "f.parquet", {"a": [1]})
     code = (
-        "import sys; from headrace.components.example_gen.sources import open_source;"
+        "import sys; from headrace.components.sources import open_source;"
         "from headrace.configs.schema.sources import ParquetSource;"
         f"print(open_source(ParquetSource(kind='parquet', path={str(path)!r})).columns(), 'tensorflow' in sys.modules)"
     )

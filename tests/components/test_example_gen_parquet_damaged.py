@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from parquet_files import read, scan_of, write
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.sources import ReadOptions
+from headrace.components.sources import ReadOptions
 
 
 def test_only_the_chosen_columns_are_read_from_disk(tmp_path: Path) -> None:

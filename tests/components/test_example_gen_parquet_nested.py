@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from parquet_files import read, scan_of, write
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.sources import ReadOptions, open_source
-from headrace.components.example_gen.sources.parquet.source import ParquetFiles
+from headrace.components.sources import ReadOptions, open_source
+from headrace.components.sources.parquet.source import ParquetFiles
 from headrace.configs.schema.sources import ParquetSource
 
 USER = pa.struct({"age": pa.int64(), "home": pa.struct({"zip": pa.string(), "at": pa.list_(pa.float64())})})

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from parquet_files import one, read, scan_of, write
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.sources import ReadOptions
-from headrace.components.example_gen.sources.parquet import source as parquet_module
-from headrace.components.example_gen.types import kind_of_decimal
+from headrace.components.sources import ReadOptions
+from headrace.components.sources.parquet import source as parquet_module
+from headrace.components.sources.types import kind_of_decimal
 
 NOON = dt.datetime(2026, 11, 21, 12, 30)
 
@@ -203,7 +203,7 @@ def test_any_table_comes_back(
         expected |= {kind: [None if value is None else [value] for value in single], f"{kind} list": several}
     path = write(tmp_path_factory.mktemp("parquet") / "f.parquet", columns, row_group_size=group)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headrace.components.example_gen.sources.conversion.BATCH", batch)
+        patch.setattr("headrace.components.sources.conversion.BATCH", batch)
         patch.setattr(parquet_module, "SMALLEST_PART", 50)
         patch.setattr(parquet_module, "LARGEST_PART", 50)
         kinds, found = read(path)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
+from headrace.components.sources import ReadOptions, ScanResult, open_source, serial_map
 from headrace.configs.schema.sources import TfrecordSource
 
 MISSING = np.iinfo(np.int64).min

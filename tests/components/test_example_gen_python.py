@@ -18,10 +18,10 @@ from source_rows import read_source, values_of
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import ReadOptions, open_source, serial_map
-from headrace.components.example_gen.sources.base import HasHead
-from headrace.components.example_gen.sources.python import rows as rows_module
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.sources import ReadOptions, open_source, serial_map
+from headrace.components.sources.base import HasHead
+from headrace.components.sources.python import rows as rows_module
+from headrace.components.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import PythonSource
 
@@ -220,7 +220,7 @@ def test_the_fingerprint_is_what_its_function_returns(give: Give) -> None:
 
 def test_the_code_of_the_functions_counts_for_what_is_read() -> None:
     source = PythonSource(kind="python", function={"train": "a.rows", "test": "b.c.rows"}, fingerprint="d.day")
-    assert {*source.own_modules()} >= {"a", "b.c", "d", "headrace.components.example_gen.sources.python.source"}
+    assert {*source.own_modules()} >= {"a", "b.c", "d", "headrace.components.sources.python.source"}
     assert source.functions()[("function", "test")] == "b.c.rows"
 
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.sources.csv import blocks as blocks_module
-from headrace.components.example_gen.sources.csv.blocks import Segment, blocks
-from headrace.components.example_gen.sources.csv.quotes import Dialect, ends_in_quotes, quote_runs, record_ends
-from headrace.components.example_gen.sources.csv.source import FileRange, join_ranges, scan_range
+from headrace.components.sources.csv import blocks as blocks_module
+from headrace.components.sources.csv.blocks import Segment, blocks
+from headrace.components.sources.csv.quotes import Dialect, ends_in_quotes, quote_runs, record_ends
+from headrace.components.sources.csv.source import FileRange, join_ranges, scan_range
 
 COMMA = Dialect(",", '"')
 TEXT = st.text('a,"\n', max_size=40)

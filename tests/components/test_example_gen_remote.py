@@ -12,13 +12,13 @@ from stores import Bucket
 from tfx.types import standard_artifacts
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen import parts as parts_module
+from headrace.common.storage.files import resolve
 from headrace.components.example_gen.component import Executor
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import open_source, serial_map
-from headrace.components.example_gen.spans.find import find_spans
-from headrace.components.example_gen.spans.manifest import SpanManifest
-from headrace.components.example_gen.storage import resolve
+from headrace.components.examples import parts as parts_module
+from headrace.components.sources import open_source, serial_map
+from headrace.components.spans.find import find_spans
+from headrace.components.spans.manifest import SpanManifest
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import CsvSource
 

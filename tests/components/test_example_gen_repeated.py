@@ -9,9 +9,9 @@ from PIL import Image
 from span_runs import config, generate, ids, reported, write
 
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import serial_map
-from headrace.components.example_gen.spans.find import find_spans
-from headrace.components.example_gen.spans.manifest import SpanManifest
+from headrace.components.sources import serial_map
+from headrace.components.spans.find import find_spans
+from headrace.components.spans.manifest import SpanManifest
 from headrace.configs.schema.data import DataConfig
 
 

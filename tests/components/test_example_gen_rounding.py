@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.common.errors import DataError
+from headrace.common.storage.paths import resolve
 from headrace.components.example_gen.ingest import IngestResult, ingest
-from headrace.components.example_gen.paths import resolve
-from headrace.components.example_gen.sources import serial_map
-from headrace.components.example_gen.spans.manifest import SpanManifest
-from headrace.components.example_gen.tfexample.rounding import (
+from headrace.components.examples.tfexample.rounding import (
     COARSE,
     ColumnRounding,
     RoundingAccumulator,
     rounding_notes,
 )
+from headrace.components.sources import serial_map
+from headrace.components.spans.manifest import SpanManifest
 from headrace.configs.schema.data import DataConfig
 
 ROWS = 1597

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.spans.find import find_spans
-from headrace.components.example_gen.spans.manifest import SpanManifest
+from headrace.components.spans.find import find_spans
+from headrace.components.spans.manifest import SpanManifest
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import CsvSource
 

@@ -19,7 +19,7 @@ from span_runs import (
     write,
 )
 
-from headrace.components.example_gen.spans.store import SpanStore
+from headrace.components.example_gen.span_store import SpanStore
 
 
 def test_shards_of_a_span_carry_its_name_and_are_shared_with_the_store(folder: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dying import changes, deaths
 
-from headrace.components.example_gen.spans.store import SpanShards, SpanStore
+from headrace.components.example_gen.span_store import SpanShards, SpanStore
 
 
 def _shards(folder: Path) -> SpanShards:

@@ -10,7 +10,7 @@ from tfx.types import standard_artifacts
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.component import Executor
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.spans.find import find_spans
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from headrace.components.example_gen.shards.layout import (
     automatic_count,
     plan_shards,
 )
-from headrace.components.example_gen.shards.row_hash import row_hash, split_numbers
+from headrace.components.examples.row_hash import row_hash, split_numbers
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import CsvSource
 

@@ -11,8 +11,8 @@ from span_runs import DAYS, config, days, generate, rows_of, write
 
 from headrace.common.errors import DataError
 from headrace.components.deploy.choices import point
-from headrace.components.deploy.registry import Entry, MadeFor
-from headrace.components.split_spans import TRAINED_ON, RoleOfSpans
+from headrace.components.spans.split_spans import TRAINED_ON, RoleOfSpans
+from headrace.components.stored_models.blessed_record import Entry, MadeFor
 from headrace.configs.schema.data import DataConfig
 
 DATES = ("2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04", "2026-01-05")

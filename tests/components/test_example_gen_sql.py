@@ -15,10 +15,10 @@ from databases import KEYED, ROWS, config, read, source_of, sqlite_of_trips, wri
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.beam_map import BeamMap, local_threads
-from headrace.components.example_gen.finding import source_state
-from headrace.components.example_gen.sources import open_source, serial_map
-from headrace.components.example_gen.spans.find import find_spans
-from headrace.components.example_gen.spans.store import SpanStore
+from headrace.components.example_gen.span_store import SpanStore
+from headrace.components.sources import open_source, serial_map
+from headrace.components.spans.find import find_spans
+from headrace.components.spans.source_state import source_state
 from headrace.configs.schema.sources import SqlSource
 
 

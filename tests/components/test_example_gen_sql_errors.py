@@ -9,7 +9,7 @@ from databases import ROWS, source_of, written
 from pydantic import ValidationError
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.sources import open_source, serial_map
+from headrace.components.sources import open_source, serial_map
 from headrace.configs.loading.overlays import parse_setting
 from headrace.configs.schema.sources import SqlSource
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.sources.sql.values import column_of, kind_of_values
+from headrace.components.sources.sql.values import column_of, kind_of_values
 
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.binary(), st.dates(),

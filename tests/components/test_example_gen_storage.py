@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 from stores import Bucket, message
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.remote.find import matches_glob
-from headrace.components.example_gen.sources.streams import line_at, open_stream, read_fully
-from headrace.components.example_gen.storage import (
+from headrace.common.storage.files import (
     FileState,
     arrow_file,
     checksum,
@@ -29,6 +27,8 @@ from headrace.components.example_gen.storage import (
     stat,
     stats,
 )
+from headrace.common.storage.find import matches_glob
+from headrace.components.sources.streams import line_at, open_stream, read_fully
 
 TREE = [
     "a.csv",
@@ -180,7 +180,7 @@ def test_local_paths_connect_to_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
     program = (
         "import sys\n"
-        "from headrace.components.example_gen.sources import open_source\n"
+        "from headrace.components.sources import open_source\n"
         "from headrace.configs.schema.sources import CsvSource\n"
         "print(open_source(CsvSource(kind='csv', path=sys.argv[1])).columns())\n"
         "print({'pyarrow.fs', 'pyarrow._s3fs', 'tensorflow', 'apache_beam'} & {*sys.modules})\n"
@@ -194,7 +194,7 @@ def test_a_forked_child_reads_from_s3_if_its_parent_has_not(s3_bucket: Bucket) -
     program = (
         "import os, sys\n"
         "from headrace.components.example_gen import component\n"
-        "from headrace.components.example_gen.storage import checksum, stat\n"
+        "from headrace.common.storage.files import checksum, stat\n"
         "print(len(sys.argv) > 2 and stat(sys.argv[1]).size, flush=True)\n"
         "if os.fork() == 0:\n"
         "    try:\n"

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 from stores import Bucket, breaking_proxy, message, refusing_server, tls_server
 
-from headrace.components.example_gen.remote import filesystems
-from headrace.components.example_gen.remote import reader as reader_module
-from headrace.components.example_gen.sources import streams as files_module
-from headrace.components.example_gen.sources.streams import line_at, open_stream, read_fully
-from headrace.components.example_gen.storage import (
+from headrace.common.storage import filesystems
+from headrace.common.storage import reader as reader_module
+from headrace.common.storage.files import (
     arrow_file,
     checksum,
     open_file,
@@ -22,6 +20,8 @@ from headrace.components.example_gen.storage import (
     stat,
     stats,
 )
+from headrace.components.sources import streams as files_module
+from headrace.components.sources.streams import line_at, open_stream, read_fully
 
 CLOSED = "http://127.0.0.1:1"
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from stores import Bucket
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen import parts as parts_module
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
-from headrace.components.example_gen.sources.text import read as read_module
-from headrace.components.example_gen.sources.text import source as windows_module
-from headrace.components.example_gen.spans.manifest import SpanManifest
+from headrace.components.examples import parts as parts_module
+from headrace.components.sources import ReadOptions, ScanResult, open_source, serial_map
+from headrace.components.sources.text import read as read_module
+from headrace.components.sources.text import source as windows_module
+from headrace.components.spans.manifest import SpanManifest
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import TextSource
 

@@ -15,9 +15,9 @@ from decoded_examples import decoded
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
-from headrace.components.example_gen.spans.find import find_spans
-from headrace.components.example_gen.tfexample.encode import encode
+from headrace.components.examples.tfexample.encode import encode
+from headrace.components.sources import ReadOptions, ScanResult, open_source, serial_map
+from headrace.components.spans.find import find_spans
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import TfdsSource

@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
-from headrace.components.example_gen.sources.tfrecord import frames as frames_module
+from headrace.components.sources import ReadOptions, ScanResult, open_source, serial_map
+from headrace.components.sources.tfrecord import frames as frames_module
 from headrace.configs.schema.sources import TfrecordSource
 
 FLOAT = st.floats(width=32, allow_nan=False)

@@ -16,8 +16,8 @@ from headrace.common.errors import DataError
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.required import RequiredColumn
 from headrace.components.example_gen.shards.time_split import TimeSplit, count_times
-from headrace.components.example_gen.sources import serial_map
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.sources import serial_map
+from headrace.components.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import ParquetSource
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from span_runs import DAYS, config, generate, rows_of
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.arrow_columns import missing_of
 from headrace.components.example_gen.ingest import IngestResult, ingest
 from headrace.components.example_gen.required import RequiredColumn
-from headrace.components.example_gen.sources import serial_map
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.examples.arrow_columns import missing_of
+from headrace.components.sources import serial_map
+from headrace.components.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.sources import ParquetSource

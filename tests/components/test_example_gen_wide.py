@@ -21,19 +21,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.arrow_columns import FEW_ROWS, MANY_COLUMNS, worth_stacking
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.shards.row_hash import row_hash
 from headrace.components.example_gen.shards.spill import to_columns, to_rows
-from headrace.components.example_gen.sources import serial_map
-from headrace.components.example_gen.sources.arrays import source as arrays_module
-from headrace.components.example_gen.sources.jsonl.source import JsonlFiles
-from headrace.components.example_gen.sources.tfrecord import source as tfrecord_module
-from headrace.components.example_gen.sources.tfrecord.source import TfrecordFiles
-from headrace.components.example_gen.spans.find import find_spans
-from headrace.components.example_gen.tfexample.encode import encode
-from headrace.components.example_gen.tfexample.framing import framed_examples
-from headrace.components.example_gen.tfexample.rounding import RoundingAccumulator
+from headrace.components.examples.arrow_columns import FEW_ROWS, MANY_COLUMNS, worth_stacking
+from headrace.components.examples.row_hash import row_hash
+from headrace.components.examples.tfexample.encode import encode
+from headrace.components.examples.tfexample.framing import framed_examples
+from headrace.components.examples.tfexample.rounding import RoundingAccumulator
+from headrace.components.sources import serial_map
+from headrace.components.sources.arrays import source as arrays_module
+from headrace.components.sources.jsonl.source import JsonlFiles
+from headrace.components.sources.tfrecord import source as tfrecord_module
+from headrace.components.sources.tfrecord.source import TfrecordFiles
+from headrace.components.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
 
 ROWS = 100

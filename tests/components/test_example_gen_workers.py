@@ -20,12 +20,12 @@ import pytest
 from command import alive, wait_until
 
 from headrace.common.errors import DataError, RunError
-from headrace.components.example_gen import parts
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.shards import layout
-from headrace.components.example_gen.sources import serial_map
-from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.workers import ForkedWorkers, can_fork
+from headrace.components.examples import parts
+from headrace.components.sources import serial_map
+from headrace.components.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
 
 

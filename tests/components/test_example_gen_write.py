@@ -15,10 +15,10 @@ import pytest
 import tensorflow as tf
 
 from headrace.components.example_gen.shards import spill
-from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.shards.layout import ShardLayout
 from headrace.components.example_gen.shards.write import ShardWriter
-from headrace.components.example_gen.sources import serial_map
+from headrace.components.examples.compression import Compression
+from headrace.components.sources import serial_map
 
 SPLITS = {"train": 8, "eval": 1, "test": 1}
 GZIP, PLAIN = Compression(), Compression("none")

@@ -19,13 +19,13 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from headrace.common.errors import DataError, TrainingError
+from headrace.common.storage.paths import resolve
 from headrace.components.example_gen.ingest import IngestResult, ingest
-from headrace.components.example_gen.paths import resolve
-from headrace.components.example_gen.sources import serial_map
-from headrace.components.example_gen.spans.manifest import SpanManifest
-from headrace.components.example_gen.tfexample.encode import encode
-from headrace.components.example_gen.tfexample.float64_columns import with_bits, without_bits
-from headrace.components.example_gen.tfexample.framing import framed_examples
+from headrace.components.examples.tfexample.encode import encode
+from headrace.components.examples.tfexample.float64_columns import with_bits, without_bits
+from headrace.components.examples.tfexample.framing import framed_examples
+from headrace.components.sources import serial_map
+from headrace.components.spans.manifest import SpanManifest
 from headrace.components.transform.analyzer_inputs import AnalyzerInputs
 from headrace.components.transform.columnar import Columnar
 from headrace.components.transform.columns_analysis import analyze_columns

@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from tfx.types import standard_artifacts
 
 from headrace.common.errors import GateError
-from headrace.components.example_gen.spans.find import date_of_run, find_spans
-from headrace.components.example_gen.spans.manifest import Span, SpanManifest
 from headrace.components.gates.arrival import judge_freshness, judge_rows
 from headrace.components.gates.newest_time import newest_time
 from headrace.components.gates.verdict import MOST_ROWS, GateRow, GateVerdict, explain_stop
+from headrace.components.spans.find import date_of_run, find_spans
+from headrace.components.spans.manifest import Span, SpanManifest
 from headrace.components.trigger.component import LookForNew
 from headrace.components.trigger.decision import TrainingData, TrainingRecord
 from headrace.configs.schema.data import DataConfig

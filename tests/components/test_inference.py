@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.types import Kind
 from headrace.components.inference.columns import LEFT_OUT, Choice, choose
 from headrace.components.inference.facts import ColumnFacts, facts_of
 from headrace.components.inference.labels import choose_label, likely_labels
 from headrace.components.inference.leaks import average_ranks, determines, rank_correlation, separation
 from headrace.components.inference.sample import Sample
 from headrace.components.inference.table import features_of, free_name, infer
+from headrace.components.sources.types import Kind
 
 DRAW = random.Random(7)
 DAYS = [dt.date(2025, 1, 30) + dt.timedelta(days=17 * number) for number in range(60)]

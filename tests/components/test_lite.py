@@ -19,13 +19,13 @@ from tfx.types import standard_artifacts
 
 from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
-from headrace.components.deploy.blessing import record_blessing
 from headrace.components.deploy.lite_files import converted, push_lite, read_pushed
-from headrace.components.deploy.push import locked
-from headrace.components.deploy.registry import Entry, Registry
 from headrace.components.lite.comparison import compare, examine
 from headrace.components.lite.component import Lite
 from headrace.components.lite.verdict import LiteVerdict
+from headrace.components.stored_models.blessed_record import Entry, Registry
+from headrace.components.stored_models.blessing import record_blessing
+from headrace.components.stored_models.push import locked
 from headrace.configs.schema.deploy import LiteConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.description import ModelDescription

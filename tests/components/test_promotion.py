@@ -14,8 +14,8 @@ from tfx.types import standard_artifacts
 
 from headrace.common.errors import RunError
 from headrace.components.deploy.choices import choose_base_model, choose_baseline
-from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import AUTOMATIC, AWAITING, MANUAL, MadeFor, Registry
+from headrace.components.stored_models.blessed_record import AUTOMATIC, AWAITING, MANUAL, MadeFor, Registry
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load_with_locations
 from headrace.pipeline.folders import locked

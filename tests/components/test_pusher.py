@@ -18,11 +18,19 @@ from tfx.types import standard_artifacts
 from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
 from headrace.components.deploy import pusher
-from headrace.components.deploy.blessing import changing
-from headrace.components.deploy.push import push
-from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import IN_SERVICE, LATE, REFUSED, WITHDRAWN, Entry, NewestEntry, Registry
 from headrace.components.lite.verdict import LiteVerdict
+from headrace.components.stored_models.blessed_record import (
+    IN_SERVICE,
+    LATE,
+    REFUSED,
+    WITHDRAWN,
+    Entry,
+    NewestEntry,
+    Registry,
+)
+from headrace.components.stored_models.blessing import changing
+from headrace.components.stored_models.push import push
+from headrace.components.stored_models.push_record import PushRecord
 
 
 @pytest.fixture

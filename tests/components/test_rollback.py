@@ -14,9 +14,9 @@ from made_up_nights import in_service, listed, night
 from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
 from headrace.components.deploy.choices import choose_base_model, choose_baseline
-from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import WITHDRAWN, MadeFor, Registry
 from headrace.components.lite.verdict import LiteVerdict
+from headrace.components.stored_models.blessed_record import WITHDRAWN, MadeFor, Registry
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load_with_locations
 from headrace.pipeline.folders import locked

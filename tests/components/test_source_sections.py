@@ -13,7 +13,7 @@ from source_rows import read_source
 
 from headrace.common.errors import DataError
 from headrace.components.bulk_predictor.publishing import list_new_data
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig, data_from_json
 from headrace.configs.schema.gates import SkewGate
 from headrace.configs.schema.predict import PREDICT_SOURCE, PredictConfig

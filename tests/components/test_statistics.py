@@ -33,7 +33,7 @@ from tfx.utils import io_utils
 from headrace.common.errors import DataError
 from headrace.components import beam_pipelines
 from headrace.components.example_gen.component import Executor as ExampleGenExecutor
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.spans.find import find_spans
 from headrace.components.statistics import component
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import CsvSource

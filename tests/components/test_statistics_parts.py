@@ -14,12 +14,12 @@ from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.arrow_columns import MANY_COLUMNS
-from headrace.components.example_gen.tfexample.encode import encode
-from headrace.components.example_gen.tfexample.wire import varint
+from headrace.components.examples.arrow_columns import MANY_COLUMNS
+from headrace.components.examples.decode import decode
+from headrace.components.examples.tfexample.encode import encode
+from headrace.components.examples.tfexample.wire import varint
 from headrace.components.statistics import categories, read
 from headrace.components.statistics.categories import Categories, ValueCounts, add_values, text_statistics
-from headrace.components.statistics.decode import decode
 from headrace.pipeline.report.statistics import read_statistics
 
 COLUMN = st.sampled_from(
@@ -98,7 +98,7 @@ def test_a_damaged_byte_gives_what_tfx_bsl_gives_or_nothing(table: pa.RecordBatc
 
 
 def test_many_features_are_read_in_whatever_order_all_rows_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.components.statistics.decode.VALUES", 20)  # several pieces
+    monkeypatch.setattr("headrace.components.examples.decode.VALUES", 20)  # several pieces
     rows = []
     for row in range(3):
         entries = [

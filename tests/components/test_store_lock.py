@@ -16,9 +16,9 @@ from s3_proxy import s3_proxy
 from s3_servers import S3Server
 
 from headrace.common.errors import RunError
+from headrace.common.storage import filesystems
+from headrace.common.storage.filesystems import filesystem, parse_location
 from headrace.common.store_lock import HeldLock, Timing, held
-from headrace.components.example_gen.remote import filesystems
-from headrace.components.example_gen.remote.filesystems import filesystem, parse_location
 
 
 @dataclass

@@ -18,14 +18,14 @@ from test_statistics_parts import assert_same_batch, tables
 from tfx.types import standard_artifacts
 from tfx.utils import io_utils
 
-from headrace.components.example_gen.arrow_columns import offsets_of
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.shards import column_files
-from headrace.components.example_gen.shards.column_files import ColumnWriter, finish, path_beside
-from headrace.components.example_gen.sources import serial_map
-from headrace.components.example_gen.spans.find import find_spans
-from headrace.components.example_gen.spans.store import SpanStore
-from headrace.components.example_gen.tfexample.framing import framed_examples
+from headrace.components.example_gen.span_store import SpanStore
+from headrace.components.examples import column_files
+from headrace.components.examples.arrow_columns import offsets_of
+from headrace.components.examples.column_files import ColumnWriter, finish, path_beside
+from headrace.components.examples.tfexample.framing import framed_examples
+from headrace.components.sources import serial_map
+from headrace.components.spans.find import find_spans
 from headrace.components.statistics import component, read
 from headrace.components.transform.record_blocks import ColumnBlock, RecordBlock, record_blocks
 from headrace.configs.schema.data import DataConfig

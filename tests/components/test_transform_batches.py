@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import tensorflow as tf
 
-from headrace.components.example_gen.tfexample.framing import framed_examples
+from headrace.components.examples.tfexample.framing import framed_examples
 from headrace.components.transform.record_blocks import BATCH
 from headrace.components.transform.shards import BATCHES, NARROW, _parts, _values, read_records
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
-from headrace.components.example_gen.tfexample.framing import framed_examples
+from headrace.components.examples.tfexample.framing import framed_examples
 from headrace.components.transform.analyzer_inputs import AnalyzerInputs
 from headrace.components.transform.columnar import Columnar
 from headrace.components.transform.columns_analysis import analyze_columns

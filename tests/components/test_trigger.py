@@ -12,8 +12,8 @@ from changed_bytes import assert_each_changed_byte_is_detected
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics, DatasetFeatureStatisticsList
 from tfx.types import standard_artifacts
 
-from headrace.components.example_gen.spans.manifest import Span, SpanManifest
-from headrace.components.example_gen.storage import FileState
+from headrace.common.storage.files import FileState
+from headrace.components.spans.manifest import Span, SpanManifest
 from headrace.components.statistics.distances import DriftDistance
 from headrace.components.trigger.decision import TrainingData, TrainingRecord, decide
 from headrace.components.trigger.drift import decide_by_drift, decision, distances

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from headrace.components.deploy.choices import choose_base_model
-from headrace.components.deploy.registry import Entry, MadeFor, Registry
-from headrace.components.split_spans import RoleOfSpans
+from headrace.components.spans.split_spans import RoleOfSpans
+from headrace.components.stored_models.blessed_record import Entry, MadeFor, Registry
 from headrace.trainer.weights.sidecar import TrainingOrigin
 
 DATA = MadeFor(label="l", columns={"a": "INT", "b": "INT"})

@@ -37,7 +37,7 @@ def test_models_are_promoted_and_rolled_back_without_tensorflow() -> None:
     modules_of = "headrace.pipeline.models.promotion, headrace.pipeline.kubeflow.model_changes"
     script = f"import json, sys, {modules_of}; print(json.dumps(sorted(sys.modules)))"
     modules = json.loads(subprocess.check_output([sys.executable, "-c", script], text=True))
-    assert "headrace.components.deploy.push" in modules
+    assert "headrace.components.stored_models.push" in modules
     assert not {"tensorflow", "keras", "tfx", "apache_beam"} & set(modules)
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from command import Finished, headrace, outputs_on_disk, processes_in, wait_until
 from forks import FIRST
 
-from headrace.components.deploy.registry import Registry
+from headrace.components.stored_models.blessed_record import Registry
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.pipeline.results.record import RunRecord
 

@@ -12,8 +12,8 @@ import pytest
 from command import Finished, headrace, versions
 from parcels import write_parcels
 
-from headrace.components.deploy.registry import Registry
 from headrace.components.evaluation.result import read_evaluation
+from headrace.components.stored_models.blessed_record import Registry
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from command import ROOT, Finished, headrace
 
-from headrace.components.example_gen.paths import resolve
+from headrace.common.storage.paths import resolve
 
 pytestmark = pytest.mark.slow
 

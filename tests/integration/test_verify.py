@@ -23,7 +23,7 @@ from model_registry import Registry, model_registry
 from s3_servers import S3Server
 
 import headrace
-from headrace.components.deploy.registry import LATE
+from headrace.components.stored_models.blessed_record import LATE
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.model_registry import KubeflowRegistry, ModelRegistries
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline

@@ -14,9 +14,9 @@ from edits import edit
 
 from headrace.common.checksums import with_checksum, without_checksum
 from headrace.common.errors import ConfigError
-from headrace.components.example_gen.finding import source_state
-from headrace.components.example_gen.sources.files import SourceFiles
-from headrace.components.example_gen.storage import FileState
+from headrace.common.storage.files import FileState
+from headrace.components.sources.files import SourceFiles
+from headrace.components.spans.source_state import source_state
 from headrace.configs.loading.loader import LoadedConfig, load
 from headrace.configs.schema.sources import SOURCES, CsvSource, SourceBase
 from headrace.pipeline import checked_data

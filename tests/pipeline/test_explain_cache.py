@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from headrace.common.errors import RunError
-from headrace.components.example_gen.spans.manifest import Span, SpanManifest
-from headrace.components.example_gen.storage import FileState
+from headrace.common.storage.files import FileState
+from headrace.components.spans.manifest import Span, SpanManifest
 from headrace.pipeline.cache.differences import differences
 from headrace.pipeline.cache.explain import explain
 from headrace.pipeline.cache.explanation import UNCHANGED, ComponentExplanation, as_json, lines, show

@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import RunError
-from headrace.components.example_gen.types import ARROW, Kind
 from headrace.components.inference import sample as sample_module
 from headrace.components.inference.columns import LEFT_OUT
 from headrace.components.inference.sample import Sample, read_sample
 from headrace.components.inference.table import infer
+from headrace.components.sources.types import ARROW, Kind
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import VocabularyFeature

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from dying import deaths
 
-from headrace.components.deploy.registry import Entry, Registry
+from headrace.components.stored_models.blessed_record import Entry, Registry
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from headrace.common.errors import RunError
-from headrace.components.example_gen.spans.manifest import Span, SpanManifest
-from headrace.components.example_gen.storage import stats
+from headrace.common.storage.files import stats
+from headrace.components.spans.manifest import Span, SpanManifest
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load_with_locations
 from headrace.pipeline import api

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.common.errors import RunError
-from headrace.components.deploy.registry import Entry, Registry
+from headrace.components.stored_models.blessed_record import Entry, Registry
 from headrace.components.trigger.decision import TrainingData, TrainingRecord
 from headrace.pipeline.cli import cli
 from headrace.pipeline.folders import Folders, locked

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from model_registry import Registry, model_registry
 
-from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import Entry
+from headrace.components.stored_models.blessed_record import Entry
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.api import load
 from headrace.pipeline.api.running import register_after_run, register_versions

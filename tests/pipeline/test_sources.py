@@ -28,7 +28,7 @@ from headrace.pipeline.code.digest import sources_digest
 print(json.dumps([sources_digest(*modules.split()) for modules in sys.argv[1:]]))
 """
 ENTRIES = (
-    "headrace.components.example_gen.component headrace.components.example_gen.sources.csv.source",
+    "headrace.components.example_gen.component headrace.components.sources.csv.source",
     "headrace.components.gates.data_gate",
     "headrace.trainer.preprocessing headrace.trainer.columns.hashed",
     "headrace.trainer.run headrace.trainer.columns.hashed headrace.trainer.models.dnn",
@@ -126,9 +126,9 @@ def append(changed: Changed, tree: Tree, file: str, text: str) -> set[str]:
     ("file", "entries"),
     [
         ("components/example_gen/shards/layout.py", {INGEST}),
-        ("components/example_gen/sources/csv/parse.py", {INGEST}),
+        ("components/sources/csv/parse.py", {INGEST}),
         ("components/gates/data_rules.py", {GATE}),
-        ("components/example_gen/sources/sql/source.py", set()),
+        ("components/sources/sql/source.py", set()),
         ("trainer/columns/hashed.py", {PREPROCESSING, TRAINING}),
         ("trainer/columns/numeric.py", set()),
         ("trainer/columns/__init__.py", {PREPROCESSING, TRAINING}),

@@ -19,8 +19,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.common.names import join_names
-from headrace.components.example_gen.arrow_columns import missing_of
-from headrace.components.example_gen.shards.row_hash import row_hash, split_numbers, spread_copies
+from headrace.components.examples.arrow_columns import missing_of
+from headrace.components.examples.row_hash import row_hash, split_numbers, spread_copies
 
 MOST_GROUPS, LARGEST = 1000, 500
 """Groups whose rows are counted; of more, only so many of the largest are remembered."""

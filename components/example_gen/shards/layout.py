@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.shards.group_split import GroupRows, GroupSplit
-from headrace.components.example_gen.shards.row_hash import row_hash, split_numbers, spread_copies
 from headrace.components.example_gen.shards.stratified_split import StratifiedSplit, spelled
 from headrace.components.example_gen.shards.time_split import TimeSplit
-from headrace.components.example_gen.tfexample.framing import framed_examples
+from headrace.components.examples.compression import Compression
+from headrace.components.examples.row_hash import row_hash, split_numbers, spread_copies
+from headrace.components.examples.tfexample.framing import framed_examples
 from headrace.configs.schema.data import DataConfig
 
 PER_READER = 10

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.components.example_gen.arrow_columns import numbers_of, stacks_or_columns, valid_of
+from headrace.components.examples.arrow_columns import numbers_of, stacks_or_columns, valid_of
 
 MIN_BUFFER, MAX_BUFFER = 16 << 20, 64 << 20
 """Bytes that a part holds in memory before it writes them."""

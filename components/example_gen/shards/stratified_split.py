@@ -21,8 +21,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.arrow_columns import is_list
-from headrace.components.example_gen.shards.row_hash import row_hash
+from headrace.components.examples.arrow_columns import is_list
+from headrace.components.examples.row_hash import row_hash
 
 BITS = 32
 """Bits of a hash by which rows are ordered, so that they take four bytes of memory each, of all rows together."""

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.common.errors import DataError
-from headrace.components.example_gen.arrow_columns import missing_of
+from headrace.components.examples.arrow_columns import missing_of
 
 ISO_DATE = r"^\d{4}-\d{2}-\d{2}([T ]|$)"
 """The start of texts whose order is that of their dates."""

@@ -22,16 +22,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from headrace.components.example_gen.arrow_columns import offsets_of
-from headrace.components.example_gen.parts import files_of_part, room, split_of_part
 from headrace.components.example_gen.required import RequiredColumn, with_value
-from headrace.components.example_gen.shards import column_files
 from headrace.components.example_gen.shards.coded_texts import coded_columns, coded_integers, with_columns
-from headrace.components.example_gen.shards.column_files import ColumnWriter
-from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.shards.group_split import GroupRows
 from headrace.components.example_gen.shards.layout import Partitioner, Shard, ShardLayout, random_state
-from headrace.components.example_gen.shards.shard_names import shard_path
 from headrace.components.example_gen.shards.spill import (
     PartitionSpill,
     column_count,
@@ -39,12 +33,18 @@ from headrace.components.example_gen.shards.spill import (
     read_batches,
     to_columns,
 )
-from headrace.components.example_gen.skips import Skipped
-from headrace.components.example_gen.sources.base import ParallelMap, choose_map
-from headrace.components.example_gen.tfexample.encode import feature_dictionary
-from headrace.components.example_gen.tfexample.float64_columns import with_bits
-from headrace.components.example_gen.tfexample.framing import framed_examples
-from headrace.components.example_gen.tfexample.rounding import ColumnRounding, RoundingAccumulator
+from headrace.components.examples import column_files
+from headrace.components.examples.arrow_columns import offsets_of
+from headrace.components.examples.column_files import ColumnWriter
+from headrace.components.examples.compression import Compression
+from headrace.components.examples.parts import files_of_part, room, split_of_part
+from headrace.components.examples.shard_names import shard_path
+from headrace.components.examples.skips import Skipped
+from headrace.components.examples.tfexample.encode import feature_dictionary
+from headrace.components.examples.tfexample.float64_columns import with_bits
+from headrace.components.examples.tfexample.framing import framed_examples
+from headrace.components.examples.tfexample.rounding import ColumnRounding, RoundingAccumulator
+from headrace.components.sources.base import ParallelMap, choose_map
 
 ENCODE_BYTES = 4 << 20
 """Bytes of columns that are encoded at a time: many enough to amortize the calls, few against a partition."""

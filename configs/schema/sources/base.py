@@ -10,7 +10,7 @@ from headrace.configs.schema.kinds import Kind
 
 
 class SourceBase(Kind):
-    """Where the rows come from. `implementation` names the reader, as components/example_gen/sources describes it."""
+    """Where the rows come from. `implementation` names the reader, as components/sources describes it."""
 
     by_split: ClassVar[tuple[str, ...]] = ()
     """The settings that may be a mapping from splits to values, for data of which each split is stored by itself."""

@@ -39,7 +39,7 @@ class FileSource(SourceBase):
 class CsvSource(FileSource):
     """Comma-separated (or otherwise delimited) text files, plain or gzip (with the extension `.gz`)."""
 
-    implementation: ClassVar[str] = "headrace.components.example_gen.sources.csv.source.CsvFiles"
+    implementation: ClassVar[str] = "headrace.components.sources.csv.source.CsvFiles"
     found_by_paths: ClassVar[bool] = True
     endings: ClassVar[tuple[str, ...]] = (".csv", ".tsv")
     gzipped: ClassVar[bool] = True
@@ -141,7 +141,7 @@ class JsonlSource(FileSource):
     objects, and lists with null cannot be read; leave them out with `data.columns`.
     """
 
-    implementation: ClassVar[str] = "headrace.components.example_gen.sources.jsonl.source.JsonlFiles"
+    implementation: ClassVar[str] = "headrace.components.sources.jsonl.source.JsonlFiles"
     found_by_paths: ClassVar[bool] = True
     endings: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson")
     gzipped: ClassVar[bool] = True
@@ -159,7 +159,7 @@ class JsonSource(FileSource):
     in an array, the objects after it cannot be told apart, which stops the run even with `on_bad_record: skip`.
     """
 
-    implementation: ClassVar[str] = "headrace.components.example_gen.sources.jsonl.array.JsonArrays"
+    implementation: ClassVar[str] = "headrace.components.sources.jsonl.array.JsonArrays"
     found_by_paths: ClassVar[bool] = True
     endings: ClassVar[tuple[str, ...]] = (".json",)
     gzipped: ClassVar[bool] = True
@@ -180,7 +180,7 @@ class ParquetSource(FileSource):
     with `data.columns`. All files must have the same columns.
     """
 
-    implementation: ClassVar[str] = "headrace.components.example_gen.sources.parquet.source.ParquetFiles"
+    implementation: ClassVar[str] = "headrace.components.sources.parquet.source.ParquetFiles"
     endings: ClassVar[tuple[str, ...]] = (".parquet",)
 
     kind: Literal["parquet"]
@@ -201,7 +201,7 @@ class DatasetsSource(FileSource):
     do not belong to the dataset, such as the library's cache, are ignored.
     """
 
-    implementation: ClassVar[str] = "headrace.components.example_gen.sources.datasets.source.StoredDatasets"
+    implementation: ClassVar[str] = "headrace.components.sources.datasets.source.StoredDatasets"
     endings: ClassVar[tuple[str, ...]] = (".arrow",)
 
     kind: Literal["datasets"]
@@ -221,7 +221,7 @@ class AvroSource(FileSource):
     has no checksums (except with snappy), so a wrong byte within a value goes unnoticed.
     """
 
-    implementation: ClassVar[str] = "headrace.components.example_gen.sources.avro.source.AvroFiles"
+    implementation: ClassVar[str] = "headrace.components.sources.avro.source.AvroFiles"
     found_by_paths: ClassVar[bool] = True
     endings: ClassVar[tuple[str, ...]] = (".avro",)
 
@@ -241,7 +241,7 @@ class ExcelSource(FileSource):
     1,048,576 rows.
     """
 
-    implementation: ClassVar[str] = "headrace.components.example_gen.sources.excel.source.ExcelFiles"
+    implementation: ClassVar[str] = "headrace.components.sources.excel.source.ExcelFiles"
     found_by_paths: ClassVar[bool] = True
     endings: ClassVar[tuple[str, ...]] = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 
@@ -263,7 +263,7 @@ class TfrecordSource(FileSource):
     fewer files if these have 50,000 features or more in total), and those in `data.columns`.
     """
 
-    implementation: ClassVar[str] = "headrace.components.example_gen.sources.tfrecord.source.TfrecordFiles"
+    implementation: ClassVar[str] = "headrace.components.sources.tfrecord.source.TfrecordFiles"
     found_by_paths: ClassVar[bool] = True
     endings: ClassVar[tuple[str, ...]] = (".tfrecord", ".tfrecords")
     gzipped: ClassVar[bool] = True
@@ -287,7 +287,7 @@ class TextSource(FileSource):
     texts; a text with no word after its first `window` words gives no example.
     """
 
-    implementation: ClassVar[str] = "headrace.components.example_gen.sources.text.source.TextFiles"
+    implementation: ClassVar[str] = "headrace.components.sources.text.source.TextFiles"
     found_by_paths: ClassVar[bool] = True
 
     kind: Literal["text"]
@@ -339,7 +339,7 @@ class ImagesSource(SourceBase):
     be detected: a JPEG image with a wrong byte among its pixels still decodes.
     """
 
-    implementation: ClassVar[str] = "headrace.components.example_gen.sources.images.source.ImageFiles"
+    implementation: ClassVar[str] = "headrace.components.sources.images.source.ImageFiles"
     by_split: ClassVar[tuple[str, ...]] = ("path", "index")
 
     kind: Literal["images"]

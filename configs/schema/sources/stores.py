@@ -34,7 +34,7 @@ class SqlSource(SourceBase):
     `{SPAN}` and date placeholders are for paths and have no meaning here; put the limits into the query.
     """
 
-    implementation: ClassVar[str] = "headrace.components.example_gen.sources.sql.source.SqlRows"
+    implementation: ClassVar[str] = "headrace.components.sources.sql.source.SqlRows"
     by_split: ClassVar[tuple[str, ...]] = ("table", "query")
 
     kind: Literal["sql"]
@@ -93,7 +93,7 @@ class BigquerySource(SourceBase):
     hours, and BigQuery's own error messages.
     """
 
-    implementation: ClassVar[str] = "headrace.components.example_gen.sources.bigquery.BigqueryRows"
+    implementation: ClassVar[str] = "headrace.components.sources.bigquery.BigqueryRows"
     by_split: ClassVar[tuple[str, ...]] = ("table", "query")
 
     kind: Literal["bigquery"]
@@ -133,7 +133,7 @@ class TfdsSource(SourceBase):
     with `data.columns`.
     """
 
-    implementation: ClassVar[str] = "headrace.components.example_gen.sources.tfds.source.TfdsExamples"
+    implementation: ClassVar[str] = "headrace.components.sources.tfds.source.TfdsExamples"
     by_split: ClassVar[tuple[str, ...]] = ("slices",)
 
     kind: Literal["tfds"]
@@ -162,7 +162,7 @@ class ArraysSource(SourceBase):
     pandas index is ignored. Types are mapped as for Parquet.
     """
 
-    implementation: ClassVar[str] = "headrace.components.example_gen.sources.arrays.source.Arrays"
+    implementation: ClassVar[str] = "headrace.components.sources.arrays.source.Arrays"
     by_split: ClassVar[tuple[str, ...]] = ("function", "path")
     endings: ClassVar[tuple[str, ...]] = (".npz",)
 
@@ -202,7 +202,7 @@ class PythonSource(SourceBase):
     their types. It must yield the same rows each time.
     """
 
-    implementation: ClassVar[str] = "headrace.components.example_gen.sources.python.source.PythonRows"
+    implementation: ClassVar[str] = "headrace.components.sources.python.source.PythonRows"
     by_split: ClassVar[tuple[str, ...]] = ("function",)
 
     kind: Literal["python"]

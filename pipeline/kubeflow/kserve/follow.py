@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.common.errors import RunError
-from headrace.components.deploy.registry import inside
+from headrace.components.stored_models.blessed_record import inside
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.kserve import KServeConfig
 from headrace.pipeline.kubeflow.kserve.rollout import Rollout, SupersededError, Target

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 from headrace.common.errors import RunError
 from headrace.components.canary.verdict import FILE_NAME as VERDICT
 from headrace.components.canary.verdict import CanaryVerdict
-from headrace.components.deploy.registry import AWAITING, MANUAL, inside
 from headrace.components.evaluation.result import FILE_NAME as EVALUATION
 from headrace.components.lite.verdict import REPORT_FILE, LiteVerdict
+from headrace.components.stored_models.blessed_record import AWAITING, MANUAL, inside
 from headrace.components.trigger.decision import WHY
 from headrace.pipeline.kubeflow.document import component_of
 from headrace.pipeline.kubeflow.pod.blessings import fetch_blessings

@@ -29,7 +29,7 @@ from headrace.common.checksums import with_checksum
 from headrace.common.durable import write_text
 from headrace.common.errors import RunError
 from headrace.common.records import parse_record
-from headrace.components.deploy.registry import Entry, Registry, inside
+from headrace.components.stored_models.blessed_record import Entry, Registry, inside
 from headrace.pipeline.kubeflow.pod.paths import PARTS_BELOW_HOME, sibling
 from headrace.pipeline.kubeflow.store import Store
 

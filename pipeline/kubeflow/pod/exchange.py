@@ -18,7 +18,7 @@ from tfx.types import Artifact
 
 from headrace.common.errors import RunError
 from headrace.components.contents import CONTENTS, known_contents
-from headrace.components.deploy.registry import DAMAGED, EXISTS, WHY
+from headrace.components.stored_models.blessed_record import DAMAGED, EXISTS, WHY
 from headrace.pipeline.execute import Artifacts
 from headrace.pipeline.kubeflow.pod.invocation import ARTIFACT, REFERENCE, Invocation, pack, unpack
 from headrace.pipeline.kubeflow.pod.origin import (

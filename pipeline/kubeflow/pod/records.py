@@ -31,7 +31,7 @@ from headrace.common.checksums import with_checksum
 from headrace.common.durable import write_text
 from headrace.common.errors import RunError
 from headrace.common.records import parse_record
-from headrace.components.deploy.push_record import PushRecord
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.pipeline.kubeflow.pod.paths import PodPaths, sibling
 from headrace.pipeline.kubeflow.store import Store

@@ -74,7 +74,7 @@ def parse_keys(text: str) -> list[str]:
 
 @dataclass
 class SpanObjects:
-    """The `headrace.components.example_gen.spans.shared_spans.SharedSpans` of a pod.
+    """The `headrace.components.spans.shared_spans.SharedSpans` of a pod.
 
     folder: the cached spans on the pod's disk; uri: their folder in the object store; user: `<run>/<task>`.
     """

@@ -4,8 +4,8 @@ checkpoints and cached spans.
 With `kubeflow.storage: staged` this state is in the object store, while components work on paths. So before such a
 component runs, the pod fetches the files that it reads (of pushed models, those of the newest version), and creates an
 empty folder for each blessed model, whose files are fetched when the component asks for them
-(`headrace.components.deploy.shared_models`). Afterwards, what the component wrote is copied back. On a shared volume
-nothing needs to be copied.
+(`headrace.components.stored_models.shared_models`). Afterwards, what the component wrote is copied back. On a shared
+volume nothing needs to be copied.
 
 Data from the store contains paths. One that leads out of the pipeline's folder is an error, because the pod would
 otherwise read or write wherever it points.
@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headrace.common.errors import RunError
-from headrace.components.deploy import shared_models
 from headrace.components.deploy.lite_files import LITE
-from headrace.components.deploy.registry import PUSHING
-from headrace.components.example_gen.spans.shared_spans import sharing
+from headrace.components.spans.shared_spans import sharing
+from headrace.components.stored_models import shared_models
+from headrace.components.stored_models.blessed_record import PUSHING
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.pipeline.kubeflow.pod import blessings, lite_files, records
 from headrace.pipeline.kubeflow.pod.checkpoints import mirrored
@@ -123,7 +123,7 @@ def _registry(path: Path, uri: str, context: _Context) -> Iterator[None]:
 
 
 class _StoredModels:
-    """The `headrace.components.deploy.shared_models.SharedModels` of a pod."""
+    """The `headrace.components.stored_models.shared_models.SharedModels` of a pod."""
 
     def __init__(self, home: Path, context: _Context) -> None:
         self._home, self._context = home, context

@@ -24,7 +24,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from headrace.components.bulk_predictor.artifact import Predictions
 from headrace.components.evaluation.result import FILE_NAME, Metrics, read_evaluation
-from headrace.components.example_gen.shards import column_files
+from headrace.components.examples import column_files
 from headrace.pipeline.kubeflow.pod.origin import MADE_FROM
 from headrace.pipeline.kubeflow.verify.predictions import compare_predictions
 from headrace.pipeline.kubeflow.verify.tables import compare_tables

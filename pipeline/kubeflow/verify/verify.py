@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.common.errors import RunError
-from headrace.components.deploy.registry import IN_SERVICE, IN_SERVICE_CONTENTS
+from headrace.components.stored_models.blessed_record import IN_SERVICE, IN_SERVICE_CONTENTS
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.compiler.tasks import component_tasks

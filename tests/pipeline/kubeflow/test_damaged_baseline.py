@@ -12,8 +12,8 @@ from tfx.types import standard_artifacts
 
 from headrace.common.checksums import checksum
 from headrace.components.deploy.baseline import Baseline, RecordBlessing
-from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import DAMAGED, Entry, Registry
+from headrace.components.stored_models.blessed_record import DAMAGED, Entry, Registry
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.pipeline.kubeflow.pod.exchange import Exchange
 from headrace.pipeline.kubeflow.pod.invocation import REFERENCE, Invocation, Port
 from headrace.pipeline.kubeflow.pod.paths import PodPaths

@@ -24,7 +24,7 @@ from test_notifier import BLESSED
 from test_stored_models import HOME, ROOT, blessed_and_pushed, trained
 
 from headrace.common.errors import RunError
-from headrace.components.deploy.registry import inside
+from headrace.components.stored_models.blessed_record import inside
 from headrace.configs.schema.kserve import KServeConfig
 from headrace.pipeline.kubeflow.kserve.follow import follow, kserve_settings
 from headrace.pipeline.kubeflow.kserve.rollout import Rollout, Target

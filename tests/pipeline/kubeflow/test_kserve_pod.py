@@ -14,8 +14,8 @@ from kserve_cluster import FIRST, Cluster, Plan
 from test_kubeflow_entrypoint import Pod
 
 from headrace.common.errors import ConfigError
-from headrace.components.deploy.blessing import record_blessing
-from headrace.components.deploy.registry import Registry, inside
+from headrace.components.stored_models.blessed_record import Registry, inside
+from headrace.components.stored_models.blessing import record_blessing
 from headrace.configs.loading.loader import load_with_locations
 from headrace.configs.rules import on_kubeflow
 from headrace.pipeline.kubeflow.compiler.tasks import component_tasks

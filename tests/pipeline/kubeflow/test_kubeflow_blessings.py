@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import RunError
-from headrace.components.deploy.blessing import record_blessing, time_after
-from headrace.components.deploy.registry import Entry, Registry, inside
+from headrace.components.stored_models.blessed_record import Entry, Registry, inside
+from headrace.components.stored_models.blessing import record_blessing, time_after
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.records import read_pushes
@@ -29,8 +29,8 @@ BLESSINGS = 8
 PROGRAM = """
 import sys
 from pathlib import Path
-from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import Entry, Registry
+from headrace.components.stored_models.push_record import PushRecord
+from headrace.components.stored_models.blessed_record import Entry, Registry
 from headrace.components.trigger.decision import TrainingData, update
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import present

@@ -15,7 +15,7 @@ from s3_servers import S3Server
 from tfx.types import standard_artifacts
 
 from headrace.common.errors import RunError
-from headrace.components.deploy.registry import Entry, Registry
+from headrace.components.stored_models.blessed_record import Entry, Registry
 from headrace.pipeline.kubeflow.pod.exchange import Exchange, set_properties, to_metadata
 from headrace.pipeline.kubeflow.pod.invocation import REFERENCE, Invocation, Port, pack, unpack
 from headrace.pipeline.kubeflow.pod.parameters import with_parameters

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from headrace.common.errors import RunError
-from headrace.components.deploy.registry import Entry, Registry
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.spans.find import find_spans
+from headrace.components.stored_models.blessed_record import Entry, Registry
 from headrace.components.trigger.decision import TrainingData, TrainingRecord
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load

@@ -8,8 +8,8 @@ import pytest
 
 from headrace.common.checksums import without_checksum
 from headrace.common.errors import RunError
-from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import Entry
+from headrace.components.stored_models.blessed_record import Entry
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.store import Store

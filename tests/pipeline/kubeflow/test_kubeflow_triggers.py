@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from headrace.common.errors import ConfigError, RunError
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.spans.find import find_spans
 from headrace.components.trigger.decision import TrainingData, TrainingRecord, update
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load

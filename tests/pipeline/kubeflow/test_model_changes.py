@@ -20,11 +20,11 @@ from test_stored_models import HOME, ROOT, blessed_and_pushed, trained
 from tfx.types import standard_artifacts
 
 from headrace.common.errors import RunError
-from headrace.components.deploy.blessing import record_blessing
 from headrace.components.deploy.choices import choose_baseline
-from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.pusher import Pusher
-from headrace.components.deploy.registry import WITHDRAWN, NewestEntry, Registry, inside
+from headrace.components.stored_models.blessed_record import WITHDRAWN, NewestEntry, Registry, inside
+from headrace.components.stored_models.blessing import record_blessing
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.pipeline.kubeflow.model_changes import promote, roll_back
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import GRAPH, present

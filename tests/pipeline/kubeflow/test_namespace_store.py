@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from s3_servers import ENDPOINT, S3Server
 
-from headrace.components.deploy.blessing import record_blessing
-from headrace.components.deploy.registry import Registry
+from headrace.components.stored_models.blessed_record import Registry
+from headrace.components.stored_models.blessing import record_blessing
 from headrace.pipeline.kubeflow.pod.checkpoints import mirrored
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import present

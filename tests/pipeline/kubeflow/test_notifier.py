@@ -24,9 +24,9 @@ from s3_servers import S3Server
 from headrace.common.checksums import with_checksum
 from headrace.common.errors import RunError
 from headrace.components.canary.verdict import CanaryVerdict
-from headrace.components.deploy.registry import Entry, Registry
 from headrace.components.evaluation.result import Evaluation, ThresholdCheck, write_evaluation
 from headrace.components.gates.verdict import DataVerdicts, GateRow, GateVerdict
+from headrace.components.stored_models.blessed_record import Entry, Registry
 from headrace.pipeline.kubeflow.compiler import compile as compile_module
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.notifier import record as record_module

@@ -18,10 +18,10 @@ from tfx.types import standard_artifacts
 
 from headrace.common.checksums import checksum
 from headrace.components.deploy.lite_files import LITE
-from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.pusher import Pusher
-from headrace.components.deploy.registry import Entry
 from headrace.components.lite.verdict import MODEL_FILE, REPORT_FILE, LiteVerdict
+from headrace.components.stored_models.blessed_record import Entry
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import GRAPH, present
 from headrace.pipeline.kubeflow.store import Store, StoreError, open_store

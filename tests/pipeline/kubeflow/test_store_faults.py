@@ -15,8 +15,8 @@ import pytest
 from s3_servers import S3Server
 from test_prune_root import prune
 
-from headrace.components.deploy.blessing import record_blessing
-from headrace.components.deploy.registry import Registry
+from headrace.components.stored_models.blessed_record import Registry
+from headrace.components.stored_models.blessing import record_blessing
 from headrace.components.trigger.decision import TrainingData
 from headrace.pipeline.kubeflow import prune_spans
 from headrace.pipeline.kubeflow.pod import records

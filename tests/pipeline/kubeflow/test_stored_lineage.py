@@ -13,8 +13,8 @@ from tfx.types import standard_artifacts
 
 import headrace
 from headrace.common.errors import RunError
-from headrace.components.example_gen.spans.manifest import Span, SpanManifest
-from headrace.components.example_gen.storage import FileState
+from headrace.common.storage.files import FileState
+from headrace.components.spans.manifest import Span, SpanManifest
 from headrace.pipeline.kubeflow.document import version_name
 from headrace.pipeline.kubeflow.pod.exchange import Exchange
 from headrace.pipeline.kubeflow.pod.invocation import REFERENCE, VALUE, Invocation, Port

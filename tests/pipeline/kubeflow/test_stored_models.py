@@ -16,11 +16,11 @@ from test_notifier import BLESSED, EVALUATION
 
 from headrace.common.errors import RunError
 from headrace.components.canary.verdict import CanaryVerdict
-from headrace.components.deploy.blessing import record_blessing
-from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import Registry
 from headrace.components.evaluation.result import Evaluation, write_evaluation
 from headrace.components.lite.verdict import LiteVerdict
+from headrace.components.stored_models.blessed_record import Registry
+from headrace.components.stored_models.blessing import record_blessing
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.components.trigger.decision import TrainingData, update
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import present

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from headrace.components.evaluation.result import Evaluation, SliceMetrics, write_evaluation
-from headrace.components.example_gen.shards.column_files import ColumnWriter, finish, path_beside
+from headrace.components.examples.column_files import ColumnWriter, finish, path_beside
 from headrace.pipeline.kubeflow.verify import compare
 from headrace.pipeline.kubeflow.verify.compare import same_graph
 from headrace.pipeline.kubeflow.verify.predictions import compare_predictions

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.components.deploy.push import push
-from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import Entry
+from headrace.components.stored_models.blessed_record import Entry
+from headrace.components.stored_models.push import push
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.pod.version_claims import (

@@ -15,8 +15,8 @@ from browsing import violations, watched
 from keyboard import assert_operable, assert_usable, to_the_top, unfold, walked
 from markdown_it import MarkdownIt
 
+from headrace.common.storage.files import FileState
 from headrace.components.evaluation.result import SliceMetrics, read_evaluation, write_evaluation
-from headrace.components.example_gen.storage import FileState
 from headrace.pipeline.models import CARD
 from headrace.pipeline.models.card import MARKDOWN, render_card
 from headrace.pipeline.models.listing import Model

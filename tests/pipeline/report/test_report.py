@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from headrace.components.deploy.registry import LATE
+from headrace.components.stored_models.blessed_record import LATE
 from headrace.pipeline.report.formatting import MINUS, NONE, figure
 from headrace.pipeline.report.statistics import read_statistics
 from headrace.pipeline.results.record import Status

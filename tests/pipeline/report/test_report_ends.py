@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from headrace.components.deploy.push_record import PushRecord
-from headrace.components.deploy.registry import AWAITING, WITHDRAWN, Entry
 from headrace.components.evaluation.result import read_evaluation, write_evaluation
+from headrace.components.stored_models.blessed_record import AWAITING, WITHDRAWN, Entry
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.pipeline.report import write_report
 from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, Status
 

@@ -10,8 +10,8 @@ from validated import CONFIG, ROWS, reported, rows
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import serial_map
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.sources import serial_map
+from headrace.components.spans.find import find_spans
 from headrace.configs.loading.loader import load
 from headrace.pipeline.api import load_checked
 

@@ -14,7 +14,7 @@ from validated import CONFIG, ROWS, reported, rows
 
 from headrace.components.inference.facts import facts_of
 from headrace.configs.schema.sources import CsvSource
-from headrace.pipeline.first_texts import texts_of
+from headrace.pipeline.preview.texts import texts_of
 
 SEMICOLONS = CONFIG.replace("path: trips.csv", 'path: trips.csv, delimiter: ";"')
 WORDS = ["cash", "card", "voucher"]

@@ -12,8 +12,8 @@ from validated import CONFIG, reported, source
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import serial_map
-from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.sources import serial_map
+from headrace.components.spans.find import find_spans
 from headrace.configs.loading.loader import load_with_locations
 
 ONE, SEVERAL = {"fare": [1.5], "hour": 3, "tip": 0}, {"fare": [2.5, 3.5], "hour": 3, "tip": 1}

@@ -18,7 +18,7 @@ from headrace.components.transform.example_errors import short_message
 from headrace.configs.schema.features import Feature, NumericFeature, VectorFeature
 from headrace.trainer import columns
 from headrace.trainer.columns import Batch, ModelInputs
-from headrace.trainer.columns.analyzers.all_columns import ColumnAnalyzers
+from headrace.trainer.columns.analysis import ColumnAnalyzers
 from headrace.trainer.columns.base import Analyzer, ignore_input_names_warning
 from headrace.trainer.columns.raw import MISSING_INTEGER
 from headrace.trainer.columns.vector import VectorColumn

@@ -1,0 +1,161 @@
+"""The interface between ExampleGen and the kinds of sources."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import pyarrow as pa
+
+from headrace.components.examples.skips import Skipped
+from headrace.components.sources.types import Kind, widest
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+Setting = TypeVar("Setting")
+
+SMALL_WORK = 1 << 28
+"""Bytes that one process copies or scans in less time than a Beam pipeline takes to start."""
+
+
+class ParallelMap(Protocol):
+    """Calls a function on every task, in whatever process or thread, and returns the results in task order."""
+
+    def __call__(self, label: str, function: Callable[[Task], Result], tasks: Sequence[Task], /) -> list[Result]:
+        """The function, the tasks and the results must be picklable."""
+
+
+def serial_map(_label: str, function: Callable[[Task], Result], tasks: Sequence[Task], /) -> list[Result]:
+    """A ParallelMap without parallelism: the tasks run one after another in the caller."""
+    return [function(task) for task in tasks]
+
+
+def choose_map(parallel_map: ParallelMap, size: int) -> ParallelMap:
+    """`parallel_map` if `size` bytes are worth its start-up time, else `serial_map`."""
+    takes_small_work = getattr(parallel_map, "takes_small_work", False)
+    return parallel_map if size > SMALL_WORK or (size and takes_small_work) else serial_map
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How the data is read.
+
+    columns: the columns to read; None: all of them. skip_bad: skip records that cannot be read instead of raising
+    DataError.
+    """
+
+    columns: tuple[str, ...] | None = None
+    skip_bad: bool = False
+
+    def select(self, columns: Sequence[str]) -> list[str]:
+        """The columns to read among those of the data, in the order of the data."""
+        if self.columns is None:
+            return list(columns)
+        selected = frozenset(self.columns)
+        return [name for name in columns if name in selected]
+
+
+@dataclass(frozen=True)
+class ScanResult:
+    """The result of scanning some data.
+
+    rows: the number of readable rows by file; size: the bytes of the values; kinds: the kind of each column; skipped:
+    the records that were skipped, which `rows` does not count; splits: the rows of each split that has its own data;
+    objects: the paths of nested objects, each with a file that has one.
+    """
+
+    rows: Mapping[str, int] = field(default_factory=dict)
+    size: int = 0
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    skipped: Skipped = field(default_factory=Skipped)
+    splits: Mapping[str, int] = field(default_factory=dict)
+    objects: Mapping[str, str] = field(default_factory=dict)
+
+    def __add__(self, other: ScanResult) -> ScanResult:
+        names = {**self.kinds, **other.kinds}
+        kinds = {name: widest([scan.kinds[name] for scan in (self, other) if name in scan.kinds]) for name in names}
+        rows, splits = _added(self.rows, other.rows), _added(self.splits, other.splits)
+        objects = {**other.objects, **self.objects}
+        return ScanResult(rows, self.size + other.size, kinds, self.skipped + other.skipped, splits, objects)
+
+
+class Source(Protocol):
+    """Raw data, cut into parts that are read independently. Sources and parts are picklable."""
+
+    def columns(self) -> list[str]:
+        """The names of the columns to read. Cheap, and without heavy imports."""
+
+    def parts(self, parallel_map: ParallelMap) -> list[Any]:
+        """The parts of the data. Their order and sizes depend on the data alone."""
+
+    def scan(self, part: Any, declared: Mapping[str, Kind]) -> ScanResult:
+        """Count the rows of a part and find the kinds of its columns, from metadata or in one pass over its values.
+
+        Raises DataError for data that cannot be read.
+        """
+
+    def batches(self, part: Any, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
+        """The rows of a part as columns of the given kinds, in batches of bounded size."""
+
+
+@runtime_checkable
+class RowScanner(Protocol):
+    """A source whose scan reads every column, so that the caller can store the rows instead of reading them twice."""
+
+    def scan_rows(
+        self, part: Any, declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
+    ) -> ScanResult:
+        """Like `Source.scan`. `on_batch` receives the rows in order, in the kinds that are known by then."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The first rows of a source, as a part of it.
+
+    source: what reads the part; it may lack columns whose kinds take long to find. whole: whether these are all rows.
+    settled: whether later rows cannot turn a column of numbers into one of strings. scanned: the part with some rows
+    from elsewhere, which may contradict it; None: the part alone.
+    """
+
+    source: Source
+    part: Any
+    whole: bool
+    settled: bool
+    scanned: Any = None
+
+
+@runtime_checkable
+class HasHead(Protocol):
+    """A source whose first rows are quick to read."""
+
+    def head(self) -> Head:
+        """The first few megabytes of rows. Raises DataError for data that cannot be read."""
+
+
+@runtime_checkable
+class HasListLengths(Protocol):
+    """A source whose first rows show quickly how long its lists are."""
+
+    def max_list_lengths(self, names: Sequence[str]) -> dict[str, int]:
+        """For each of these columns that holds lists, the length of the longest one among the first rows."""
+
+
+def undivided(setting: Setting | dict[str, Any]) -> Setting:
+    """The value of a setting that may differ between splits, of a source that is that of one split."""
+    if isinstance(setting, dict):
+        raise TypeError("the source has to be opened by split")
+    return setting
+
+
+def _added(counts: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:
+    return {name: counts.get(name, 0) + others.get(name, 0) for name in {**counts, **others}}
+
+
+def suggest_columns(name: str, columns: Sequence[str]) -> str:
+    """A hint that names the columns most similar to an unknown one."""
+    similar = difflib.get_close_matches(name, columns, n=3)
+    if similar:
+        return f"Did you mean {' or '.join(map(repr, similar))}?"
+    return f"The columns are {', '.join(columns[:20])}{', ...' if len(columns) > 20 else ''}"

@@ -1,0 +1,107 @@
+"""Workbooks as a source: one sheet of each file, which is held in memory while its rows are converted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from headrace.common.errors import DataError
+from headrace.components.examples.skips import Skips
+from headrace.components.sources.base import Head, ParallelMap, ScanResult
+from headrace.components.sources.conversion import convert_columns, row_errors, slice_batch, stored_kind
+from headrace.components.sources.excel.sheet import Sheet, read_sheet
+from headrace.components.sources.files import SourceFiles
+from headrace.components.sources.types import Kind
+from headrace.configs.schema.sources import ExcelSource
+
+HEAD_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class SheetRows:
+    """Rows of one file. stop: how many of the first ones; None: all."""
+
+    path: str
+    stop: int | None = None
+
+
+@dataclass(frozen=True)
+class ExcelFiles(SourceFiles[ExcelSource]):
+    """The files of one config, in the order of their paths."""
+
+    fork_safe: ClassVar[bool] = True
+
+    @classmethod
+    def ordered(cls, files: Sequence[str]) -> Sequence[str]:
+        """By their paths, without the files by which an open Excel locks others."""
+        return sorted(path for path in files if not path.rpartition("/")[2].startswith("~$"))
+
+    def columns(self) -> list[str]:
+        """The columns of the first file."""
+        return self.options.select(self._first.names)
+
+    def parts(self, parallel_map: ParallelMap) -> list[SheetRows]:  # noqa: ARG002 - a file is read as a whole
+        """A part for each file."""
+        return [SheetRows(path) for path in self.files]
+
+    def head(self) -> Head:
+        """The first rows of the first file. A text below them turns a column of numbers into one of texts."""
+        whole = len(self.files) == 1 and len(self._first.numbers) <= HEAD_ROWS
+        return Head(self, SheetRows(self.files[0], HEAD_ROWS), whole=whole, settled=whole)
+
+    def scan(self, part: SheetRows, declared: Mapping[str, Kind]) -> ScanResult:
+        """Read the sheet."""
+        return self.scan_rows(part, declared, lambda _: None)
+
+    def scan_rows(
+        self, part: SheetRows, declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
+    ) -> ScanResult:
+        """Like `scan`; `on_batch` receives the columns."""
+        sheet = self._read(part)
+        kinds = {name: declared.get(name) or stored_kind(sheet.columns[name].type) for name in self.columns()}
+        skips = Skips()
+        batch = self._converted(part.path, sheet, kinds, skips)
+        for piece in slice_batch(batch):
+            on_batch(piece)
+        return ScanResult({part.path: batch.num_rows}, batch.nbytes, kinds, skips.skipped)
+
+    def batches(self, part: SheetRows, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
+        """The rows in their order, in batches of bounded size."""
+        yield from slice_batch(self._converted(part.path, self._read(part), kinds, Skips(reported=0)))
+
+    @cached_property
+    def _first(self) -> Sheet:
+        sheet = self._sheet(SheetRows(self.files[0], HEAD_ROWS + 1))
+        return Sheet(sheet.name, {name: column.slice(0, 0) for name, column in sheet.columns.items()}, sheet.numbers)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in ("source", "files", "options")}
+
+    def _sheet(self, part: SheetRows) -> Sheet:
+        return read_sheet(part.path, self.source.sheet, self.source.header_row, part.stop)
+
+    def _read(self, part: SheetRows) -> Sheet:
+        """The sheet of a file. Raises DataError if its columns differ from those of the first one."""
+        sheet = self._sheet(part)
+        for name in self.columns():
+            if name not in sheet.columns:
+                hint = f"All files need the columns of {self.files[0]}; list those that they share in `data.columns`"
+                raise DataError(f"sheet {sheet.name!r} has no column {name!r}", file=part.path, hint=hint)
+        extra = [name for name in self.options.select(sheet.names) if name not in self._first.names]
+        if extra:
+            hint = "All files need the same columns; list the ones that they share in `data.columns`"
+            raise DataError(f"has no column {extra[0]!r}, which {part.path} has", file=self.files[0], hint=hint)
+        return sheet
+
+    def _converted(self, path: str, sheet: Sheet, kinds: Mapping[str, Kind], skips: Skips) -> pa.RecordBatch:
+        """The rows in these kinds, without those that do not fit, if they are to be skipped. Raises DataError."""
+        batch, bad = convert_columns({name: sheet.columns[name] for name in kinds}, kinds, path)
+        for make_error in row_errors(bad, path, lambda row: f"row {sheet.numbers[row]} of sheet {sheet.name!r}"):
+            if not self.options.skip_bad:
+                raise make_error()
+            skips.add(make_error)
+        return batch

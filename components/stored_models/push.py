@@ -1,0 +1,117 @@
+"""Copy a model into the folder that a model server watches, as a new version, in one step.
+
+version = push(Path(model, "Format-Serving"), Path("serving/taxi"), keep=3)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from headrace.common.checksums import checksum
+from headrace.common.durable import sync_folder, sync_tree
+from headrace.common.errors import RunError
+from headrace.components.stored_models.blessed_record import PUSHING
+
+KEEP_ALL = 0
+_REMOVING = ".removing-"
+"""Prefix of folders that are no longer versions."""
+
+
+def push(model: Path, destination: Path, clock: Callable[[], float] = time.time, keep: int = KEEP_ALL) -> Path:
+    """Make `destination/<version>` a copy of `model` in one step: a server sees the whole version or none of it.
+
+    The version is the Unix time in seconds, or one more than the greatest version there, finished or not. If the
+    greatest finished one is this very model, it is returned as it is, so that a run that was killed before it noted its
+    push does not push twice. Leftovers of a killed push do not have numbers for names, and are removed. Pushes to one
+    destination wait for each other. The newest `keep` versions stay. Raises RunError if the destination cannot be
+    written to.
+    """
+    try:
+        destination.mkdir(parents=True, exist_ok=True)
+        with locked(destination):
+            unfinished = [path.name.split("-")[1] for path in destination.glob(f"{PUSHING}*")]
+            for prefix in (PUSHING, _REMOVING):
+                for leftover in destination.glob(f"{prefix}*"):
+                    shutil.rmtree(leftover)
+            there = versions(destination)
+            if there and _same(model, there[max(there)]):
+                version = there[max(there)]
+            else:
+                taken = [*there, *(int(name) for name in unfinished if name.isdecimal())]
+                number = max([int(clock()), *(number + 1 for number in taken)])
+                version = _copy(model, destination / str(number))
+            remove_old(destination, keep)
+            return version
+    except OSError as error:
+        raise RunError(
+            f"deploy.push: cannot push to {destination}: {error}\n"
+            "  Make the folder writable and free some space, or set `deploy.push` to another folder or to null."
+        ) from error
+
+
+def versions(destination: Path) -> dict[int, Path]:
+    """The versions in a folder, by number."""
+    return {int(path.name): path for path in destination.iterdir() if path.name.isdecimal()}
+
+
+def remove_old(destination: Path, keep: int) -> None:
+    """Remove all versions but the newest `keep`, each in one step."""
+    there = versions(destination)
+    for number in sorted(there)[:-keep] if keep else ():
+        removing = there[number].rename(destination / f"{_REMOVING}{number}")
+        shutil.rmtree(removing)
+
+
+def _copy(model: Path, version: Path) -> Path:
+    """Copy a model, and give the copy its final name once all of it is on the disk, byte for byte."""
+    partial = version.with_name(f"{PUSHING}{version.name}-{os.getpid()}")
+    try:
+        shutil.copytree(model, partial)
+        sync_tree(partial)
+        if checksum(partial) != checksum(model):
+            raise OSError(f"the copy {partial} is not what {model} holds")
+    except OSError:
+        shutil.rmtree(partial, ignore_errors=True)  # a full disk should not stay full
+        raise
+    partial.rename(version)
+    sync_folder(version.parent)
+    return version
+
+
+def _same(model: Path, version: Path) -> bool:
+    """Whether two folders hold the same files. Sizes are compared before any file is read."""
+    return _sizes(model) == _sizes(version) and checksum(model) == checksum(version)
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Lock a destination against other pushes. Has no effect if the file system has no locks."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)  # releases the lock
+
+
+def archive(model: Path, directory: Path) -> None:
+    """Store the pushed model in the artifact too, as TFX does: by hard links where the file system has them."""
+    shutil.copytree(model, directory, copy_function=_link, dirs_exist_ok=True)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

@@ -1,0 +1,127 @@
+"""The record of a pipeline's pushed models: `pushed.json`. It is written like `blessed.json` (see registry.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from headrace.common.checksums import checksum, with_checksum
+from headrace.common.durable import write_text
+from headrace.common.errors import RunError
+from headrace.common.records import parse_record
+from headrace.components.stored_models.blessed_record import Entry, inside
+
+
+class Push(BaseModel):
+    """The last push to one destination.
+
+    Args:
+        uri: URI of the Model artifact, relative to the folder of `pushed.json` if it lies below it.
+        blessed_at: as in the model's entry.
+        version: name of the version's folder.
+        contents: checksum of its files when it was pushed; None in records of earlier versions.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    uri: str
+    blessed_at: str
+    version: str
+    contents: str | None = None
+
+
+class PushRecord(BaseModel):
+    """The pushes to each destination (an absolute path). Without the file, the next run compares once more; in an
+    object store it is built again from the objects in `pushed/` beside it.
+
+    last: the last push; models: for every version ever pushed, the URI of its model as in `Push`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    last: dict[str, Push] = {}
+    models: dict[str, dict[str, str]] = {}
+
+    def model_of(self, path: Path, version: Path) -> str | None:
+        """The absolute URI of the model in a version's folder; None if no run pushed it. path: the file of this."""
+        there = str(version.parent)
+        last = self.last.get(there)
+        known = {last.version: last.uri} if last else {}
+        uri = {**known, **self.models.get(there, {})}.get(version.name)
+        return None if uri is None else str(path.parent / uri)
+
+    @classmethod
+    def read(cls, path: Path) -> PushRecord:
+        """The record in a file; empty if there is no file. Raises RunError if the file is damaged."""
+        try:
+            return parse_record(cls, path.read_bytes())
+        except FileNotFoundError:
+            return cls()
+        except ValueError as error:
+            raise RunError(
+                f"{path}: the record of pushed models is damaged: {error}.\n"
+                "  Delete it: the next run then compares the newest blessed model with the newest version in service,"
+                " and pushes it if they differ. In an object store, delete only this file, and keep `pushed/` beside"
+                " it: the next run builds the file again from there. If you edited it yourself, remove its `checksum`"
+                " instead."
+            ) from None
+
+    def of(self, path: Path, entry: Entry, destination: Path) -> Push | None:
+        """The last push to a destination if it pushed this entry. path: the file of this record."""
+        last = self.last.get(str(destination))
+        same = last and (last.uri, last.blessed_at) == (inside(path.parent, entry.uri), entry.blessed_at)
+        return last if same else None
+
+    def is_approved(self, path: Path, entry: Entry, destination: Path) -> bool:
+        """Whether a model was promoted for a destination, or pushed there before. path: the file of this record."""
+        there = str(destination)
+        pushed = self.models.get(there, {}).values()
+        approved = entry.approved_for is not None and str(path.parent / entry.approved_for) == there
+        return approved or inside(path.parent, entry.uri) in pushed
+
+    def copies_of(self, path: Path, entry: Entry) -> list[Path]:
+        """The version folders whose last push was this entry. Some may have been removed since."""
+        pushes = ((Path(destination), self.of(path, entry, Path(destination))) for destination in self.last)
+        return [destination / push.version for destination, push in pushes if push]
+
+    def damaged_version(self, destination: Path) -> Path | None:
+        """The version pushed last to a destination, if model servers serve it and its files have changed since."""
+        last = self.last.get(str(destination))
+        if last is None or last.contents is None or not (version := destination / last.version).is_dir():
+            return None
+        served = max(int(path.name) for path in destination.iterdir() if path.name.isdecimal())
+        return version if version.name == str(served) and checksum(version) != last.contents else None
+
+    def merged_with(self, other: PushRecord) -> PushRecord:
+        """All pushes of both; of the last ones to one destination, that of the greater version, or else this one's."""
+        last = {**other.last, **self.last}
+        for there in other.last.keys() & self.last.keys():
+            last[there] = max(self.last[there], other.last[there], key=lambda push: int(push.version))
+        models = {
+            there: {**other.models.get(there, {}), **self.models.get(there, {})}
+            for there in {**other.models, **self.models}
+        }
+        return PushRecord(last=last, models=models)
+
+    def renamed(self, change: Callable[[str], str]) -> PushRecord:
+        """The same record with `change` applied to the destinations."""
+        last = {change(there): push for there, push in self.last.items()}
+        return PushRecord(last=last, models={change(there): models for there, models in self.models.items()})
+
+    def write(self, path: Path, entry: Entry, version: Path) -> None:
+        """Note that `entry` was pushed as the folder `version`."""
+        push = Push(
+            uri=inside(path.parent, entry.uri),
+            blessed_at=entry.blessed_at,
+            version=version.name,
+            contents=checksum(version),
+        )
+        there = str(version.parent)
+        models = {**self.models, there: {**self.models.get(there, {}), version.name: push.uri}}
+        PushRecord(last={**self.last, there: push}, models=models).save(path)
+
+    def save(self, path: Path) -> None:
+        """Replace the file in one step."""
+        write_text(path, with_checksum(self.model_dump_json()))

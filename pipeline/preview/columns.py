@@ -1,0 +1,42 @@
+"""Columns of the first rows in messages: those with the same mistake are in one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headrace.common.names import join_names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.components.inference.facts import ColumnFacts
+    from headrace.components.sources.types import Kind
+
+ALONE = 3
+"""Columns with the same mistake that are reported one by one, each at its line; more are in one message."""
+LISTED = 12
+"""Names that such a message lists."""
+
+
+def by_message(names: Sequence[str]) -> list[Sequence[str]]:
+    """The columns with one mistake, by message: each alone if there are few, else all together."""
+    return [[name] for name in names] if len(names) <= ALONE else [names]
+
+
+def columns_that(names: Sequence[str], one: str, several: str) -> str:
+    """`column "a" holds`, or `columns "a", "b" hold`, for the verb in both forms."""
+    listed = join_names((f'"{name}"' for name in names), LISTED)
+    return f"columns {listed} {several}" if len(names) > 1 else f"column {listed} {one}"
+
+
+def facts_in(rows: pa.Table, name: str, kind: Kind) -> ColumnFacts:
+    """What is true of the values of a column, which has this kind."""
+    import pyarrow as pa
+
+    from headrace.components.inference.facts import facts_of
+
+    column = rows.column(name)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return facts_of(name, kind, column)

@@ -1,0 +1,222 @@
+"""Check that features can use the first rows of the data, and that there is something to learn from them.
+
+rejected, notes = feature_violations(config, rows, kinds, certain=True)    # fractions where categories are taken
+violations = empty_columns(config, rows, kinds)
+notes = feature_notes(config, rows, kinds, whole=True)                     # constants, ids, hours of dates without any
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from headrace.common.names import join_names
+from headrace.configs.config import PipelineConfig
+from headrace.configs.rules.rule import Violation
+from headrace.configs.schema.features import (
+    CrossedFeature,
+    DatetimeFeature,
+    HashedFeature,
+    IdentityFeature,
+    ImageFeature,
+    VocabularyFeature,
+)
+from headrace.configs.schema.features.base import FeatureBase
+from headrace.configs.schema.section import KeyPath
+from headrace.pipeline.preview.columns import by_message, columns_that, facts_in
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.components.inference.facts import ColumnFacts
+    from headrace.components.sources.types import Kind
+
+SHOWN = 3
+"""Values that a message shows."""
+OFTEN = 0.9
+"""Different values per value above which a column names its rows."""
+_CATEGORIES = ("int", "string")
+"""What a key of a cross may be."""
+_IN_WORDS = {"int": "integers", "string": "texts", "float": "numbers"}
+
+
+class _Use(NamedTuple):
+    """A data column that a feature reads, and the setting that names it."""
+
+    where: KeyPath
+    name: str
+    feature: FeatureBase
+    column: str
+
+
+def feature_violations(
+    config: PipelineConfig, rows: pa.Table, kinds: Mapping[str, Kind], *, certain: bool
+) -> tuple[list[Violation], list[Violation]]:
+    """Features that cannot read their columns. If later rows may turn fractions into texts, which would be read, they
+    are the second of the results: notes.
+
+    Args:
+        config: whose features are checked.
+        rows: the first rows.
+        kinds: the kinds of their columns, by `headrace.components.sources.types`.
+        certain: whether these are the kinds in all rows.
+    """
+    rejected, notes = list[Violation](), list[Violation]()
+    alike: dict[tuple[str, str], list[_Use]] = {}
+    for use in _uses(config, rows):
+        kind = kinds.get(use.column, "missing").removesuffix(" list")
+        fitting = _fitting(use.feature)
+        if fitting and kind not in {*fitting, "missing", "bytes"} and not _checked_elsewhere(use.feature):
+            alike.setdefault((use.feature.column, kind), []).append(use)
+    for (column, kind), uses in alike.items():
+        by_name = {use.column: use for use in reversed(uses)}
+        for names in by_message(list(dict.fromkeys(use.column for use in uses))):
+            first = by_name[names[0]]
+            facts = facts_in(rows, names[0], kinds[names[0]])
+            what = f"{columns_that(names, 'holds', 'hold')} {_called(facts)}"
+            takes = " or ".join(_IN_WORDS.get(one, one) for one in _fitting(first.feature))
+            found = first.where, f"{what}, and `column: {column}` takes {takes}; {_remedy(first, facts)}"
+            (notes if kind == "float" and not certain else rejected).append(found)
+    return rejected, notes
+
+
+def _fitting(feature: FeatureBase) -> tuple[str, ...]:
+    """The types that it takes; empty: any."""
+    return _CATEGORIES if isinstance(feature, CrossedFeature) else feature.fitting_types
+
+
+def _checked_elsewhere(feature: FeatureBase) -> bool:
+    """Whether another check says more of values of another kind."""
+    return feature.takes_one_number or isinstance(feature, ImageFeature)
+
+
+def _called(facts: ColumnFacts) -> str:
+    """What the values are, with an example."""
+    if facts.scalar == "float":
+        odd = next((one for one in facts.values.to_pylist() if one % 1), None)
+        return f"floats such as {facts.least!r}" if odd is None else f"numbers with fractions, such as {odd!r}"
+    return f"{_IN_WORDS.get(facts.scalar, facts.scalar)} such as {facts.least!r}"
+
+
+def _remedy(use: _Use, facts: ColumnFacts) -> str:
+    if facts.scalar == "float" and facts.is_whole:
+        return f"set `data.types.{use.column}: int` if all of its numbers are whole"
+    if isinstance(use.feature, CrossedFeature):
+        settings = f"{{column: bucketized, key: {use.column}, buckets: 10}}"
+        return f"name a bucketized feature of it as the key, such as {settings}"
+    return use.feature.remedy
+
+
+def empty_columns(config: PipelineConfig, rows: pa.Table, kinds: Mapping[str, Kind]) -> Iterator[Violation]:
+    """Columns without any value, which the DataGate refuses if that goes for all rows."""
+    facts = _facts(rows, kinds)
+    empty = {use.column: use.where for use in reversed([*_uses(config, rows)]) if _is_empty(use.column, kinds, facts)}
+    for names in by_message(list(reversed(empty))):
+        what = f"{columns_that(names, 'has', 'have')} no value in {_seen(rows)}"
+        yield empty[names[0]], f"{what}, so there is nothing to learn from; leave {_them(names)} out"
+
+
+def feature_notes(
+    config: PipelineConfig, rows: pa.Table, kinds: Mapping[str, Kind], *, whole: bool
+) -> Iterator[Violation]:
+    """Features from which nothing can be learned, as far as the first rows show it. whole: whether these are all."""
+    facts = _facts(rows, kinds)
+    uses = [use for use in _uses(config, rows) if not _is_empty(use.column, kinds, facts)]
+    constant, ids = dict[str, KeyPath](), dict[str, KeyPath]()
+    for use in uses:
+        if kinds[use.column].startswith("bytes"):
+            continue
+        known = facts(use.column)
+        if known.distinct == 1 and not known.missing and not known.is_list and known.rows > 1:
+            constant.setdefault(use.column, use.where)
+        elif _names_rows(use.feature, known, whole=whole):
+            ids.setdefault(use.column, use.where)
+        elif isinstance(use.feature, IdentityFeature):
+            yield from _out_of_range(use, use.feature, known, rows)
+        elif isinstance(use.feature, DatetimeFeature) and use.column == use.feature.data_column(use.name):
+            yield from _constant_part(use, use.feature, known, rows)
+    for names in by_message([*constant]):
+        example = f", {_shown(facts(names[0]).least)}" if len(names) == 1 else ""
+        what = f"{columns_that(names, 'has', 'have')} the same value in all of {_seen(rows)}{example}"
+        yield constant[names[0]], f"{what}; there is nothing to learn from {_them(names)}"
+    for names in by_message([*ids]):
+        known = facts(names[0])
+        count = f"{known.distinct:,} different values in {known.present:,} rows, such as {_shown(known.least)}"
+        what = f"{columns_that(names, 'names', 'name')} the rows: {count}"
+        yield ids[names[0]], f"{what}; new rows have others, so there is nothing to learn from {_them(names)}"
+
+
+def _uses(config: PipelineConfig, rows: pa.Table) -> Iterator[_Use]:
+    """The columns that features read, in the order of the config, as far as there are rows with them; not those that a
+    cross reads through a feature.
+    """
+    known = frozenset(rows.column_names if rows.num_rows else ())
+    features = config.declared_features
+    for name, feature in features.items():
+        for setting, column in feature.column_settings(name).items():
+            through_feature = isinstance(feature, CrossedFeature) and column in features and column != name
+            if column in known and not through_feature:
+                yield _Use(("features", name, *setting), name, feature, column)
+
+
+def _facts(rows: pa.Table, kinds: Mapping[str, Kind]) -> Callable[[str], ColumnFacts]:
+    return cache(lambda name: facts_in(rows, name, kinds[name]))
+
+
+def _is_empty(name: str, kinds: Mapping[str, Kind], facts: Callable[[str], ColumnFacts]) -> bool:
+    return kinds[name] == "missing" or not facts(name).present
+
+
+def _names_rows(feature: FeatureBase, facts: ColumnFacts, *, whole: bool) -> bool:
+    """Whether a category hardly ever occurs twice. Of a part of the rows, only if it never does."""
+    from headrace.components.inference.columns import MANY_ROWS
+
+    learned = isinstance(feature, VocabularyFeature) and feature.values is None and feature.file is None
+    if not (learned or isinstance(feature, HashedFeature)) or getattr(feature, "multivalued", False):
+        return False
+    least = facts.present * OFTEN if whole else facts.present - 1
+    return facts.present >= MANY_ROWS and facts.distinct > least
+
+
+def _out_of_range(use: _Use, feature: IdentityFeature, facts: ColumnFacts, rows: pa.Table) -> Iterator[Violation]:
+    """Integers that count as missing because they are no category."""
+    if facts.scalar != "int" or (facts.least >= 0 and facts.greatest < feature.num_buckets):
+        return
+    counts = {value: count for value, count in facts.by_count() if not 0 <= value < feature.num_buckets}
+    shown = join_names(map(str, sorted(counts)), SHOWN)
+    what = f'column "{use.column}" has {shown}, {sum(counts.values()):,} times in {_seen(rows)}'
+    takes = f"`num_buckets: {feature.num_buckets}` takes 0 to {feature.num_buckets - 1:,}, so they count as missing"
+    way = "use `column: vocabulary`" if facts.least < 0 else f"set `num_buckets: {facts.greatest + 1}`"
+    if facts.least >= 0 and facts.greatest > 2 * facts.distinct:
+        way = f"{way}, or use `column: vocabulary`, which needs no more categories than there are values"
+    yield use.where, f"{what}, and {takes}; {way}"
+
+
+def _constant_part(use: _Use, feature: DatetimeFeature, facts: ColumnFacts, rows: pa.Table) -> Iterator[Violation]:
+    """A part that is the same for all dates, such as the hour of dates without a time."""
+    from headrace.components.inference.dates import constant_part
+
+    value = constant_part(facts, feature.part, feature.format)
+    if value is None:
+        return
+    first = _shown(facts.least)
+    if feature.part == "hour" and value == "":
+        what = f'column "{use.column}" has dates without hours, such as {first}, so that `part: hour` is 0 in all rows'
+    else:
+        what = f'all dates of column "{use.column}" in {_seen(rows)}, such as {first}, have the same {feature.part}'
+    yield use.where, f"{what}; there is nothing to learn from it, so use another part"
+
+
+def _seen(rows: pa.Table) -> str:
+    return f"the first {rows.num_rows:,} rows"
+
+
+def _them(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"
+
+
+def _shown(value: object) -> str:
+    from headrace.components.inference.columns import show
+
+    return show(value)

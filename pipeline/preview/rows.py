@@ -1,0 +1,154 @@
+"""Check the first rows of the data: values that a run would reject, and labels and splits that would fail it.
+
+violations, notes = check_rows(config, spans, columns)      # each with the setting that it concerns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.common.errors import DataError
+from headrace.configs.config import PipelineConfig
+from headrace.configs.rules.rule import Violation
+from headrace.configs.schema.features import MULTIVALUED_HINT
+from headrace.configs.schema.section import KeyPath
+from headrace.configs.schema.sources import SourceConfig
+from headrace.pipeline.preview.columns import by_message, columns_that
+from headrace.pipeline.preview.dates import date_violations
+from headrace.pipeline.preview.features import empty_columns, feature_notes, feature_violations
+from headrace.pipeline.preview.labels import label_violations, weight_violations
+from headrace.pipeline.preview.numbers import infinite_numbers, lost_digits, not_numbers, number_columns
+from headrace.pipeline.preview.splits import split_notes, split_violations
+from headrace.pipeline.preview.values import value_mismatches
+from headrace.pipeline.preview.vectors import vector_violations
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.components.example_gen.head import FirstRows
+    from headrace.components.sources import Source
+    from headrace.components.spans.manifest import Span
+
+MAX_SLICES = 100
+"""Distinct values of a column beyond which each slice of it is likely to have too few rows to mean anything."""
+
+
+def source_setting(source: SourceConfig) -> KeyPath:
+    """The setting that names what is read: `path`, if the source has one and it is set."""
+    where: KeyPath = ("data", "source")
+    return where if getattr(source, "path", None) is None else (*where, "path")
+
+
+def check_rows(
+    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str]
+) -> tuple[list[Violation], list[Violation]]:
+    """What a run would reject, as far as the first rows of the newest span show it, and what it would accept although
+    it is probably a mistake.
+    """
+    rejected, notes = list[Violation](), list[Violation]()
+    for split in dict.fromkeys(spans[-1].splits) or [""]:
+        own, more = _check_split(config, spans, columns, split)
+        rejected += [(where, f"in the data of {split}: {what}" if split else what) for where, what in own]
+        notes += more if split in {"", "train"} else []
+    return rejected, notes
+
+
+def _check_split(
+    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str], split: str
+) -> tuple[list[Violation], list[Violation]]:
+    """The same for one split that has its own data; "" for undivided data."""
+    numbers = number_columns(config)
+    try:
+        found = _first_rows(config, spans, columns, numbers, split)
+    except DataError as error:
+        return [(source_setting(config.data.source), str(error))], []
+    if found is None:
+        return [], []
+    notes = [*_slices(config, found.rows), *lost_digits(config, found.rows, numbers)]
+    odd, unseen = value_mismatches(config.declared_features, found.rows, found.kinds, whole=_whole(found, spans))
+    unfit, doubtful = feature_violations(config, found.rows, found.kinds, certain=_settled(found, spans))
+    notes += [*unseen, *doubtful, *feature_notes(config, found.rows, found.kinds, whole=_whole(found, spans))]
+    rejected = [*_rejected(config, spans, found, numbers), *unfit, *odd]
+    empty = [*empty_columns(config, found.rows, found.kinds)]
+    (rejected if config.data.on_anomaly == "stop" and _whole(found, spans) else notes).extend(empty)
+    if not rejected and _whole(found, spans):
+        notes += split_notes(config, found.rows)
+    return rejected, notes
+
+
+def _rejected(
+    config: PipelineConfig, spans: Sequence[Span], found: FirstRows, numbers: Mapping[str, KeyPath]
+) -> Iterator[Violation]:
+    yield from not_numbers(config, found, numbers)
+    yield from date_violations(config.declared_features, found.rows)
+    yield from vector_violations(config.declared_features, found.rows)
+    if config.data.on_anomaly == "stop":
+        yield from infinite_numbers(found, numbers)
+        for name, part in config.label.parts.items() if config.preprocessing is None else ():
+            if part.key in found.rows.column_names:
+                column, where = found.rows.column(part.key), part.setting(name)
+                yield from label_violations(part, column, whole=_whole(found, spans), section=where)
+    if config.label.weight in found.rows.column_names:
+        yield from weight_violations(config.label, found.rows)
+    yield from split_violations(config, found.rows, whole=_whole(found, spans))
+
+
+def _slices(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
+    """Slices over columns with so many values that the slices mean little."""
+    named: dict[str, KeyPath] = {
+        name: ("evaluate", "slices", number, *([] if isinstance(entry, str) else [position]))
+        for number, entry in enumerate(config.evaluate.slices)
+        for position, name in enumerate([entry] if isinstance(entry, str) else entry)
+    }
+    for name, where in named.items():
+        column = rows.column(name) if name in rows.column_names else None
+        distinct = 0 if column is None else len(column.unique().drop_null())
+        if column is not None and distinct > max(MAX_SLICES, len(column) // 2):
+            what = f'column "{name}" has {distinct:,} different values in its first {len(column):,} rows, each of which'
+            yield where, f"{what} becomes a slice; slice over a column with fewer, such as ranges of its values"
+
+
+def list_violations(config: PipelineConfig, source: Source) -> Iterator[Violation]:
+    """Lists of more than one value, in the first rows of columns that a feature or the label reads as single values."""
+    from headrace.components.sources.base import HasListLengths
+
+    if config.data.on_anomaly != "stop" or not isinstance(source, HasListLengths):
+        return
+    single = config.single_columns
+    one_label = {part.key: part.setting(name) for name, part in config.label.parts.items() if part.kind != "multilabel"}
+    lengths = source.max_list_lengths([*dict.fromkeys([*single, *one_label])])
+    found = {name: most for name, most in lengths.items() if most > 1}
+    for column, where in one_label.items():
+        if most := found.pop(column, 0) if column not in single else 0:
+            what = f"holds lists of up to {most:,} values, but a single value is needed"
+            yield (*where, "key"), f'column "{column}" {what}'
+    for names in by_message(list(found)):
+        longest = max(found[name] for name in names)
+        what = f"{columns_that(names, 'holds', 'hold')} lists of up to {longest:,} values, but a single value is needed"
+        yield ("features", single[names[0]]), f"{what}; {MULTIVALUED_HINT}"
+
+
+def _first_rows(
+    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str], numbers: Mapping[str, KeyPath], split: str
+) -> FirstRows | None:
+    from headrace.components.example_gen.head import read_head
+    from headrace.components.sources import ReadOptions, open_source
+
+    wanted = config.read_columns
+    chosen = None if wanted is None else tuple(name for name in wanted if name in columns)
+    reading = ReadOptions(chosen, skip_bad=config.data.on_bad_record == "skip")
+    given, span = config.data.source, spans[-1]
+    if split:
+        given, span = given.of_split(split), span.of_split(split)
+    return read_head(config.data, open_source(given, span.paths, reading), numbers, alone=len(spans) == 1 and not split)
+
+
+def _whole(found: FirstRows, spans: Sequence[Span]) -> bool:
+    """Whether the first rows are all rows that a run would read."""
+    return found.head.whole and len(spans) == 1 and not spans[-1].splits
+
+
+def _settled(found: FirstRows, spans: Sequence[Span]) -> bool:
+    """Whether a run would read the columns of the first rows as the same kinds."""
+    return _whole(found, spans) or (found.head.settled and len(spans) == 1)
