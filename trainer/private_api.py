@@ -5,10 +5,13 @@ They may change with any version; a test fails for versions other than the ones 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras.src.backend.common import global_state
+from tensorflow.python.eager import context
 from tensorflow.python.eager.cancellation import CancellationManager
 from tensorflow.python.trackable.autotrackable import AutoTrackable
 
@@ -16,12 +19,15 @@ __all__ = [
     "TESTED_VERSIONS",
     "AutoTrackable",
     "CancellationManager",
+    "add_function",
     "build",
+    "call_flat",
     "disable_gradient_reduction",
     "ensure_global_seeds",
     "global_seeds",
     "moving_averages",
     "optimizer_slots",
+    "remove_function",
     "variable_index",
 ]
 
@@ -55,6 +61,15 @@ def build(model: keras.Model, batch: Any) -> None:
     model._symbolic_build(data_batch=batch)
 
 
+def call_flat(function: Any, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Call a function that `WrappedFunction.prune` returned with its inputs in order.
+
+    A call tries the arguments as structures first, which always fails here, and writes them into the error that it then
+    drops: for up to a thousand strings this takes time by the square of their number.
+    """
+    return list(function._call_with_flat_signature(tensors, {}))
+
+
 def global_seeds() -> keras.random.SeedGenerator | None:
     """The generator for layers without one of their own; None before the first random number."""
     return global_state.get_global_attribute(_SEEDS)
@@ -67,3 +82,13 @@ def ensure_global_seeds() -> keras.random.SeedGenerator:
         seeds = keras.random.SeedGenerator(seed=0, name=_SEEDS)
         global_state.set_global_attribute(_SEEDS, seeds)
     return seeds
+
+
+def add_function(function: Any) -> None:
+    """Add a FunctionDef to TensorFlow's runtime, where functions call it by its name."""
+    context.context().add_function_def(function)
+
+
+def remove_function(name: str) -> None:
+    """Remove a function that `add_function` added."""
+    context.context().remove_function(name)

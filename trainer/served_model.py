@@ -112,9 +112,13 @@ class ModelCall:
         return None
 
     def _chosen(self, outputs: Mapping[str, Any]) -> Any:
+        return outputs[self.output_name(outputs)]
+
+    def output_name(self, outputs: Mapping[str, Any]) -> str:
+        """The name of the predictions among the outputs of the signature, which may lack it."""
         if self.prediction_key is None and len(outputs) == 1:
-            return next(iter(outputs.values()))
-        return outputs[self.prediction_key or PREDICTIONS]
+            return next(iter(outputs))
+        return self.prediction_key or PREDICTIONS
 
 
 def _inputs(signature: Any) -> dict[str, tf.TensorSpec]:

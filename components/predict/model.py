@@ -7,15 +7,15 @@
     columns.of(values)
 
 The batch is encoded as the tf.Examples that ExampleGen would write, and goes through the signature that model servers
-call. So nothing that is computed here could differ from what is served.
+call, loaded [as they load it](serving_graph.py). So nothing that is computed here could differ from what is served.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from headrace.common.errors import DataError, RunError
 from headrace.components.examples.tfexample.encode import encode
 from headrace.components.examples.tfexample.float64_columns import with_bits
 from headrace.components.failed_checks import check_of_feature, columns_with_several_values
+from headrace.components.predict.serving_graph import load
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.description import ModelDescription
 from headrace.trainer.served_model import ModelCall, task_output
@@ -145,7 +146,7 @@ class Predictor:
 
     def load(self) -> None:
         """Load the model into this process. Raises RunError if that fails."""
-        _loaded(self.folder)
+        _loaded(self.folder, self._call)
 
     def __call__(self, batch: pa.RecordBatch, first: int = 1, file: str | None = None) -> Values:
         """The predictions [rows, outputs] for the columns that the model reads.
@@ -181,16 +182,15 @@ class Predictor:
             raise RunError(f"the model {self.folder} cannot be called: {_reason(error)}") from None
 
     def _run(self, examples: pa.BinaryArray) -> Values:
-        values = self._call.predictions(
-            _loaded(self.folder), tf.constant(examples.to_numpy(zero_copy_only=False))
-        ).numpy()
+        values = _loaded(self.folder, self._call)(tf.constant(examples.to_numpy(zero_copy_only=False))).numpy()
         return np.asarray(values, object if values.dtype == object else np.float32).reshape(len(examples), -1)
 
 
 @lru_cache(maxsize=1)
-def _loaded(folder: Path) -> Any:
+def _loaded(folder: Path, call: ModelCall) -> Callable[[tf.Tensor], tf.Tensor]:
+    """What predicts serialized examples."""
     try:
-        return tf.saved_model.load(str(folder))
+        return load(folder, call) or partial(call.predictions, tf.saved_model.load(str(folder)))
     except (OSError, ValueError, tf.errors.OpError) as error:
         reason = str(error).splitlines()[0]
         raise RunError(f"{folder} is not a SavedModel that TensorFlow can load: {reason}") from None

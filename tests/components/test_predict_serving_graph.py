@@ -1,0 +1,194 @@
+"""A signature that is loaded as TensorFlow Serving loads it predicts what TensorFlow's own loader makes of it."""
+
+import gc
+import shutil
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from headrace.components.predict.serving_graph import load
+from headrace.trainer.private_api import add_function, remove_function
+from headrace.trainer.served_model import ModelCall
+
+CALL = ModelCall("label")
+WORDS = ("red", "green", "blue")
+FEATURES = {
+    "word": tf.io.FixedLenFeature([], tf.string),
+    "text": tf.io.FixedLenFeature([], tf.string),
+    "vector": tf.io.FixedLenFeature([3], tf.float32),
+    "image": tf.io.FixedLenFeature([], tf.string),
+}
+
+
+class Model(tf.Module):
+    """It reads a word of a vocabulary file, a text, a vector and an image."""
+
+    def __init__(self, vocabulary: Path, seed: int) -> None:
+        super().__init__()
+        words = tf.lookup.TextFileInitializer(
+            str(vocabulary),
+            tf.string,
+            tf.lookup.TextFileIndex.WHOLE_LINE,
+            tf.int64,
+            tf.lookup.TextFileIndex.LINE_NUMBER,
+        )
+        self.table = tf.lookup.StaticVocabularyTable(words, 1)
+        names = tf.lookup.KeyValueTensorInitializer(tf.range(2, dtype=tf.int64), tf.constant(["no", "yes"]))
+        self.names = tf.lookup.StaticHashTable(names, "")
+        normal = np.random.default_rng(seed).normal
+        self.embedding = tf.Variable(normal(size=(4, 5)).astype(np.float32))
+        self.kernel = tf.Variable(normal(size=(10, 2)).astype(np.float32))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
+    def predict(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        parsed = tf.io.parse_example(examples, FEATURES)
+        pixels = tf.map_fn(tf.io.decode_png, parsed["image"], fn_output_signature=tf.TensorSpec([2, 2, 1], tf.uint8))
+        brightness = tf.reduce_mean(tf.cast(pixels, tf.float32) / 255, axis=[1, 2, 3])
+        lengths = tf.cast(tf.strings.length(parsed["text"], unit="UTF8_CHAR"), tf.float32)
+        tf.debugging.assert_less(lengths, 100.0, "a text is too long")
+        words = tf.gather(self.embedding, self.table.lookup(parsed["word"]))
+        x = tf.concat([words, parsed["vector"], tf.stack([brightness, lengths / 16], axis=1)], axis=1)
+        scores = tf.math.softmax(tf.matmul(x - 0.5, self.kernel))
+        return {"predictions": scores, "classes": self.names.lookup(tf.argmax(scores, axis=1))}
+
+
+def saved(folder: Path, seed: int = 1) -> Path:
+    vocabulary = folder / f"words-{seed}"
+    vocabulary.write_text("\n".join(WORDS if seed == 1 else reversed(WORDS)) + "\n")
+    model = Model(vocabulary, seed)
+    tf.saved_model.save(
+        model, str(folder / f"model-{seed}"), {"serving_default": model.predict, "other": model.predict}
+    )
+    vocabulary.unlink()  # the model has a copy
+    return folder / f"model-{seed}"
+
+
+def examples(rows: int = 40) -> tf.Tensor:
+    rng = np.random.default_rng(7)
+    return tf.constant([example(rng, "ab" * int(rng.integers(1, 9))) for _ in range(rows)])
+
+
+def example(rng: np.random.Generator, text: str) -> bytes:
+    png = tf.io.encode_png(rng.integers(0, 256, (2, 2, 1)).astype(np.uint8)).numpy()
+    word = str(rng.choice([*WORDS, "pink"]))
+    features = {one: _bytes(value) for one, value in (("word", word.encode()), ("text", text.encode()), ("image", png))}
+    features["vector"] = tf.train.Feature(float_list=tf.train.FloatList(value=rng.normal(size=3)))
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+def _bytes(value: bytes) -> tf.train.Feature:
+    return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+
+
+def expected(folder: Path, given: tf.Tensor, output: str = "predictions") -> np.ndarray:
+    return tf.saved_model.load(str(folder)).signatures["serving_default"](examples=given)[output].numpy()
+
+
+def loaded(folder: Path, call: ModelCall = CALL) -> Any:
+    found = load(folder, call)
+    assert found is not None
+    return found
+
+
+def test_predictions_equal_those_of_the_whole_model_in_every_bit(tmp_path: Path) -> None:
+    folder, given = saved(tmp_path), examples()
+    assert loaded(folder)(given).numpy().tobytes() == expected(folder, given).tobytes()
+    texts = loaded(folder, ModelCall("label", prediction_key="classes"))(given).numpy()
+    assert texts.tolist() == expected(folder, given, "classes").tolist()
+    assert set(texts.tolist()) == {b"no", b"yes"}
+
+
+def test_models_with_the_same_names_do_not_share_variables_and_tables(tmp_path: Path) -> None:
+    folders, given = [saved(tmp_path, seed) for seed in (1, 2)], examples()
+    predictors = [loaded(folder) for folder in folders]
+    wanted = [expected(folder, given) for folder in folders]
+    assert np.abs(wanted[0] - wanted[1]).max() > 0.01
+    for _ in range(2):
+        for predict, values in zip(predictors, wanted, strict=True):
+            assert predict(given).numpy().tobytes() == values.tobytes()
+    del predict
+    predictors.pop(0)
+    gc.collect()
+    assert predictors[0](given).numpy().tobytes() == wanted[1].tobytes()
+
+
+def test_variables_are_freed_with_the_predictions(tmp_path: Path) -> None:
+    predict = loaded(saved(tmp_path))
+    handles = [one for one in predict._fixed if one.dtype == tf.resource]
+    assert len(handles) >= 4  # two variables, two tables
+    del predict
+    gc.collect()
+    for handle in handles:
+        with pytest.raises(tf.errors.NotFoundError):
+            tf.raw_ops.DestroyResourceOp(resource=handle, ignore_lookup_error=False)
+
+
+def test_an_assertion_of_the_signature_is_an_error(tmp_path: Path) -> None:
+    predict, given = loaded(saved(tmp_path)), examples().numpy().tolist()
+    long = example(np.random.default_rng(1), "a" * 101)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a text is too long"):
+        predict(tf.constant([*given, long]))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        predict(tf.constant([b"no example"]))
+    assert predict(tf.constant(given)).shape == (40, 2)
+
+
+def test_lost_variables_are_an_error(tmp_path: Path) -> None:
+    folder = saved(tmp_path)
+    shutil.rmtree(folder / "variables")
+    with pytest.raises(tf.errors.OpError):
+        load(folder, CALL)
+
+
+def test_what_only_the_loader_of_tensorflow_can_load_is_left_to_it(tmp_path: Path) -> None:
+    assert load(tmp_path, CALL) is None  # an empty folder
+    folder = saved(tmp_path)
+    assert load(folder, ModelCall("label", signature_name="unknown")) is None
+    assert load(folder, ModelCall("label", prediction_key="unknown")) is None
+    shutil.copytree(folder, tmp_path / "damaged")
+    (tmp_path / "damaged" / "saved_model.pb").write_bytes(b"\xffnot a model")
+    assert load(tmp_path / "damaged", CALL) is None
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])
+    def double(x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"predictions": 2 * x}
+
+    module = tf.Module()
+    tf.saved_model.save(module, str(tmp_path / "numbers"), {"serving_default": double})
+    assert load(tmp_path / "numbers", CALL) is None
+
+
+def test_a_keras_model_whose_functions_name_variables_is_left_to_the_loader_of_tensorflow(tmp_path: Path) -> None:
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.predict_texts = tf.function(
+        lambda examples: {"predictions": model(tf.strings.to_number(examples)[:, None])},
+        input_signature=[tf.TensorSpec([None], tf.string, name="examples")],
+    )
+    tf.saved_model.save(model, str(tmp_path / "keras"), {"serving_default": model.predict_texts})
+    found, given = load(tmp_path / "keras", CALL), tf.constant(["1", "2.5"])
+    wanted = expected(tmp_path / "keras", given)
+    assert found is None or found(given).numpy().tobytes() == wanted.tobytes()
+
+
+def test_a_function_in_the_runtime_is_called_by_its_name_until_it_is_removed() -> None:
+    graph = tf.function(lambda x: 2 * x).get_concrete_function(tf.TensorSpec([], tf.float32)).function_def
+    graph.signature.name = "headrace_test_double"
+    add_function(graph)
+    node = tf.compat.v1.NodeDef(name="y", op="PartitionedCall", input=["x"])
+    node.attr["f"].func.name = graph.signature.name
+    for key in ("Tin", "Tout"):
+        node.attr[key].list.type.append(tf.float32.as_datatype_enum)
+
+    def call(x: tf.Tensor) -> tf.Tensor:
+        return tf.graph_util.import_graph_def(tf.compat.v1.GraphDef(node=[node]), {"x": x}, ["y:0"])[0]
+
+    wrapped = tf.compat.v1.wrap_function(call, [tf.TensorSpec([], tf.float32)])
+    assert wrapped(tf.constant(3.0)).numpy() == 6
+    remove_function(graph.signature.name)
+    again = tf.compat.v1.wrap_function(call, [tf.TensorSpec([], tf.float32)])
+    with pytest.raises(tf.errors.OpError):
+        again(tf.constant(3.0))
