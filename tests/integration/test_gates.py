@@ -76,7 +76,8 @@ def test_without_thresholds_the_run_says_loudly_that_every_model_is_blessed(
     first, *_ = nights
     assert first.ending("warning").startswith("`evaluate.thresholds` is empty: every model whose metrics have values")
     assert first.ending("blessing") == "blessed: nothing is required of the metrics"
-    assert "Warning: `evaluate.thresholds` is empty" in (first.folder / "report.html").read_text().replace("</b>", "")
+    page = (first.folder / "report.html").read_text()
+    assert "Warning: <code>evaluate.thresholds</code> is empty" in page.replace("</b>", "")
 
 
 def test_a_stopped_night_names_its_gates_and_shows_the_worst(nights: tuple[Finished, Finished, Finished]) -> None:
