@@ -27,11 +27,11 @@ def number_marks(delimiter: str, texts: Iterable[pa.ChunkedArray | pa.Array]) ->
     if not any(fitting):
         return {}
     found = options[fitting.index(max(fitting))]
-    if len(found) > 1 and not any(
-        _contains(column, found["decimal"]) for column in columns if are_numbers(column, **found)
-    ):
-        return {"thousands": found["thousands"]}
-    return found
+    decimal, thousands = found.get("decimal"), found.get("thousands", ".")
+    if decimal is None or thousands == ".":  # a point between thousands cannot be the decimal point too
+        return found
+    numbers = (column for column in columns if are_numbers(column, **found))
+    return found if any(_contains(column, decimal) for column in numbers) else {"thousands": thousands}
 
 
 def are_numbers(texts: pa.Array, decimal: str = ".", thousands: str | None = None) -> bool:
