@@ -29,7 +29,7 @@ RUNNERS = {
 }
 """Beam's name for each `beam.runner`."""
 SMALL = 4 << 20
-"""Bytes of gzipped examples up to which StatisticsGen, Transform and Evaluator do without Beam: their statistics take a
+"""Bytes of gzipped examples up to which StatisticsGen and Transform do without Beam: their statistics take a
 third of a second, and starting Beam would add half as much."""
 NEVER_MS = 1 << 31
 """Longer than any bundle. Beam's threads send what they have written every second, even in the middle of an element,
@@ -67,7 +67,7 @@ class BeamPipelines:
     def summary(self) -> str:
         """The runner, and how many pipelines and transforms Beam executed successfully."""
         if not self._executed:
-            return f"{self.settings.runner}, no pipeline: the work was small enough to run without Beam"
+            return f"{self.settings.runner}, no pipeline: it ran without Beam"
         pipelines, transforms = len(self._executed), sum(self._executed)
         return f"{self.settings.runner}, {_plural(pipelines, 'pipeline')}, {_plural(transforms, 'transform')}"
 
@@ -93,6 +93,12 @@ def beam_options(settings: BeamConfig, scratch: Path) -> PipelineOptions:
 def always_beam(executor: BaseBeamExecutor) -> bool:
     """Whether an executor must run even its smallest work in Beam."""
     return getattr(executor._make_beam_pipeline_fn, "always", False)
+
+
+def workers_here(executor: BaseBeamExecutor) -> int:
+    """The number of threads to work with in this process; 0 if the work belongs into Beam."""
+    settings = getattr(executor._make_beam_pipeline_fn, "settings", BeamConfig())
+    return 0 if always_beam(executor) else settings.workers
 
 
 def is_small(executor: BaseBeamExecutor, files: Sequence[str]) -> bool:

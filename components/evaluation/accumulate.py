@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ from headrace.components.evaluation.weights import example_weights
 from headrace.components.file_groups import FileGroup
 from headrace.components.transform.shards import read_records
 
+Accumulated = tuple[list[KeyedAccumulator], dict[str, RankedExamples]]
+"""The accumulators of each model and slice, and the kept examples, of a label."""
 ACCUMULATORS, RANKED = "accumulators", "kept"
 """The outputs with the accumulators of a label, and with the examples that are kept, before the label's name."""
 
@@ -86,9 +89,7 @@ class LabelAccumulation:
             used = usable & (batch.weights > 0)
             judged = Judged(labels[used], predictions[used], batch.weights[used])
             if name == self._candidate:
-                kept = self._explaining.keep(judged, self._metrics, batch.drawn[used], batch.serialized[used])
-                for key, one in kept.items():
-                    ranked[key] = ranked[key].merge([one]) if key in ranked else one
+                keep(ranked, self._explaining.keep(judged, self._metrics, batch.drawn[used], batch.serialized[used]))
             for keys, groups in ((each.keys, each.groups[used]) for each in batch.slices):
                 found = self._metrics.accumulate(
                     judged.labels, judged.predictions, groups, len(keys), judged.weights, batch.folds[used]
@@ -131,7 +132,7 @@ class AccumulateFiles(beam.DoFn):
         config: config_pb2.EvalConfig,
         split: str,
     ) -> None:
-        self._labels, self._paths = labels, models
+        self.labels, self._paths = labels, models
         self._split, self._weight = split, tfma.weight_column(config)
         self._slicings = [list(spec.feature_keys) for spec in config.slicing_specs]
         self._models: dict[str, tf.Module] = {}
@@ -139,41 +140,49 @@ class AccumulateFiles(beam.DoFn):
     @property
     def outputs(self) -> list[str]:
         """The names of all outputs."""
-        return [output(what, task) for what in (ACCUMULATORS, RANKED) for task in self._labels]
+        return [output(what, task) for what in (ACCUMULATORS, RANKED) for task in self.labels]
 
     def setup(self) -> None:
         """Load the models."""
-        self._decoder = ExamplesToRecordBatchDecoder()
         self._models = {name: loaded_model(path) for name, path in self._paths.items()}
 
     def process(self, group: FileGroup) -> Iterator[TaggedOutput]:
         """Accumulate the files for every label, model and slice. Raises RunError if the models are not comparable."""
-        totals: dict[str, defaultdict[ModelSlice, RunningTotal]] = {
-            task: defaultdict(RunningTotal) for task in self._labels
-        }
-        ranked: dict[str, dict[str, RankedExamples]] = {task: {} for task in self._labels}
-        for batch in self._batches(group):
-            for task, label in self._labels.items():
-                for key, accumulator in label.accumulate(batch, self._models, ranked[task]):
-                    totals[task][key].add(accumulator)
-        for task in self._labels:
-            for key, total in totals[task].items():
-                yield TaggedOutput(output(ACCUMULATORS, task), (key, (group.number, total.merged())))
-            for what, one in ranked[task].items():
+        for task, (found, ranked) in self.of_group(group).items():
+            for key, accumulator in found:
+                yield TaggedOutput(output(ACCUMULATORS, task), (key, (group.number, accumulator)))
+            for what, one in ranked.items():
                 yield TaggedOutput(output(RANKED, task), (what, (group.number, one)))
 
+    def of_group(self, group: FileGroup) -> dict[str, Accumulated]:
+        """What `process` returns of a group, by the label's name. Several threads may call it."""
+        totals: dict[str, defaultdict[ModelSlice, RunningTotal]] = {
+            task: defaultdict(RunningTotal) for task in self.labels
+        }
+        ranked: dict[str, dict[str, RankedExamples]] = {task: {} for task in self.labels}
+        for batch in self._batches(group):
+            for task, label in self.labels.items():
+                for key, accumulator in label.accumulate(batch, self._models, ranked[task]):
+                    totals[task][key].add(accumulator)
+        return {
+            task: ([(key, total.merged()) for key, total in totals[task].items()], ranked[task]) for task in self.labels
+        }
+
     def _batches(self, group: FileGroup) -> Iterator[ExampleBatch]:
+        decoder = ExamplesToRecordBatchDecoder()
         for file in group.files:
             start, name = 0, zlib.crc32(Path(file).name.encode())
             for examples in read_records(file):
                 number = int(examples.shape[0])
-                yield self._batch(examples, (start, number, name))
+                yield self._batch(examples, decoder, (start, number, name))
                 start += number
 
-    def _batch(self, examples: tf.Tensor, place: tuple[int, int, int]) -> ExampleBatch:
+    def _batch(
+        self, examples: tf.Tensor, decoder: ExamplesToRecordBatchDecoder, place: tuple[int, int, int]
+    ) -> ExampleBatch:
         """place: the arguments of `folds_of`."""
         serialized = examples.numpy()
-        decoded = self._decoder.DecodeBatch(serialized.tolist())
+        decoded = decoder.DecodeBatch(serialized.tolist())
         return ExampleBatch(
             examples,
             serialized,
@@ -192,29 +201,40 @@ def _not_comparable(path: str) -> str:
     )
 
 
-Accumulated = tuple[list[KeyedAccumulator], dict[str, RankedExamples]]
-"""The accumulators of each model and slice, and the kept examples, of a label."""
+def accumulate_here(
+    accumulate: AccumulateFiles, groups: Sequence[FileGroup], workers: int
+) -> Callable[[str], Accumulated]:
+    """What the Beam pipeline gathers of each label, by threads without Beam, by the label's name.
 
-
-def accumulate_here(accumulate: AccumulateFiles, groups: Sequence[FileGroup]) -> Callable[[str], Accumulated]:
-    """What the Beam pipeline gathers of each label, without Beam, by the label's name.
-
-    The accumulators of a key are merged in the order of the groups, as there, so the sums have the same rounding.
+    What a group adds is merged at once, in the order of the groups, so the sums have the same rounding as there, and
+    memory does not grow with the number of groups.
     """
-    parts: dict[str, defaultdict[Any, list[Any]]] = {name: defaultdict(list) for name in accumulate.outputs}
+    totals: dict[str, defaultdict[Any, RunningTotal]] = {task: defaultdict(RunningTotal) for task in accumulate.labels}
+    ranked: dict[str, dict[str, RankedExamples]] = {task: {} for task in accumulate.labels}
     accumulate.setup()
-    for group in groups:
-        for found in accumulate.process(group):
-            key, (_, part) = found.value
-            parts[found.tag][key].append(part)
-
-    def of_label(task: str) -> Accumulated:
-        totals, ranked = (parts[output(what, task)] for what in (ACCUMULATORS, RANKED))
-        return [(key, merge(each)) for key, each in totals.items()], {key: merge(each) for key, each in ranked.items()}
-
-    return of_label
+    with ThreadPoolExecutor(workers) as pool:
+        for of_group in pool.map(accumulate.of_group, groups):
+            for task, (found, kept) in of_group.items():
+                for key, one in found:
+                    totals[task][key].add(one)
+                keep(ranked[task], kept)
+    return lambda task: ([(key, total.merged()) for key, total in totals[task].items()], ranked[task])
 
 
-def merge(parts: Sequence[Any]) -> Any:
-    """Accumulators, or kept examples, as one."""
-    return parts[0].merge(parts[1:]) if parts[1:] else parts[0]
+def keep(ranked: dict[str, RankedExamples], others: Mapping[str, RankedExamples]) -> None:
+    """Add examples to those that are kept for the same."""
+    for key, one in others.items():
+        ranked[key] = ranked[key].merge([one]) if key in ranked else one
+
+
+def merged(parts: Sequence[MetricAccumulator]) -> MetricAccumulator:
+    """The total of accumulators, added up as `accumulate_here` does."""
+    total = RunningTotal()
+    for part in parts:
+        total.add(part)
+    return total.merged()
+
+
+def merged_ranked(parts: Sequence[RankedExamples]) -> RankedExamples:
+    """The first of all kept examples."""
+    return parts[0].merge(parts[1:])

@@ -21,7 +21,7 @@ from tfx.dsl.components.base import base_beam_executor
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, path_utils, proto_utils
 
-from headrace.components.beam_pipelines import is_small
+from headrace.components.beam_pipelines import workers_here
 from headrace.components.evaluation import tfma, tfma_files
 from headrace.components.evaluation.accumulate import accumulate_here
 from headrace.components.evaluation.explain import Explaining
@@ -92,7 +92,7 @@ def _measure(  # noqa: PLR0913, PLR0917
     required: Requirements,
     explaining: Explaining,
 ) -> None:
-    """Accumulate and write the files: in a Beam pipeline, or in this process if the split is small."""
+    """Accumulate and write the files: in this process, or in a Beam pipeline if the config names a runner."""
     names = [name for name in tfma.model_names(config) if name is not None]
     paths = {name: path_utils.serving_model_path(model.uri) for name, model in zip(names, models.values(), strict=True)}
     patterns = [io_utils.all_files_pattern(uri) for uri in artifact_utils.get_split_uris(examples, split)]
@@ -102,8 +102,8 @@ def _measure(  # noqa: PLR0913, PLR0917
         EvaluatedTask(task, of_task, split, paths, required_of(required, task), explaining)
         for task, of_task in tfma.by_task(config).items()
     ]
-    if is_small(executor, files):
-        of_label = accumulate_here(accumulation(tasks), groups)
+    if workers := workers_here(executor):
+        of_label = accumulate_here(accumulation(tasks), groups, workers)
         evaluated = [conclude_task(*of_label(each.task), each) for each in tasks]
         _write(evaluated, config, paths, directory, required)
         return

@@ -15,7 +15,8 @@ from headrace.components.evaluation.accumulate import (
     RANKED,
     AccumulateFiles,
     LabelAccumulation,
-    merge,
+    merged,
+    merged_ranked,
     output,
 )
 from headrace.components.evaluation.explain import Explaining, Judge, explain
@@ -70,11 +71,11 @@ def evaluate_tasks(groups: beam.PCollection, tasks: Sequence[EvaluatedTask]) -> 
 
 def _evaluate_task(accumulated: beam.pvalue.DoOutputsTuple, task: EvaluatedTask) -> beam.PCollection:
     stage = task.stage
-    kept = accumulated[output(RANKED, task.task)] | stage("Keep") >> MergeInOrder(merge)
+    kept = accumulated[output(RANKED, task.task)] | stage("Keep") >> MergeInOrder(merged_ranked)
     ranked = beam.pvalue.AsDict(kept)
     return (
         accumulated[output(ACCUMULATORS, task.task)]
-        | stage("AddUp") >> MergeInOrder(merge)
+        | stage("AddUp") >> MergeInOrder(merged)
         | stage("Gather") >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
         | stage("Conclude") >> beam.Map(conclude_task, ranked, task)
     )

@@ -90,5 +90,5 @@ def describe_beam(record: RunRecord) -> str:
 
 
 def _beam_components(with_pipelines: list[str], without: list[str]) -> str:
-    small = f"no pipeline in {', '.join(without)}, whose work was small" if without else ""
-    return "; ".join(filter(None, (", ".join(with_pipelines), small)))
+    others = f"no pipeline in {', '.join(without)}" if without else ""
+    return "; ".join(filter(None, (", ".join(with_pipelines), others)))

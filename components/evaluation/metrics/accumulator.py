@@ -10,15 +10,15 @@ import abc
 import functools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.components.evaluation.limits import Proportions
+from headrace.components.evaluation.metrics.histogram import Histogram
 from headrace.components.evaluation.result import ClassMetrics, Confusion, Curves
 
 Array = NDArray[np.float64]
@@ -72,13 +72,13 @@ class Totals:
 class MetricAccumulator:
     """The totals of each fold.
 
-    sums: float64 [FOLDS, k]; buckets: int64 [m], rising, `bucket * FOLDS + fold`; counts: float64 [m, 2]; examples,
-    squares: float64 [FOLDS].
+    sums: float64 [FOLDS, k]; histogram: of all folds; by_fold: of the coarser buckets of `LabelMetrics.fold_buckets`,
+    each as `bucket * FOLDS + fold`; examples, squares: float64 [FOLDS].
     """
 
     sums: Array
-    buckets: NDArray[np.int64]
-    counts: Array
+    histogram: Histogram
+    by_fold: Histogram
     examples: Array
     squares: Array
 
@@ -86,18 +86,20 @@ class MetricAccumulator:
     def of_count(cls, examples: float) -> MetricAccumulator:
         """One that only counts examples."""
         number = np.eye(1, FOLDS)[0] * examples
-        return cls(np.zeros((FOLDS, 0)), np.zeros(0, np.int64), np.zeros((0, 2)), number, np.zeros(FOLDS))
+        return cls(np.zeros((FOLDS, 0)), Histogram.empty(), Histogram.empty(), number, np.zeros(FOLDS))
+
+    @property
+    def size(self) -> int:
+        """The number of buckets."""
+        return len(self.histogram.buckets) + len(self.by_fold.buckets)
 
     def merge(self, others: Sequence[MetricAccumulator]) -> MetricAccumulator:
         """The total of this one and others of the same metrics. Sums are added in order."""
         each = [self, *others]
-        buckets = np.concatenate([one.buckets for one in each])
-        order = np.argsort(buckets, kind="stable")  # Timsort, which merges runs that are sorted already
-        buckets, counts = _add_equal(buckets[order], np.concatenate([one.counts for one in each])[order])
         return MetricAccumulator(
             functools.reduce(operator.add, [one.sums for one in each]),
-            buckets,
-            counts,
+            Histogram.sum_of([one.histogram for one in each]),
+            Histogram.sum_of([one.by_fold for one in each]),
             functools.reduce(operator.add, [one.examples for one in each]),
             functools.reduce(operator.add, [one.squares for one in each]),
         )
@@ -114,25 +116,18 @@ class MetricAccumulator:
         return np.flatnonzero(self.examples).tolist()
 
     def total(self, *, without: int | None = None) -> Totals:
-        """The totals of all folds, or of all but one."""
+        """The totals of all folds; or, with the coarser buckets, of all but one."""
         rest = np.arange(FOLDS) != without
-        chosen = slice(None) if without is None else self.buckets % FOLDS != without
-        buckets, counts = _add_equal(self.buckets[chosen] // FOLDS, self.counts[chosen])
         return Totals(
             self.sums[rest].sum(axis=0),
-            buckets,
-            counts,
+            *(self.histogram if without is None else self._without(without)),
             float(self.examples[rest].sum()),
             float(self.squares[rest].sum()),
         )
 
-
-def _add_equal(buckets: NDArray[np.int64], counts: Array) -> tuple[NDArray[np.int64], Array]:
-    """The distinct among sorted buckets, and the sums of their counts."""
-    if not len(buckets):
-        return buckets, counts
-    first = np.flatnonzero(np.diff(buckets, prepend=buckets[0] - 1))
-    return buckets[first], np.add.reduceat(counts, first, axis=0)
+    def _without(self, fold: int) -> Histogram:
+        rest = self.by_fold.buckets % FOLDS != fold
+        return Histogram(self.by_fold.buckets[rest] // FOLDS, self.by_fold.counts[rest]).distinct()
 
 
 class RunningTotal:
@@ -152,10 +147,10 @@ class RunningTotal:
     def add(self, accumulator: MetricAccumulator) -> None:
         """Add an accumulator, which is not copied."""
         self._waiting.append(accumulator)
-        self._size += 1 + len(accumulator.buckets)
+        self._size += 1 + accumulator.size
         if self._size > 2 * self._merged + self._LEAST:
             self._waiting = [self.merged()]
-            self._merged = self._size = 1 + len(self._waiting[0].buckets)
+            self._merged = self._size = 1 + self._waiting[0].size
 
     def merged(self) -> MetricAccumulator:
         """All that were added: at least one."""
@@ -204,6 +199,12 @@ class LabelMetrics(abc.ABC):
     def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64] | None:  # noqa: ARG002
         """The histogram buckets of each example, [n] or [n, several]; None if these metrics need no histogram."""
         return None
+
+    def fold_buckets(self, buckets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Of several neighboring buckets the first, in the shape of `buckets`: enough for what a metric is without a
+        fold. Their number limits the memory that the folds take.
+        """
+        return buckets
 
     def columns(self, labels: Array, predictions: Array) -> Array:  # noqa: ARG002
         """Which of the two counts of a bucket an example adds to, in the shape of `buckets`: the second if it is above
@@ -260,36 +261,38 @@ class LabelMetrics(abc.ABC):
         groups: the group of each example, [n]; weights: above 0, [n]; folds: below FOLDS, [n]; None puts all examples
         into the first.
         """
-        each, cells = self.sums(labels, predictions), groups * FOLDS + (0 if folds is None else folds)
-        shape = number, FOLDS
+        each, folds = self.sums(labels, predictions), np.zeros_like(groups) if folds is None else folds
+        cells, shape = groups * FOLDS + folds, (number, FOLDS)
         sums = [np.bincount(cells, column * weights, number * FOLDS).reshape(shape) for column in each.T]
-        buckets = self.buckets(labels, predictions)
-        per_example = 1 if buckets is None else max(buckets.size // max(len(cells), 1), 1)
-        positions, each_weight = np.repeat(cells, per_example), np.repeat(weights, per_example)
-        flat = None if buckets is None else buckets.reshape(-1)
-        columns = self.columns(labels, predictions).reshape(-1)
-        histograms = self._histograms(columns, flat, positions, number, each_weight)
         examples = np.bincount(cells, minlength=number * FOLDS).reshape(shape).astype(np.float64)
         squares = np.bincount(cells, weights**2, number * FOLDS).reshape(shape).astype(np.float64)
+        histograms = self._histograms(labels, predictions, groups, number, weights, folds)
         return [
-            MetricAccumulator(row, *histogram, n, square)
-            for row, histogram, n, square in zip(np.stack(sums, axis=2), histograms, examples, squares, strict=True)
+            MetricAccumulator(row, *both, n, square)
+            for row, both, n, square in zip(np.stack(sums, axis=2), histograms, examples, squares, strict=True)
         ]
 
-    @staticmethod
-    def _histograms(
-        columns: Array, buckets: NDArray[np.int64] | None, cells: NDArray[np.int64], number: int, weights: Array
-    ) -> list[tuple[NDArray[np.int64], Array]]:
-        """The buckets and counts of each group. cells: `group * FOLDS + fold` of each bucket."""
+    def _histograms(  # noqa: PLR0913, PLR0917
+        self,
+        labels: Array,
+        predictions: Array,
+        groups: NDArray[np.int64],
+        number: int,
+        weights: Array,
+        folds: NDArray[np.int64],
+    ) -> Iterable[tuple[Histogram, Histogram]]:
+        """The histogram of each group, and that by fold."""
+        buckets = self.buckets(labels, predictions)
         if buckets is None:
-            return [(np.zeros(0, np.int64), np.zeros((0, 2)))] * number
-        # (group, bucket, fold) as one integer, sorted by group, so that the histogram of a group is a slice of them
-        least = buckets.min(initial=0)
-        span = (int(buckets.max(initial=0) - least) + 1) * FOLDS
-        groups, folds = np.divmod(cells, FOLDS)
-        found, index = np.unique(groups * span + (buckets - least) * FOLDS + folds, return_inverse=True)
-        by_label = [np.bincount(index, weights * which, len(found)) for which in (columns <= 0, columns > 0)]
-        counts = np.stack(by_label, axis=1).astype(np.float64)
-        edges = np.searchsorted(found, np.arange(number + 1) * span)
-        keyed = (found % span + least * FOLDS).astype(np.int64)
-        return [(keyed[start:end], counts[start:end]) for start, end in pairwise(edges)]
+            return [(Histogram.empty(), Histogram.empty())] * number
+        per_example = max(buckets.size // max(len(groups), 1), 1)
+        groups, folds = np.repeat(groups, per_example), np.repeat(folds, per_example)
+        weights = np.repeat(weights, per_example)
+        second = self.columns(labels, predictions).reshape(-1) > 0
+        return zip(
+            *(
+                Histogram.of_groups(keys.reshape(-1), second, weights, groups, number)
+                for keys in (buckets.reshape(-1), self.fold_buckets(buckets).reshape(-1) * FOLDS + folds)
+            ),
+            strict=True,
+        )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headrace.components.evaluation.limits import Proportion, Proportions, as_it_is, f1_of
 from headrace.components.evaluation.metrics.accumulator import Array, LabelMetrics, Margin, Totals
-from headrace.components.evaluation.metrics.areas import CLASS_SPAN, areas, areas_of_classes, class_buckets
+from headrace.components.evaluation.metrics.areas import CLASS_SPAN, areas, areas_of_classes, class_buckets, coarse
 from headrace.components.evaluation.metrics.classification import EPSILON, TOO_WIDE, entropy, wilson_width
 from headrace.components.evaluation.result import ClassMetrics
 from headrace.configs.schema.metrics import METRICS, split_level, with_level
@@ -89,6 +89,9 @@ class MultilabelMetrics(LabelMetrics):
 
     def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:  # noqa: ARG002
         return class_buckets(predictions)
+
+    def fold_buckets(self, buckets: NDArray[np.int64]) -> NDArray[np.int64]:
+        return coarse(buckets)
 
     def metrics(self, totals: Totals) -> dict[str, float]:
         sums = self._class_sums(totals)

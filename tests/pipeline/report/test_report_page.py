@@ -197,7 +197,7 @@ def test_what_ran_on_beam_stands_among_the_facts(run: Run) -> None:
     ]
     facts = "Beam direct: ExampleGen (3 pipelines, 21 transforms), StatisticsGen (1 pipeline, 14 transforms)"
     assert facts in run.report().all_text()
-    run.record.nodes[1].beam = "auto, no pipeline: the work was small enough to do without"
+    run.record.nodes[1].beam = "auto, no pipeline: it ran without Beam"
     run.record.nodes[2].beam = "auto, 1 pipeline, 14 transforms"
     assert "Beam auto: StatisticsGen (1 pipeline, 14 transforms); no pipeline in ExampleGen" in run.report().all_text()
     run.record.nodes = [NodeRecord("ExampleGen", status=Status.CACHED)]
