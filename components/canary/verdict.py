@@ -55,14 +55,15 @@ class ReplayedRow(BaseModel):
     """An example whose feature differs.
 
     row: its number in the split, from 1; place: the number of the first value that differs, from 1, None for a feature
-    with one value; written, served: the first values that differ, as Transform wrote them and as the model computes.
+    with one value; transformed: the first values that differ, as Transform wrote them; served: as the model computes
+    them.
     """
 
     model_config = ConfigDict(frozen=True)
 
     row: int
     place: int | None = None
-    written: str
+    transformed: str
     served: str
 
 
@@ -81,7 +82,7 @@ class ReplayVerdict(BaseModel):
     """The comparison of what Transform wrote with what the exported model computes of the same raw examples.
 
     skipped: why nothing was compared, "" if it was; examples, features: how many were compared; differing: the worst
-    feature first; only_written, only_served: features that only one side has.
+    feature first; only_transformed, only_served: features that only one side has.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -90,7 +91,7 @@ class ReplayVerdict(BaseModel):
     examples: int = 0
     features: int = 0
     differing: tuple[ReplayedFeature, ...] = ()
-    only_written: tuple[str, ...] = ()
+    only_transformed: tuple[str, ...] = ()
     only_served: tuple[str, ...] = ()
 
     @property

@@ -18,7 +18,7 @@ class ServingOutcome(BaseModel):
         version: The version in service, which it should have loaded; 0 if that is not known.
         address: Where it was asked; "" if it was not.
         seconds: The time until it had loaded the version, since the question.
-        written: Whether its config file was changed.
+        config_updated: Whether its config file was changed.
         error: Why the version is not loaded, or not known to be; None if it is.
         rejected: Whether the server tried to load the version, and gave up.
         restored: The version that was put into service in place of a rejected one.
@@ -29,7 +29,7 @@ class ServingOutcome(BaseModel):
     version: int = 0
     address: str = ""
     seconds: float | None = None
-    written: bool = False
+    config_updated: bool = False
     error: str | None = None
     rejected: bool = False
     restored: int | None = None
@@ -41,7 +41,7 @@ class ServingOutcome(BaseModel):
             back = "" if self.restored is None else f"; rolled back: version {self.restored} is in service instead"
             return f"FAILED: {self.error}{back}"
         loaded = [] if self.seconds is None else [f"version {self.version} is AVAILABLE at {self.address}"]
-        return ", ".join([*loaded, *(["the config file was updated"] if self.written else [])])
+        return ", ".join([*loaded, *(["the config file was updated"] if self.config_updated else [])])
 
     def write(self, run: Path) -> None:
         """Write the file into the folder of a run."""
