@@ -96,7 +96,6 @@ class ReplayVerdict(BaseModel):
 
     @property
     def words(self) -> str:
-        """In one line."""
         if self.skipped:
             return f"skipped: {self.skipped}"
         compared = f"{self.features} feature{'s' * (self.features != 1)} of {self.examples:,} examples"
@@ -135,7 +134,6 @@ class ServerVerdict(BaseModel):
 
     @property
     def words(self) -> str:
-        """In one line."""
         if self.skipped:
             return f"skipped: {self.skipped}"
         if self.reasons:
@@ -187,7 +185,6 @@ class CanaryVerdict(BaseModel):
 
     @property
     def asked(self) -> tuple[SignatureVerdict, ...]:
-        """The signatures that were asked."""
         return tuple(one for one in self.signatures if not one.skipped)
 
     def write(self, folder: Path) -> None:

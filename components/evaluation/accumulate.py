@@ -138,7 +138,6 @@ class AccumulateFiles(beam.DoFn):
 
     @property
     def outputs(self) -> list[str]:
-        """The names of all outputs."""
         return [output(what, task) for what in (ACCUMULATORS, RANKED) for task in self._labels]
 
     def setup(self) -> None:

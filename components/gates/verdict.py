@@ -78,7 +78,6 @@ class GateVerdict(BaseModel):
 
     @property
     def stops(self) -> bool:
-        """Whether it stops the run."""
         return self.on_anomaly == "stop" and not self.passed
 
     @property

@@ -69,7 +69,6 @@ class LiteVerdict(BaseModel):
         return ", ".join(found)
 
     def write(self, folder: Path) -> None:
-        """Write the file into a folder."""
         write_text(folder / REPORT_FILE, self.model_dump_json(indent=1))
 
     @classmethod

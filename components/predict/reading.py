@@ -51,7 +51,6 @@ class TableSource(Arrays):
 
     @classmethod
     def of(cls, table: pa.Table, options: ReadOptions) -> TableSource:
-        """Wrap a table."""
         return cls(TABLE, from_function=False, options=options, table=table)
 
     def _table(self) -> pa.Table:
@@ -93,7 +92,6 @@ class Input:
 
     @property
     def paths(self) -> list[str]:
-        """The files."""
         return [path for span in self.spans for path in span.paths]
 
     @property
@@ -104,8 +102,6 @@ class Input:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of one of the sources."""
-
     source: Source
     part: Any
     number: int
@@ -171,7 +167,6 @@ def open_input(
 
 
 def _names(given: Input) -> list[str]:
-    """The columns of the input."""
     return list(dict.fromkeys(name for source in given.open() for name in source.columns()))
 
 

@@ -39,8 +39,6 @@ class OperationTime:
 
 @dataclass(frozen=True)
 class SettingChange:
-    """A setting to change."""
-
     setting: str
     to: str
     why: str
@@ -94,7 +92,6 @@ class ProfileDiagnosis(BaseModel):
 
     @property
     def words(self) -> str:
-        """The diagnosis in a few words."""
         if self.input_bound is None:
             return "no profile"
         if self.input_bound > INPUT_BOUND:

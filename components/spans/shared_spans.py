@@ -62,7 +62,6 @@ class StoredPart:
         self._store, self.keys, self._shared = store, keys, shared
 
     def folder(self, span: str) -> Path:
-        """The folder of this part of a span."""
         return self._store / self.keys[span] / self._name
 
     def files(self, span: str) -> list[Path]:

@@ -187,7 +187,6 @@ class Registry(BaseModel):
         return tuple(sorted((each for each in later if not each.withdrawn_at), key=lambda each: each.judged))
 
     def find(self, uri: str) -> Entry | None:
-        """The entry of a model."""
         return next((entry for entry in self.models if entry.uri == uri), None)
 
     def predecessors(self, candidate: str) -> tuple[str, ...]:

@@ -24,8 +24,6 @@ MAX_RUNS = 100
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A run and its folder."""
-
     folder: Path
     record: RunRecord
 

@@ -147,7 +147,6 @@ def facts_of(model: Model, pipeline: str, number: int, more: Mapping[str, str | 
 
 
 def finite(metrics: Mapping[str, float | None]) -> dict[str, float]:
-    """The metrics that have a finite value."""
     return {name: value for name, value in metrics.items() if value is not None and math.isfinite(value)}
 
 

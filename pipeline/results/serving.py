@@ -36,7 +36,6 @@ class ServingOutcome(BaseModel):
 
     @property
     def words(self) -> str:
-        """In one line."""
         if self.error is not None:
             back = "" if self.restored is None else f"; rolled back: version {self.restored} is in service instead"
             return f"FAILED: {self.error}{back}"

@@ -72,7 +72,6 @@ class ProfileFacts(BaseModel):
         return sum(execution.steps for execution in self.executions)
 
     def write(self, directory: Path) -> None:
-        """Write `profile.json`."""
         (directory / FILE).write_text(self.model_dump_json(indent=1), encoding="utf-8")
 
     @classmethod

@@ -110,7 +110,6 @@ class MetricAccumulator:
 
     @property
     def folds(self) -> list[int]:
-        """The folds that have examples."""
         return np.flatnonzero(self.examples).tolist()
 
     def total(self, *, without: int | None = None) -> Totals:

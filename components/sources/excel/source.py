@@ -45,7 +45,6 @@ class ExcelFiles(SourceFiles[ExcelSource]):
         return self.options.select(self._first.names)
 
     def parts(self, parallel_map: ParallelMap) -> list[SheetRows]:  # noqa: ARG002 - a file is read as a whole
-        """A part for each file."""
         return [SheetRows(path) for path in self.files]
 
     def head(self) -> Head:
@@ -54,7 +53,6 @@ class ExcelFiles(SourceFiles[ExcelSource]):
         return Head(self, SheetRows(self.files[0], HEAD_ROWS), whole=whole, settled=whole)
 
     def scan(self, part: SheetRows, declared: Mapping[str, Kind]) -> ScanResult:
-        """Read the sheet."""
         return self.scan_rows(part, declared, lambda _: None)
 
     def scan_rows(

@@ -210,7 +210,6 @@ class JsonlFiles(SourceFiles[FileSource]):
         return _batch(arrays, len(parser.rows)), {**parser.kinds, **parser.declared}
 
     def _parse_lines(self, block: LineBlock, parser: LineParser, skips: Skips) -> LineParser:
-        """Parse the lines of a block one by one."""
         for start, line in lines_of(block.text):
             try:
                 parser.add(line)

@@ -81,7 +81,6 @@ class PythonRows:
         return [YieldedRows(self.function)]
 
     def head(self) -> Head:
-        """The first rows."""
         rows = sum(map(number_of_rows, self._items(YieldedRows(self.function, FIRST_ROWS + 1))))
         return Head(self, YieldedRows(self.function, FIRST_ROWS), whole=rows <= FIRST_ROWS, settled=True)
 

@@ -99,7 +99,6 @@ def headrace_pod(  # noqa: PLR0913
 
 
 def as_yaml(documents: Sequence[dict[str, Any]]) -> str:
-    """The objects as YAML documents."""
     return yaml.dump_all(documents, Dumper=_ManifestDumper, sort_keys=False, allow_unicode=True, width=120)
 
 

@@ -70,7 +70,6 @@ def skipped(component: str, *, here: bool, there: bool) -> OutputComparison:
 
 
 def texts(component: str, output: str, local: str, cluster: str) -> OutputComparison:
-    """Compare outputs that are texts."""
     what = "text" if local == cluster else f"{local!r} here, {cluster!r} there"
     return OutputComparison(component, output, local == cluster, what)
 

@@ -110,7 +110,6 @@ class AccumulateInputs(beam.CombineFn):
         return self._combine.compact(accumulator)
 
     def extract_output(self, accumulator: Any) -> Any:
-        """The compacted accumulator."""
         return self._combine.compact(accumulator)
 
 
@@ -118,5 +117,4 @@ class MergeAccumulators(AccumulateInputs):
     """The same for elements that are accumulators."""
 
     def add_input(self, accumulator: Any, element: Any) -> Any:
-        """Merge an accumulator."""
         return self._combine.merge_accumulators([accumulator, element])
