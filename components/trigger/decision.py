@@ -9,6 +9,7 @@ This module does not import TensorFlow.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +22,13 @@ from headrace.common.durable import write_text
 from headrace.common.errors import RunError
 from headrace.common.locks import wait_and_hold
 from headrace.common.records import parse_record
+from headrace.components.gates.arrival import stop_if_too_old
+from headrace.components.spans.find import date_of_run, find_spans
 from headrace.components.spans.manifest import SpanManifest
+from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.schedule import Retrain
+
+logger = logging.getLogger(__name__)
 
 GO, WHY = "go", "why"
 """Outputs of a component that decides whether the components after it run, and why."""
@@ -139,6 +145,20 @@ class Decision:
 
     go: Literal["yes", "no", "if-drifted"]
     why: str
+
+
+def look_for_new(  # noqa: PLR0913, PLR0917
+    data: str, retrain: Retrain, limits: str, work: str, trained: str, freshness: str = ""
+) -> dict[str, str]:
+    """What the component LookForNew does; its arguments are documented there. Returns the texts of its outputs."""
+    config = DataConfig.model_validate_json(data)
+    manifest = find_spans(config)
+    as_of = date_of_run(config, manifest)
+    decision = decide(manifest, TrainingRecord.read(Path(trained)), work, retrain, limits)
+    logger.info(decision.why)
+    if decision.go == NO:
+        stop_if_too_old(freshness, config, manifest)
+    return {"spans": manifest.to_json(), "as_of": as_of, GO: decision.go, WHY: decision.why}
 
 
 def decide(manifest: SpanManifest, trained: TrainingRecord, work: str, retrain: Retrain, limits: str = "") -> Decision:
