@@ -114,7 +114,7 @@ class BulkPredictor(base_beam_component.BaseBeamComponent):
     SPEC_CLASS = BulkPredictorSpec
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         *,
         spans: channel.BaseChannel,

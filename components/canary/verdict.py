@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from headrace.common.durable import write_text
+from headrace.common.records import RecordFile
 
 FILE_NAME = "verdict.json"
 MOST_NAMED = 3
@@ -146,7 +145,7 @@ class ServerVerdict(BaseModel):
         return f"passed: {seconds}p99 at most {', '.join(slowest)}"
 
 
-class CanaryVerdict(BaseModel):
+class CanaryVerdict(RecordFile):
     """The verdict on an exported model.
 
     reasons: why it must not be pushed; empty if it may; split: of the examples; load_seconds: how long the C++ loader
@@ -155,7 +154,7 @@ class CanaryVerdict(BaseModel):
     turned off; server: None if there is no staging server.
     """
 
-    model_config = ConfigDict(frozen=True)
+    file_name = FILE_NAME
 
     reasons: tuple[str, ...] = ()
     split: str = ""
@@ -186,15 +185,3 @@ class CanaryVerdict(BaseModel):
     @property
     def asked(self) -> tuple[SignatureVerdict, ...]:
         return tuple(one for one in self.signatures if not one.skipped)
-
-    def write(self, folder: Path) -> None:
-        """Write the file into the canary's artifact."""
-        write_text(folder / FILE_NAME, self.model_dump_json(indent=1))
-
-    @classmethod
-    def read(cls, folder: Path) -> CanaryVerdict | None:
-        """The verdict in the canary's artifact; None if there is none, or another version wrote it."""
-        try:
-            return cls.model_validate_json((folder / FILE_NAME).read_bytes())
-        except (OSError, ValidationError):
-            return None

@@ -39,7 +39,7 @@ class SharedSpans(Protocol):
 class StoredPart:
     """One part of what is stored of spans, in `<store>/<key of a span>/<part>/`."""
 
-    def __init__(  # noqa: PLR0913, PLR0917
+    def __init__(
         self,
         part: str,
         store: Path,

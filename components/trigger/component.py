@@ -107,7 +107,7 @@ def Drift(  # noqa: N802, PLR0913, PLR0917
 
 
 @component
-def RecordTraining(  # noqa: N802, PLR0913, PLR0917
+def RecordTraining(  # noqa: N802
     spans: InputArtifact[standard_artifacts.String],
     statistics: InputArtifact[standard_artifacts.ExampleStatistics],
     blessing: InputArtifact[standard_artifacts.ModelBlessing],

@@ -25,6 +25,7 @@ from headrace.common.records import parse_record
 from headrace.components.gates.arrival import stop_if_too_old
 from headrace.components.spans.find import date_of_run, find_spans
 from headrace.components.spans.manifest import SpanManifest
+from headrace.components.stored_models.blessed_record import inside
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.schedule import Retrain
 
@@ -102,7 +103,7 @@ class TrainingRecord(BaseModel):
 
     def write(self, path: Path) -> None:
         """Replace the file in one step."""
-        write_text(path, self._with_paths(lambda uri: _inside(path.parent, uri)).text())
+        write_text(path, self._with_paths(lambda uri: inside(path.parent, uri)).text())
 
     def with_judged(self, data: TrainingData, *, blessed: bool) -> TrainingRecord:
         """The record after another training.
@@ -147,7 +148,7 @@ class Decision:
     why: str
 
 
-def look_for_new(  # noqa: PLR0913, PLR0917
+def look_for_new(
     data: str, retrain: Retrain, limits: str, work: str, trained: str, freshness: str = ""
 ) -> dict[str, str]:
     """What the component LookForNew does; its arguments are documented there. Returns the texts of its outputs."""
@@ -207,9 +208,3 @@ def _new_data(manifest: SpanManifest, last: TrainingData) -> str:
     if [name for name in last.spans if name not in names]:
         return f"other data: {names[0]} to {names[-1]}" if names[-1] else "other data"
     return "the data changed"
-
-
-def _inside(folder: Path, uri: str) -> str:
-    """The URI relative to a folder if it lies below it."""
-    path = Path(uri)
-    return str(path.relative_to(folder)) if path.is_relative_to(folder) else uri

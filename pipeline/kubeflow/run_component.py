@@ -143,7 +143,7 @@ def _follow_push(invocation: Invocation, user: str, home: str, store: Store) -> 
             serve_pushed(invocation.serving, home, store)
 
 
-def _write_card(  # noqa: PLR0913, PLR0917
+def _write_card(
     properties: Mapping[str, Any], paths: PodPaths, home: str, store: Store, model: str, version: str
 ) -> None:
     """Write the card of the model that the Pusher pushed. model: its path in this pod."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from headrace.common.durable import write_text
+from headrace.common.records import RecordFile
 
 FILE_NAME = "serving.json"
 
 
-class ServingOutcome(BaseModel):
+class ServingOutcome(RecordFile):
     """What became of the server.
 
     Attributes:
@@ -24,7 +20,7 @@ class ServingOutcome(BaseModel):
         restored: The version that was put into service in place of a rejected one.
     """
 
-    model_config = ConfigDict(frozen=True)
+    file_name = FILE_NAME
 
     version: int = 0
     address: str = ""
@@ -41,15 +37,3 @@ class ServingOutcome(BaseModel):
             return f"FAILED: {self.error}{back}"
         loaded = [] if self.seconds is None else [f"version {self.version} is AVAILABLE at {self.address}"]
         return ", ".join([*loaded, *(["the config file was updated"] if self.config_updated else [])])
-
-    def write(self, run: Path) -> None:
-        """Write the file into the folder of a run."""
-        write_text(run / FILE_NAME, self.model_dump_json(indent=1))
-
-    @classmethod
-    def read(cls, run: Path) -> ServingOutcome | None:
-        """What is in the folder of a run; None if there is none, or another version wrote it."""
-        try:
-            return cls.model_validate_json((run / FILE_NAME).read_bytes())
-        except (OSError, ValidationError):
-            return None

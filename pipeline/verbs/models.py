@@ -34,7 +34,7 @@ COMMIT_DIGITS = 9
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reports_errors
-def models(  # noqa: PLR0913, PLR0917
+def models(
     config: Path, profile: str | None, overrides: tuple[str, ...], kubeflow: bool, limit: int, as_json: bool
 ) -> None:
     """List the models of CONFIG on this machine, newest first.
@@ -64,7 +64,7 @@ def models(  # noqa: PLR0913, PLR0917
 @click.option("--kubeflow", is_flag=True, help="Push a model of runs on Kubeflow, in the object store.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reports_errors
-def promote(  # noqa: PLR0913, PLR0917
+def promote(
     config: Path,
     profile: str | None,
     overrides: tuple[str, ...],
@@ -96,7 +96,7 @@ def promote(  # noqa: PLR0913, PLR0917
 @click.option("--kubeflow", is_flag=True, help="Put back a model of runs on Kubeflow, in the object store.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reports_errors
-def rollback(  # noqa: PLR0913, PLR0917
+def rollback(
     config: Path, profile: str | None, overrides: tuple[str, ...], to: str | None, kubeflow: bool, as_json: bool
 ) -> None:
     """Put an earlier blessed model of CONFIG back into service.

@@ -245,7 +245,7 @@ class LabelMetrics(abc.ABC):
         """The shares that metrics are made of, for the intervals of those that are 1 or 0 (see limits.py)."""
         return {}
 
-    def accumulate(  # noqa: PLR0913, PLR0917
+    def accumulate(
         self,
         labels: Array,
         predictions: Array,

@@ -47,7 +47,7 @@ def server_overrides(endpoint: str) -> list[str]:
     return [part for key, value in settings.items() for part in ("--set", f"kubeflow.server.{key}={value}")]
 
 
-def headrace_pod(  # noqa: PLR0913
+def headrace_pod(
     config: PipelineConfig,
     config_map: str,
     command: Sequence[str],

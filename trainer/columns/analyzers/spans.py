@@ -30,7 +30,7 @@ class AnalyzerOutput(NamedTuple):
     """If the tensor names a file: the file's placeholder content until it is known."""
 
 
-def analyze_by_span(  # noqa: PLR0913, PLR0917 - each is one part of the analyzer
+def analyze_by_span(
     inputs: Sequence[tf.Tensor],
     combine: beam.CombineFn,
     coder: AccumulatorCoder,
