@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from headrace.common.checksums import without_checksum
 from headrace.common.durable import write_text
@@ -38,10 +38,8 @@ def first_mistake(error: ValidationError) -> str:
     return f"{field}: {first['msg']}" if field else first["msg"]
 
 
-class RecordFile(BaseModel):
+class RecordFile(BaseModel, frozen=True):
     """A record that is a file of its own, without a checksum."""
-
-    model_config = ConfigDict(frozen=True)
 
     file_name: ClassVar[str]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from headrace.common.records import RecordFile
 
@@ -15,10 +15,8 @@ Outcome = Literal["answered", "refused", "crashed", "hung"]
 """What became of a request: an answer, an error of TensorFlow's, the end of the process, or nothing in time."""
 
 
-class OddAnswer(BaseModel):
+class OddAnswer(BaseModel, frozen=True):
     """What a signature did with an odd input. detail: the error, or how the process ended."""
-
-    model_config = ConfigDict(frozen=True)
 
     what: str
     outcome: Outcome
@@ -30,15 +28,13 @@ class OddAnswer(BaseModel):
         return self.outcome in ("answered", "refused")
 
 
-class SignatureVerdict(BaseModel):
+class SignatureVerdict(BaseModel, frozen=True):
     """What became of one signature.
 
     skipped: why it was not asked, "" if it was; examples: the real examples that it was asked with; not_compared: why
     the answers were not compared, "" if they were; difference: the largest one between a number of C++ and of Python,
     relative to the largest number of its output; p50_ms, p99_ms: latency of requests with one example.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     skipped: str = ""
@@ -50,7 +46,7 @@ class SignatureVerdict(BaseModel):
     odd: tuple[OddAnswer, ...] = ()
 
 
-class ReplayedRow(BaseModel):
+class ReplayedRow(BaseModel, frozen=True):
     """An example whose feature differs.
 
     row: its number in the split, from 1; place: the number of the first value that differs, from 1, None for a feature
@@ -58,18 +54,14 @@ class ReplayedRow(BaseModel):
     them.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     row: int
     place: int | None = None
     transformed: str
     served: str
 
 
-class ReplayedFeature(BaseModel):
+class ReplayedFeature(BaseModel, frozen=True):
     """A feature that differs. rows: in how many examples; random: whether two equal requests have different values."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     rows: int
@@ -77,14 +69,12 @@ class ReplayedFeature(BaseModel):
     shown: tuple[ReplayedRow, ...] = ()
 
 
-class ReplayVerdict(BaseModel):
+class ReplayVerdict(BaseModel, frozen=True):
     """The comparison of what Transform wrote with what the exported model computes of the same raw examples.
 
     skipped: why nothing was compared, "" if it was; examples, features: how many were compared; differing: the worst
     feature first; only_transformed, only_served: features that only one side has.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     skipped: str = ""
     examples: int = 0
@@ -106,24 +96,20 @@ class ReplayVerdict(BaseModel):
         return f"{len(self.differing)} of {compared} differ from what Transform wrote: {', '.join(worst)}"
 
 
-class ProtocolVerdict(BaseModel):
+class ProtocolVerdict(BaseModel, frozen=True):
     """What became of the signatures over one protocol of a server, REST or gRPC, at one address."""
-
-    model_config = ConfigDict(frozen=True)
 
     protocol: str
     address: str
     signatures: tuple[SignatureVerdict, ...] = ()
 
 
-class ServerVerdict(BaseModel):
+class ServerVerdict(BaseModel, frozen=True):
     """What became of the model on a staging server.
 
     reasons: why it must not be pushed; skipped: why it was not tried, "" if it was; version: its number there, while it
     was tried; load_seconds: how long the server took to load it, None if it did not.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     reasons: tuple[str, ...] = ()
     skipped: str = ""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from headrace.common.records import RecordFile
 
 MODEL_FILE, REPORT_FILE = "model.tflite", "report.json"
 
 
-class LiteInput(BaseModel):
+class LiteInput(BaseModel, frozen=True):
     """An input of the file: a transformed feature. shape: without the batch; None for any number of values."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     dtype: str

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from headrace.common.checksums import with_checksum
 from headrace.common.durable import write_text
@@ -39,14 +39,12 @@ NAMED_SPANS = 3
 """How many new spans a reason names."""
 
 
-class TrainingData(BaseModel):
+class TrainingData(BaseModel, frozen=True, extra="forbid", strict=True):
     """The data of one training.
 
     fingerprint: of all files that were read, from Spans; spans: the names of the spans, the newest last; work: a digest
     of the settings and the code; statistics: the URI of the statistics of all spans.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     fingerprint: str
     spans: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -60,7 +58,7 @@ class TrainingData(BaseModel):
         return (len(ours), ours) < (len(theirs), theirs)
 
 
-class TrainingRecord(BaseModel):
+class TrainingRecord(BaseModel, frozen=True, extra="forbid"):
     """The data of the last trainings.
 
     Args:
@@ -69,8 +67,6 @@ class TrainingRecord(BaseModel):
         newest: the training on the newest data, if later ones used older spans and were not blessed, as in a backfill.
         passed: the fingerprint of data that arrived after the blessed model and did not drift, with its DriftConfig.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     judged: TrainingData | None = None
     blessed: TrainingData | None = None
