@@ -8,6 +8,8 @@ from pydantic import PrivateAttr, model_validator
 
 from headrace.configs.schema.kinds import Kind
 
+Lists = Literal["none", "declared", "stored"]
+
 
 class SourceBase(Kind):
     """Where the rows come from. `implementation` names the reader, as components/sources describes it."""
@@ -23,7 +25,7 @@ class SourceBase(Kind):
     and `predict` do. If two kinds have the same, the first in the registry gets it."""
     gzipped: ClassVar[bool] = False
     """Whether the names of gzipped files may have `.gz` after the ending."""
-    lists: ClassVar[Literal["none", "declared", "stored"]] = "stored"
+    lists: ClassVar[Lists] = "stored"
     """Which columns hold lists: none; those of which a declared kind says so; or those that are stored as lists, which
     only reading them shows."""
     content_column: ClassVar[str | None] = None

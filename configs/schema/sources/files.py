@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from headrace.configs.schema.section import Name, PositiveInt
-from headrace.configs.schema.sources.base import SourceBase
+from headrace.configs.schema.sources.base import Lists, SourceBase
 
 Paths = Name | Annotated[tuple[Name, ...], Field(min_length=1)]
 """A path or glob pattern, or a list of them."""
@@ -43,7 +43,7 @@ class CsvSource(FileSource):
     found_by_paths: ClassVar[bool] = True
     endings: ClassVar[tuple[str, ...]] = (".csv", ".tsv")
     gzipped: ClassVar[bool] = True
-    lists: ClassVar[Literal["none", "declared", "stored"]] = "none"
+    lists: ClassVar[Lists] = "none"
 
     kind: Literal["csv"]
     """`csv`."""
@@ -146,7 +146,7 @@ class JsonlSource(FileSource):
     found_by_paths: ClassVar[bool] = True
     endings: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson")
     gzipped: ClassVar[bool] = True
-    lists: ClassVar[Literal["none", "declared", "stored"]] = "declared"
+    lists: ClassVar[Lists] = "declared"
 
     kind: Literal["jsonl"]
     """`jsonl`."""
@@ -165,7 +165,7 @@ class JsonSource(FileSource):
     found_by_paths: ClassVar[bool] = True
     endings: ClassVar[tuple[str, ...]] = (".json",)
     gzipped: ClassVar[bool] = True
-    lists: ClassVar[Literal["none", "declared", "stored"]] = "declared"
+    lists: ClassVar[Lists] = "declared"
 
     kind: Literal["json"]
     """`json`."""
@@ -292,7 +292,7 @@ class TextSource(FileSource):
 
     implementation: ClassVar[str] = "headrace.components.sources.text.source.TextFiles"
     found_by_paths: ClassVar[bool] = True
-    lists: ClassVar[Literal["none", "declared", "stored"]] = "none"
+    lists: ClassVar[Lists] = "none"
 
     kind: Literal["text"]
     """`text`."""
