@@ -47,7 +47,6 @@ _SETTING = re.compile(
 
 
 def has_password(url: str) -> bool:
-    """Whether a URL holds a password."""
     return redact_url(url) != url
 
 

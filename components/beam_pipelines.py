@@ -14,7 +14,9 @@ import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.portability.fn_api_runner.fn_runner import RunnerResult
+from tfx.dsl.components.base.base_beam_component import BaseBeamComponent
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+from tfx.types import channel
 
 from headrace.common.errors import RunError
 from headrace.configs.schema.beam import BeamConfig
@@ -88,6 +90,14 @@ def beam_options(settings: BeamConfig, scratch: Path) -> PipelineOptions:
     except SystemExit as error:
         raise RunError(f"Beam rejects `beam.options`: {stderr.getvalue().rpartition('error: ')[2].strip()}") from error
     return options
+
+
+class BeamComponent(BaseBeamComponent):
+    """A component on Beam whose arguments are the inputs and parameters of its SPEC_CLASS."""
+
+    def __init__(self, **given: Any) -> None:
+        outputs = {name: channel.Channel(type=one.type) for name, one in self.SPEC_CLASS.OUTPUTS.items()}
+        super().__init__(spec=self.SPEC_CLASS(**given, **outputs))
 
 
 def always_beam(executor: BaseBeamExecutor) -> bool:

@@ -72,7 +72,6 @@ class AnalysisCache(StoredPart):
         return self.folder(span) / hashlib.sha256(entry).hexdigest()[:16]
 
     def entries(self, span: str) -> Entries:
-        """The cached entries of a span."""
         folder = self.folder(span)
         files = [file for file in folder.iterdir() if not file.suffix] if folder.is_dir() else []
         return {entry: file for file in files if (entry := _entry_of(file)) is not None}

@@ -57,7 +57,6 @@ def execute(node: Node, inputs: Artifacts, output_uris: Mapping[str, str], pipel
 
 
 def uses_beam(node: Node) -> bool:
-    """Whether it is a Beam component."""
     return issubclass(node.executor, base_beam_executor.BaseBeamExecutor)
 
 

@@ -3,7 +3,7 @@
 The checks are quick: they read header lines and the first few megabytes of the newest span, and import none of the
 user's code. Contradictions within the config are found when it is loaded (configs/rules).
 
-loaded = load_with_places("configs/taxi.yaml")
+loaded = load_with_locations("configs/taxi.yaml")
 problems = check_data(loaded)          # each with its line in the config; empty if all is well
 """
 

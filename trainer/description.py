@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import tensorflow as tf
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
 
 from headrace.common.errors import RunError
 from headrace.common.records import first_mistake
@@ -24,7 +24,7 @@ StoredType = Literal["int", "float", "bytes"]
 _TYPES: Mapping[tf.DType, StoredType] = {tf.int64: "int", tf.float32: "float", tf.string: "bytes"}
 
 
-class ModelDescription(BaseModel):
+class ModelDescription(BaseModel, frozen=True, extra="forbid"):
     """What a model reads and predicts.
 
     label: what it predicts; types: the type of each data column of the training data; features: the columns that the
@@ -33,8 +33,6 @@ class ModelDescription(BaseModel):
     one, which stands for all others; model: its kind and the settings of `model:` that are not the defaults, which for
     `kind: auto` are those of the model that was chosen; signature, preprocessing, prediction_key: as in `ModelCall`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     label: LabelConfig
     types: dict[str, StoredType]

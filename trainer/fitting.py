@@ -178,7 +178,6 @@ def fit(model: keras.Model, training: Training, directory: Path) -> History:
 def _run(
     model: keras.Model, training: Training, checkpoint: Checkpoint, callbacks: Sequence[keras.callbacks.Callback]
 ) -> None:
-    """Run the training loop."""
     inputs, train, execution = training.inputs, training.train, training.steps_per_execution
     with checkpoint, warnings.catch_warnings(), explain_xla_errors(train):
         warnings.filterwarnings("ignore", message="Your input ran out of data")  # end of the first epoch, not cached

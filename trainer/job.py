@@ -105,7 +105,6 @@ class Job:
 
     @property
     def transformed(self) -> tft.TFTransformOutput:
-        """The transform graph."""
         return tft.TFTransformOutput(self.transform_output)
 
     @property

@@ -49,7 +49,6 @@ class TableRows:
         return tf.gather(slots[self.table].value, self.indices)
 
     def write(self, slots: Sequence[Any], values: tf.Tensor) -> None:
-        """Write the rows."""
         slots[self.table].value.scatter_update(tf.IndexedSlices(values, self.indices))
 
 

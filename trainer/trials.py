@@ -40,8 +40,6 @@ class Trial:
 
 @dataclass(frozen=True)
 class Search:
-    """All trials of a search."""
-
     algorithm: str
     objective: str
     """The metric on the eval split."""

@@ -112,7 +112,7 @@ def _epochs(train: TrainConfig, examples: int) -> int:
     return max(round(train.max_epochs * (train.steps_per_epoch or 0) * train.global_batch_size / max(examples, 1)), 1)
 
 
-def find_fastest(  # noqa: PLR0913, PLR0917
+def find_fastest(
     config: InputConfig,
     open_split: Callable[[InputConfig], InputSplit],
     examples: int,
@@ -168,7 +168,7 @@ def _is_relevant(name: str, config: InputConfig) -> bool:
     return name != "deterministic" or config.cache == "none"
 
 
-def _trial(  # noqa: PLR0913, PLR0917
+def _trial(
     setting: str,
     config: InputConfig,
     open_split: Callable[[InputConfig], InputSplit],

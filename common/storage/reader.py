@@ -83,7 +83,6 @@ class RemoteFile(io.RawIOBase):
         return len(found)
 
     def close(self) -> None:
-        """Close the connection."""
         if not self.closed:
             self._window = b""
             self._file.close()

@@ -52,7 +52,7 @@ def PredictSpans(  # noqa: N802
 
 
 @component
-def PublishPredictions(  # noqa: N802, PLR0913, PLR0917
+def PublishPredictions(  # noqa: N802
     predictions: InputArtifact[Predictions],
     model: InputArtifact[standard_artifacts.Model],
     spans: InputArtifact[standard_artifacts.String],

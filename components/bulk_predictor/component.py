@@ -11,11 +11,11 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from tfx.dsl.components.base import base_beam_component, base_beam_executor, executor_spec
-from tfx.types import artifact, artifact_utils, channel, component_spec, standard_artifacts
+from tfx.dsl.components.base import base_beam_executor, executor_spec
+from tfx.types import artifact, artifact_utils, component_spec, standard_artifacts
 
 from headrace.common.durable import working_folder
-from headrace.components.beam_pipelines import always_beam
+from headrace.components.beam_pipelines import BeamComponent, always_beam
 from headrace.components.bulk_predictor.artifact import Predictions
 from headrace.components.bulk_predictor.record import FILE, NO_MODEL, ROWS, SKIPPED
 from headrace.components.example_gen.beam_map import BeamMap
@@ -91,13 +91,21 @@ def _check_unchanged(given: Input, manifest: SpanManifest) -> None:
 
 
 class BulkPredictorSpec(component_spec.ComponentSpec):
-    """Inputs, outputs and parameters of BulkPredictor."""
+    """Inputs, outputs and parameters of BulkPredictor.
+
+    Args:
+        spans: the manifest of the new data, from PredictSpans.
+        model: the model, from RecordBlessing.
+        data: the DataConfig of the new data as JSON.
+        ending: of the output, which names its format.
+        columns: JSON list of the input's columns to write; `null` for all.
+        prefix: text in front of the names of the predictions' columns.
+        batch_size: examples in a call of the model; AUTOMATIC for as many as fit.
+        code: a digest of the code that reads the data.
+    """
 
     PARAMETERS = {
-        "data": component_spec.ExecutionParameter(type=str),
-        "ending": component_spec.ExecutionParameter(type=str),
-        "columns": component_spec.ExecutionParameter(type=str),
-        "prefix": component_spec.ExecutionParameter(type=str),
+        **dict.fromkeys(("data", "ending", "columns", "prefix"), component_spec.ExecutionParameter(type=str)),
         "batch_size": component_spec.ExecutionParameter(type=int),
         "code": component_spec.ExecutionParameter(type=str),
     }
@@ -108,46 +116,8 @@ class BulkPredictorSpec(component_spec.ComponentSpec):
     OUTPUTS = {"predictions": component_spec.ChannelParameter(type=Predictions)}
 
 
-class BulkPredictor(base_beam_component.BaseBeamComponent):
+class BulkPredictor(BeamComponent):
     """New data to a file with its predictions."""
 
     SPEC_CLASS = BulkPredictorSpec
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
-
-    def __init__(  # noqa: PLR0913
-        self,
-        *,
-        spans: channel.BaseChannel,
-        model: channel.BaseChannel,
-        data: str,
-        ending: str,
-        columns: str = "null",
-        prefix: str = "",
-        batch_size: int = AUTOMATIC,
-        code: str = "",
-    ) -> None:
-        """Create the component.
-
-        Args:
-            spans: the manifest of the new data, from PredictSpans.
-            model: the model, from RecordBlessing.
-            data: the DataConfig of the new data as JSON.
-            ending: of the output, which names its format.
-            columns: JSON list of the input's columns to write; `null` for all.
-            prefix: text in front of the names of the predictions' columns.
-            batch_size: examples in a call of the model; AUTOMATIC for as many as fit.
-            code: a digest of the code that reads the data.
-        """
-        super().__init__(
-            spec=BulkPredictorSpec(
-                spans=spans,
-                model=model,
-                data=data,
-                ending=ending,
-                columns=columns,
-                prefix=prefix,
-                batch_size=batch_size,
-                code=code,
-                predictions=channel.Channel(type=Predictions),
-            )
-        )

@@ -72,7 +72,7 @@ def list_new_data(spans: Artifact, data: str, code: str = "", as_of: Artifact | 
     spans.value = find_spans(config).to_json()
 
 
-def publish_predictions(  # noqa: PLR0913, PLR0917
+def publish_predictions(
     predictions: Artifact,
     model: Artifact,
     spans: Artifact,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 FILE = "predictions"
 """The name of the file in the artifact, without its ending."""
@@ -11,7 +11,7 @@ ROWS, SKIPPED = "rows", "skipped_rows"
 NO_MODEL = "no model is blessed yet, so nothing is predicted"
 
 
-class PublishedPredictions(BaseModel):
+class PublishedPredictions(BaseModel, frozen=True, extra="forbid"):
     """What PublishPredictions has done.
 
     Args:
@@ -23,8 +23,6 @@ class PublishedPredictions(BaseModel):
         spans: the names of the spans that were predicted.
         changed: whether the file was written; False if it had these predictions already.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     output: str | None = None
     rows: int = 0

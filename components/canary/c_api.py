@@ -157,7 +157,6 @@ class TfSession:
 
 
 def _tensor(api: TfApi, array: NDArray[Any]) -> int:
-    """A new TF_Tensor."""
     shape = (ctypes.c_int64 * array.ndim)(*array.shape)
     if array.dtype == object:
         made: int = api.TF_AllocateTensor(STRING, shape, array.ndim, _TSTRING_BYTES * array.size)

@@ -21,6 +21,7 @@ from headrace.common.names import join_names
 from headrace.components.canary.agreement import compare
 from headrace.components.canary.caller import PATIENCE, Answer, Caller, first_line
 from headrace.components.canary.inputs import odd_inputs, rows_of_many, texts
+from headrace.components.canary.latency import measure_latency
 from headrace.components.canary.replay import Pairs, replay
 from headrace.components.canary.server import SignatureProbe, examine_on_server
 from headrace.components.canary.signatures import (
@@ -31,9 +32,9 @@ from headrace.components.canary.signatures import (
     computes_in_half,
     make_inputs,
     read_signatures,
+    read_warmup,
 )
 from headrace.components.canary.verdict import CanaryVerdict, OddAnswer, ReplayVerdict, ServerVerdict, SignatureVerdict
-from headrace.components.canary.warmup import read_warmup
 from headrace.configs.schema.serving import CanaryServer
 from headrace.trainer.description import ModelDescription
 from headrace.trainer.served_model import SCORE
@@ -43,8 +44,6 @@ TOLERANCE = 1e-4
 otherwise, which a model of many layers amplifies. Whole numbers and texts must be equal."""
 HALF_TOLERANCE = 0.02
 """The same for a model that computes in 16 bits, of which bfloat16 keeps two decimal digits."""
-ATTEMPTS = 3
-"""How often the latency is measured before it counts as above its limit: what else the machine does only adds to it."""
 NOT_SERVED = "only the Evaluator asks it; its numbers are probabilities, ranks and classes, of different sizes"
 """Why the signature `score` is not asked: no tolerance is right for all its numbers, and nothing serves it."""
 MEGABYTE = 1_000_000
@@ -75,7 +74,7 @@ class Replaying(NamedTuple):
     refuses: bool = True
 
 
-def examine(  # noqa: PLR0913 - what there is to examine, and with what
+def examine(
     model: Path,
     examples: Sequence[bytes],
     limits: Limits = UNLIMITED,
@@ -265,30 +264,22 @@ class _Examination:
         return verdict
 
     def _latency(self, signature: Signature, inputs: Inputs) -> dict[str, float]:
-        """The latency of requests with one example, in milliseconds; empty if one of them was not answered."""
-        best: tuple[float, float] | None = None
-        for _ in range(ATTEMPTS):
-            seconds = []
-            for number in range(len(self._examples)):
-                one = {name: array[number : number + 1] for name, array in inputs.items()}
-                answer = self._call(signature, one)
-                if answer.outcome != "answered":
-                    self._refuse(f"{signature.name}: one real example was not answered: {answer.detail}")
-                    return {}
-                seconds.append(answer.seconds)
-                self._peak = max(self._peak, answer.peak)
-            p50, p99 = (float(1000 * value) for value in np.percentile(seconds, [50, 99]))
-            best = min(best, (p50, p99), key=lambda each: each[1]) if best else (p50, p99)
-            if self._limits.latency_p99_ms is None or best[1] <= self._limits.latency_p99_ms:
-                break
-        if best is None:
-            return {}
-        if self._limits.latency_p99_ms is not None and best[1] > self._limits.latency_p99_ms:
-            self._refuse(
-                f"{signature.name}: p99 of its latency is {best[1]:.3g} ms; deploy.canary.latency_p99_ms allows"
-                f" {self._limits.latency_p99_ms:g} ms"
-            )
-        return {"p50_ms": best[0], "p99_ms": best[1]}
+        """The latency of requests with one example; empty if one of them was not answered."""
+
+        def ask(one: Inputs) -> float | None:
+            answer = self._call(signature, one)
+            if answer.outcome != "answered":
+                self._refuse(f"{signature.name}: one real example was not answered: {answer.detail}")
+                return None
+            self._peak = max(self._peak, answer.peak)
+            return answer.seconds
+
+        limit = self._limits.latency_p99_ms
+        found = measure_latency(ask, inputs, len(self._examples), limit)
+        if limit is not None and found and found["p99_ms"] > limit:
+            what = f"{signature.name}: p99 of its latency is {found['p99_ms']:.3g} ms"
+            self._refuse(f"{what}; deploy.canary.latency_p99_ms allows {limit:g} ms")
+        return found
 
     def _with_odd(self, verdict: SignatureVerdict, made: RealInputs | str) -> SignatureVerdict:
         """The same with what the signature did with odd inputs."""

@@ -112,7 +112,7 @@ def replay(pairs: Pairs, ask: Ask) -> ReplayVerdict:
         examples=len(pairs.raw),
         features=len(found),
         differing=tuple(sorted(features, key=lambda one: (-one.rows, one.name))),
-        only_written=tuple(sorted(pairs.spec.keys() - found.keys())),
+        only_transformed=tuple(sorted(pairs.spec.keys() - found.keys())),
         only_served=tuple(sorted(first_answer.keys() - found.keys())),
     )
 
@@ -166,7 +166,7 @@ class _Differences:
                 ReplayedRow(
                     row=first + int(row) + 1,
                     place=int(positions[0]) + 1 if width > 1 else None,
-                    written=_text(before[row], in_transformed[row], positions),
+                    transformed=_text(before[row], in_transformed[row], positions),
                     served=_text(now[row], in_served[row], positions),
                 )
             )

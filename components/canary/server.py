@@ -20,6 +20,7 @@ from headrace.common.errors import RunError
 from headrace.components.canary.agreement import compare
 from headrace.components.canary.caller import PATIENCE, first_line
 from headrace.components.canary.inputs import odd_inputs
+from headrace.components.canary.latency import measure_latency
 from headrace.components.canary.signatures import Inputs, RealInputs
 from headrace.components.canary.staging import Stage, staged
 from headrace.components.canary.verdict import OddAnswer, ProtocolVerdict, ServerVerdict, SignatureVerdict
@@ -31,8 +32,6 @@ logger = logging.getLogger(__name__)
 
 ODD_ROWS = 1_000
 """Rows of the largest request to a server."""
-ATTEMPTS = 3
-"""How often the latency is measured before it counts as above its limit."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,26 +142,22 @@ class _ServerExamination:
         )
 
     def _latency(self, client: Client, probe: SignatureProbe) -> dict[str, float]:
-        """The latency of requests with one example, in milliseconds; empty if one of them was not answered."""
-        best, limit = (np.inf, np.inf), self._settings.latency_p99_ms
-        for _ in range(ATTEMPTS):
-            seconds = []
-            for number in range(probe.examples):
-                one = {name: array[number : number + 1] for name, array in probe.made.inputs.items()}
-                reply = self._send(client, probe, one, "one real example")
-                if reply.outcome != "answered":
-                    what = f"{client.protocol}: {probe.name}: one real example was not answered ({reply.outcome})"
-                    self._reasons.append(f"{what}: {first_line(reply.detail)}")
-                    return {}
-                seconds.append(1000 * reply.seconds)
-            p99, p50 = np.percentile(seconds, [99, 50])
-            best = min(best, (float(p99), float(p50)))
-            if limit is None or best[0] <= limit:
-                break
-        if limit is not None and best[0] > limit:
-            what = f"{client.protocol}: {probe.name}: p99 of its latency through the network is {best[0]:.3g} ms"
-            self._reasons.append(f"{what}; deploy.canary.server.latency_p99_ms allows {limit:g} ms")
-        return {"p50_ms": best[1], "p99_ms": best[0]}
+        """The latency of requests with one example; empty if one of them was not answered."""
+        what, limit = f"{client.protocol}: {probe.name}", self._settings.latency_p99_ms
+
+        def ask(one: Inputs) -> float | None:
+            reply = self._send(client, probe, one, "one real example")
+            if reply.outcome == "answered":
+                return reply.seconds
+            why = f"one real example was not answered ({reply.outcome}): {first_line(reply.detail)}"
+            self._reasons.append(f"{what}: {why}")
+            return None
+
+        found = measure_latency(ask, probe.made.inputs, probe.examples, limit)
+        if limit is not None and found and found["p99_ms"] > limit:
+            slow = f"p99 of its latency through the network is {found['p99_ms']:.3g} ms"
+            self._reasons.append(f"{what}: {slow}; deploy.canary.server.latency_p99_ms allows {limit:g} ms")
+        return found
 
     def _with_odd(self, client: Client, probe: SignatureProbe, verdict: SignatureVerdict) -> SignatureVerdict:
         return verdict.model_copy(update={"odd": tuple(self._odd(client, probe))})

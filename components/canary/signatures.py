@@ -6,7 +6,7 @@ made = make_inputs(signatures["serving_default"], loaded, examples, description)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,13 +15,16 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import prediction_log_pb2
 
 from headrace.common.names import join_names
 from headrace.configs.schema.data import bits_column
 from headrace.trainer.columns import MISSING_INTEGER, RawColumn
 from headrace.trainer.columns.raw import with_float64
 from headrace.trainer.description import ModelDescription
+from headrace.trainer.input.reading import records_of
 from headrace.trainer.request_tensors import signature_names
+from headrace.trainer.warmup import FILE_NAME as WARMUP_FILE
 
 Inputs = Mapping[str, NDArray[Any]]
 """The inputs of a signature by name. Texts are arrays of `bytes` with dtype object."""
@@ -171,3 +174,27 @@ def _cast(tensor: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     if tensor.dtype != dtype and tf.string in (tensor.dtype, dtype):
         raise UnmadeError(f"it takes {dtype.name} where the examples have {tensor.dtype.name}")
     return tf.cast(tensor, dtype)
+
+
+class WarmupRequest(NamedTuple):
+    """A warm-up request. signature: the name of the signature that it is for."""
+
+    signature: str
+    inputs: Inputs
+
+
+def read_warmup(model: Path) -> Iterator[WarmupRequest]:
+    """The warm-up requests of type Predict in a SavedModel; none if it has no file of them. TensorFlow Serving sends
+    them when it loads the model, and does not serve a model that refuses one.
+
+    Raises tf.errors.OpError or google.protobuf.message.DecodeError if the file is damaged.
+    """
+    file = model / WARMUP_FILE
+    if not file.is_file():
+        return
+    for record in records_of(str(file), ""):
+        log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
+        if log.WhichOneof("log_type") == "predict_log":
+            request = log.predict_log.request
+            inputs = {name: np.asarray(tf.make_ndarray(tensor)) for name, tensor in request.inputs.items()}
+            yield WarmupRequest(request.model_spec.signature_name or "serving_default", inputs)

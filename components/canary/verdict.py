@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel
 
-from headrace.common.durable import write_text
+from headrace.common.records import RecordFile
 
 FILE_NAME = "verdict.json"
 MOST_NAMED = 3
@@ -16,10 +15,8 @@ Outcome = Literal["answered", "refused", "crashed", "hung"]
 """What became of a request: an answer, an error of TensorFlow's, the end of the process, or nothing in time."""
 
 
-class OddAnswer(BaseModel):
+class OddAnswer(BaseModel, frozen=True):
     """What a signature did with an odd input. detail: the error, or how the process ended."""
-
-    model_config = ConfigDict(frozen=True)
 
     what: str
     outcome: Outcome
@@ -31,15 +28,13 @@ class OddAnswer(BaseModel):
         return self.outcome in ("answered", "refused")
 
 
-class SignatureVerdict(BaseModel):
+class SignatureVerdict(BaseModel, frozen=True):
     """What became of one signature.
 
     skipped: why it was not asked, "" if it was; examples: the real examples that it was asked with; not_compared: why
     the answers were not compared, "" if they were; difference: the largest one between a number of C++ and of Python,
     relative to the largest number of its output; p50_ms, p99_ms: latency of requests with one example.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     skipped: str = ""
@@ -51,25 +46,22 @@ class SignatureVerdict(BaseModel):
     odd: tuple[OddAnswer, ...] = ()
 
 
-class ReplayedRow(BaseModel):
+class ReplayedRow(BaseModel, frozen=True):
     """An example whose feature differs.
 
     row: its number in the split, from 1; place: the number of the first value that differs, from 1, None for a feature
-    with one value; written, served: the first values that differ, as Transform wrote them and as the model computes.
+    with one value; transformed: the first values that differ, as Transform wrote them; served: as the model computes
+    them.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     row: int
     place: int | None = None
-    written: str
+    transformed: str
     served: str
 
 
-class ReplayedFeature(BaseModel):
+class ReplayedFeature(BaseModel, frozen=True):
     """A feature that differs. rows: in how many examples; random: whether two equal requests have different values."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     rows: int
@@ -77,25 +69,22 @@ class ReplayedFeature(BaseModel):
     shown: tuple[ReplayedRow, ...] = ()
 
 
-class ReplayVerdict(BaseModel):
+class ReplayVerdict(BaseModel, frozen=True):
     """The comparison of what Transform wrote with what the exported model computes of the same raw examples.
 
     skipped: why nothing was compared, "" if it was; examples, features: how many were compared; differing: the worst
-    feature first; only_written, only_served: features that only one side has.
+    feature first; only_transformed, only_served: features that only one side has.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     skipped: str = ""
     examples: int = 0
     features: int = 0
     differing: tuple[ReplayedFeature, ...] = ()
-    only_written: tuple[str, ...] = ()
+    only_transformed: tuple[str, ...] = ()
     only_served: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
-        """In one line."""
         if self.skipped:
             return f"skipped: {self.skipped}"
         compared = f"{self.features} feature{'s' * (self.features != 1)} of {self.examples:,} examples"
@@ -107,24 +96,20 @@ class ReplayVerdict(BaseModel):
         return f"{len(self.differing)} of {compared} differ from what Transform wrote: {', '.join(worst)}"
 
 
-class ProtocolVerdict(BaseModel):
+class ProtocolVerdict(BaseModel, frozen=True):
     """What became of the signatures over one protocol of a server, REST or gRPC, at one address."""
-
-    model_config = ConfigDict(frozen=True)
 
     protocol: str
     address: str
     signatures: tuple[SignatureVerdict, ...] = ()
 
 
-class ServerVerdict(BaseModel):
+class ServerVerdict(BaseModel, frozen=True):
     """What became of the model on a staging server.
 
     reasons: why it must not be pushed; skipped: why it was not tried, "" if it was; version: its number there, while it
     was tried; load_seconds: how long the server took to load it, None if it did not.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     reasons: tuple[str, ...] = ()
     skipped: str = ""
@@ -134,7 +119,6 @@ class ServerVerdict(BaseModel):
 
     @property
     def words(self) -> str:
-        """In one line."""
         if self.skipped:
             return f"skipped: {self.skipped}"
         if self.reasons:
@@ -147,7 +131,7 @@ class ServerVerdict(BaseModel):
         return f"passed: {seconds}p99 at most {', '.join(slowest)}"
 
 
-class CanaryVerdict(BaseModel):
+class CanaryVerdict(RecordFile):
     """The verdict on an exported model.
 
     reasons: why it must not be pushed; empty if it may; split: of the examples; load_seconds: how long the C++ loader
@@ -156,7 +140,7 @@ class CanaryVerdict(BaseModel):
     turned off; server: None if there is no staging server.
     """
 
-    model_config = ConfigDict(frozen=True)
+    file_name = FILE_NAME
 
     reasons: tuple[str, ...] = ()
     split: str = ""
@@ -186,17 +170,4 @@ class CanaryVerdict(BaseModel):
 
     @property
     def asked(self) -> tuple[SignatureVerdict, ...]:
-        """The signatures that were asked."""
         return tuple(one for one in self.signatures if not one.skipped)
-
-    def write(self, folder: Path) -> None:
-        """Write the file into the canary's artifact."""
-        write_text(folder / FILE_NAME, self.model_dump_json(indent=1))
-
-    @classmethod
-    def read(cls, folder: Path) -> CanaryVerdict | None:
-        """The verdict in the canary's artifact; None if there is none, or another version wrote it."""
-        try:
-            return cls.model_validate_json((folder / FILE_NAME).read_bytes())
-        except (OSError, ValidationError):
-            return None

@@ -12,7 +12,7 @@ from headrace.components.stored_models.blessed_record import AUTOMATIC
 
 
 @component
-def Baseline(  # noqa: N802, PLR0913, PLR0917
+def Baseline(  # noqa: N802
     model: InputArtifact[standard_artifacts.Model],
     schema: InputArtifact[standard_artifacts.Schema],
     baseline: OutputArtifact[standard_artifacts.Model],

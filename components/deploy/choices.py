@@ -43,7 +43,7 @@ _WAY_OUT = (
 )
 
 
-def find_baseline(  # noqa: PLR0913, PLR0917
+def find_baseline(
     model: Artifact, schema: Artifact, baseline: Artifact, label: str, registry: str, push_record: str
 ) -> None:
     """What the component Baseline does; its arguments are documented there."""

@@ -59,12 +59,6 @@ def push_lite(home: Path, entry: Entry, version: Path) -> None:
         ) from error
 
 
-def read_pushed(version: Path) -> LiteVerdict | None:
-    """The report of the `.tflite` file beside a version; None if there is no file."""
-    folder = version.parent / LITE / version.name
-    return LiteVerdict.read(folder) if (folder / MODEL_FILE).is_file() else None
-
-
 def _remove_leftovers(folder: Path) -> None:
     """Remove what pushes that were killed have left, of whatever version."""
     for prefix in (_NEW, _OLD):

@@ -12,6 +12,7 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
+import pyarrow as pa
 import tensorflow as tf
 from apache_beam.pvalue import TaggedOutput
 from numpy.typing import NDArray
@@ -27,7 +28,6 @@ from headrace.components.evaluation.metrics import metrics_of
 from headrace.components.evaluation.metrics.accumulator import Array, MetricAccumulator, RunningTotal
 from headrace.components.evaluation.ranked_examples import RankedExamples
 from headrace.components.evaluation.slices import SliceAssignment, assign_slices
-from headrace.components.evaluation.weights import example_weights
 from headrace.components.file_groups import FileGroup
 from headrace.components.transform.shards import read_records
 
@@ -139,7 +139,6 @@ class AccumulateFiles(beam.DoFn):
 
     @property
     def outputs(self) -> list[str]:
-        """The names of all outputs."""
         return [output(what, task) for what in (ACCUMULATORS, RANKED) for task in self.labels]
 
     def setup(self) -> None:
@@ -238,3 +237,27 @@ def merged(parts: Sequence[MetricAccumulator]) -> MetricAccumulator:
 def merged_ranked(parts: Sequence[RankedExamples]) -> RankedExamples:
     """The first of all kept examples."""
     return parts[0].merge(parts[1:])
+
+
+def example_weights(batch: pa.RecordBatch, column: str, split: str) -> Array:
+    """The weights from the raw data column that `label.weight` names, float64 [rows]; ones if `column` is "".
+
+    Raises RunError unless every example has one number that is finite and not negative.
+    """
+    if not column:
+        return np.ones(batch.num_rows)
+    weights = np.full(batch.num_rows, np.nan)
+    position = batch.schema.get_field_index(column)
+    if position >= 0 and not pa.types.is_null(batch.schema.types[position]):
+        lists = batch.column(position)
+        lengths, values = np.asarray(lists.value_lengths().fill_null(0)), lists.flatten()
+        if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+            weights[lengths == 1] = np.asarray(values, np.float64)[np.repeat(lengths == 1, lengths)]
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any():
+        raise RunError(
+            f"label.weight: column {column!r}, split {split}: {np.sum(wrong):,} of {len(wrong):,} examples read at once"
+            f" have no valid weight (the first is {weights[wrong][0]:g}). A weight must be a number from 0 up: correct"
+            " the column, or fill it in"
+        )
+    return weights

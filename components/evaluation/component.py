@@ -47,7 +47,7 @@ class Evaluator(base_beam_component.BaseBeamComponent):
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
 
 
-def evaluator(  # noqa: PLR0913
+def evaluator(
     *,
     examples: types.BaseChannel,
     model: types.BaseChannel,

@@ -82,7 +82,7 @@ def evaluate(
     _bless(artifact_utils.get_single_instance(output_dict["blessing"]), models, read_evaluation(directory))
 
 
-def _measure(  # noqa: PLR0913, PLR0917
+def _measure(
     executor: base_beam_executor.BaseBeamExecutor,
     examples: list[types.Artifact],
     split: str,

@@ -53,7 +53,7 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True)
 class Explaining:
-    """What is asked for. rows: how many of the worst examples are shown; importance: on how many examples it is
+    """What to explain. rows: how many of the worst examples are shown; importance: on how many examples it is
     measured, or AUTO; none for 0.
     """
 
@@ -86,13 +86,13 @@ def loaded_model(path: str) -> Any:
 
 
 def explain(
-    evaluation: Evaluation, ranked: Mapping[str, RankedExamples], judge: Judge, asked: Explaining
+    evaluation: Evaluation, ranked: Mapping[str, RankedExamples], judge: Judge, settings: Explaining
 ) -> Evaluation:
     """The evaluation with what the kept examples show."""
     if PAIRED in ranked:
         evaluation = replace(evaluation, agreement=agreement(ranked[PAIRED]))
     if SAMPLE in ranked:
-        evaluation = replace(evaluation, explanation=_explanation(ranked[SAMPLE], judge, asked))
+        evaluation = replace(evaluation, explanation=_explanation(ranked[SAMPLE], judge, settings))
     if WORST in ranked:
         important = [one.column for one in evaluation.explanation.importance]
         others = [name for name in judge.columns(ranked[WORST]) if name not in important]
@@ -165,10 +165,10 @@ class Judge:
         return Explainer(predict, lambda predictions: self.metrics.losses(labels, predictions), batch, weights)
 
 
-def _explanation(ranked: RankedExamples, judge: Judge, asked: Explaining) -> Explanation:
+def _explanation(ranked: RankedExamples, judge: Judge, settings: Explaining) -> Explanation:
     columns = judge.columns(ranked)
-    own = Plan(min(len(ranked), asked.importance))
-    plan = planned(len(columns), len(ranked)) if asked.importance == AUTO else own
+    own = Plan(min(len(ranked), settings.importance))
+    plan = planned(len(columns), len(ranked)) if settings.importance == AUTO else own
     if not plan.examples:
         long = f"the model reads {len(columns):,} columns, which would take long"
         return Explanation(note=f"{long}; set `evaluate.importance` to a number of examples")
@@ -184,7 +184,7 @@ def _explanation(ranked: RankedExamples, judge: Judge, asked: Explaining) -> Exp
         if screening and not found:
             blocks = f"no block of the {screening.columns:,} columns led to one that raises the loss"
             return Explanation(note=f"{blocks} on {plan.examples:,} examples when it is permuted")
-        shown = asked.rows and judge.kind not in ("next_word", "text")
+        shown = settings.rows and judge.kind not in ("next_word", "text")
         dependence = _dependence(explainer, found, judge.kind) if shown else []
     except tf.errors.OpError as error:
         reason = str(error.message).splitlines()[0]

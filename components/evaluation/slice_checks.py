@@ -59,7 +59,7 @@ def check_slices(
     return checks
 
 
-def _checks(  # noqa: PLR0913
+def _checks(
     metric: str,
     slicing: str,
     threshold: SliceThreshold,

@@ -106,7 +106,6 @@ class SignedPickles:
     key: bytes = field(repr=False)
 
     def write(self, path: Path, result: object) -> None:
-        """Write a result."""
         text = pickle.dumps(result)
         path.write_bytes(self._code(path, text) + text)
 

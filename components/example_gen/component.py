@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from tfx.components.util import examples_utils
-from tfx.dsl.components.base import base_beam_component, base_beam_executor, executor_spec
+from tfx.dsl.components.base import base_beam_executor, executor_spec
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact, artifact_utils, channel, component_spec, standard_artifacts
 
 from headrace.common.storage.files import is_remote
-from headrace.components.beam_pipelines import always_beam
+from headrace.components.beam_pipelines import BeamComponent, always_beam
 from headrace.components.example_gen.beam_map import BeamMap, local_threads
 from headrace.components.example_gen.ingest import IngestResult, ingest
 from headrace.components.example_gen.required import RequiredColumn
@@ -103,17 +103,14 @@ class ExampleGenSpec(component_spec.ComponentSpec):
     """Inputs, outputs and parameters of ExampleGen."""
 
     PARAMETERS = {
-        "data": component_spec.ExecutionParameter(type=str),
-        "schema_digest": component_spec.ExecutionParameter(type=str),
-        "store": component_spec.ExecutionParameter(type=str),
-        "code": component_spec.ExecutionParameter(type=str),
+        **dict.fromkeys(("data", "schema_digest", "store", "code"), component_spec.ExecutionParameter(type=str)),
         "required": component_spec.ExecutionParameter(type=str, optional=True),
     }
     INPUTS = {"spans": component_spec.ChannelParameter(type=standard_artifacts.String)}
     OUTPUTS = {"examples": component_spec.ChannelParameter(type=standard_artifacts.Examples)}
 
 
-class ExampleGen(base_beam_component.BaseBeamComponent):
+class ExampleGen(BeamComponent):
     """Raw data to sharded TFRecords of tf.Example, split by hash buckets.
 
     ExampleGen(spans=spans.outputs["spans"], data=config.data.model_dump_json(by_alias=True))
@@ -134,19 +131,8 @@ class ExampleGen(base_beam_component.BaseBeamComponent):
             code: a digest of the code that reads them.
             required: the RequiredColumn without a value in which a row is dropped, as JSON; None for none.
         """
-        examples = channel.Channel(type=standard_artifacts.Examples)
         digest = _schema_digest(DataConfig.model_validate_json(data))
-        super().__init__(
-            spec=ExampleGenSpec(
-                spans=spans,
-                data=data,
-                schema_digest=digest,
-                store=store,
-                code=code,
-                required=required,
-                examples=examples,
-            )
-        )
+        super().__init__(spans=spans, data=data, schema_digest=digest, store=store, code=code, required=required)
 
 
 def _schema_digest(data: DataConfig) -> str:

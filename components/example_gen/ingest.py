@@ -82,7 +82,7 @@ class IngestResult:
         return "\n".join([*lines, *self.gaps, *self.changes, *self.rounded, *self.skipped.reported])
 
 
-def ingest(  # noqa: PLR0913
+def ingest(
     data: DataConfig,
     manifest: SpanManifest,
     output: Path,

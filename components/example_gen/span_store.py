@@ -122,11 +122,9 @@ class SpanStore:
                 self._accept_fetched(key)
 
     def columns(self, key: str) -> list[str] | None:
-        """The stored columns of a span."""
         return self._read(key, "columns.json", _COLUMNS)
 
     def store_columns(self, key: str, columns: Sequence[str]) -> None:
-        """Store the columns of a span."""
         self._write(key, "columns.json", list(columns))
         self._publish(key, COLUMNS, "columns.json")
 

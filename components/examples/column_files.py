@@ -111,8 +111,8 @@ def finish(path: Path, shard: Path) -> None:
 def stored_rows(shard: str) -> Iterator[pa.RecordBatch] | None:
     """The columns of a shard in batches, SIZES last; None if there are none that belong to it.
 
-    Integers are int64, floats float32 and texts binary or codes of binary (see `coded_texts`), null where a row has no
-    value.
+    Integers are int64, floats float32, and texts binary or codes of binary (see `coded_columns`). A row without a value
+    has a null.
     """
     path = path_beside(Path(shard))
     try:

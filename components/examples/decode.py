@@ -205,7 +205,6 @@ class _FeatureMatrix:
         self._position, self._present = position, feature > 0
 
     def columns(self) -> list[pa.Array]:
-        """A column for each feature."""
         tags = np.where(self._present, self._data[self._position], 0)
         tag = tags.max(axis=1)
         _check(bool(((tags == tag[:, None]) | ~self._present).all()))

@@ -86,7 +86,7 @@ def DataGate(  # noqa: N802, PLR0913, PLR0917
     verdict.value = json.dumps({"anomalies": [*map(asdict, found)], "action": on_anomaly, "stopped": False})
 
 
-def find_anomalies(  # noqa: PLR0913
+def find_anomalies(
     splits: Sequence[SplitStatistics],
     anomalies: Mapping[str, Anomalies],
     label: LabelConfig,

@@ -22,7 +22,7 @@ Comparator = Literal["drift", "skew"]
 _MEASURES = {L_INFINITY: "L-infinity distance", JENSEN_SHANNON: "Jensen-Shannon divergence"}
 
 
-def judge_distance(  # noqa: PLR0913, PLR0917
+def judge_distance(  # noqa: PLR0913
     name: str,
     gate: DistanceGate,
     now: DatasetFeatureStatisticsList,
@@ -103,7 +103,7 @@ def _is_measured(one: DriftDistance, *sides: SplitStatistics) -> bool:
     return numeric or all(column.string_stats.rank_histogram.buckets for column in columns)
 
 
-def _not_measured(  # noqa: PLR0913, PLR0917
+def _not_measured(
     schema: schema_pb2.Schema,
     gate: DistanceGate,
     distances: Sequence[DriftDistance],

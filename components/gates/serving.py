@@ -14,10 +14,10 @@ from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics
 from tfx.components.statistics_gen.executor import DEFAULT_FILE_NAME
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
-from tfx.dsl.components.base import base_beam_component, base_beam_executor, executor_spec
-from tfx.types import artifact, artifact_utils, channel, component_spec, standard_artifacts
+from tfx.dsl.components.base import base_beam_executor, executor_spec
+from tfx.types import artifact, artifact_utils, component_spec, standard_artifacts
 
-from headrace.components.beam_pipelines import SMALL, always_beam
+from headrace.components.beam_pipelines import SMALL, BeamComponent, always_beam
 from headrace.components.example_gen.beam_map import BeamMap, local_threads
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.gates.log_columns import as_logged
@@ -128,32 +128,22 @@ def served_statistics(statistics: artifact.Artifact) -> DatasetFeatureStatistics
 
 
 class ServingStatisticsSpec(component_spec.ComponentSpec):
-    """Inputs, outputs and parameters of ServingStatistics."""
+    """Inputs, outputs and parameters of ServingStatistics.
 
-    PARAMETERS = {
-        "data": component_spec.ExecutionParameter(type=str),
-        "columns": component_spec.ExecutionParameter(type=str),
-        "code": component_spec.ExecutionParameter(type=str),
-    }
+    Args:
+        log: the manifest of the log, from ServingLog.
+        data: the DataConfig of the log as JSON.
+        columns: JSON list of the columns to read; empty for all.
+        code: a digest of the code that reads them.
+    """
+
+    PARAMETERS = dict.fromkeys(("data", "columns", "code"), component_spec.ExecutionParameter(type=str))
     INPUTS = {"log": component_spec.ChannelParameter(type=standard_artifacts.String)}
     OUTPUTS = {"statistics": component_spec.ChannelParameter(type=standard_artifacts.ExampleStatistics)}
 
 
-class ServingStatistics(base_beam_component.BaseBeamComponent):
+class ServingStatistics(BeamComponent):
     """Logged requests to their statistics."""
 
     SPEC_CLASS = ServingStatisticsSpec
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
-
-    def __init__(self, *, log: channel.BaseChannel, data: str, columns: str, code: str = "") -> None:
-        """Create the component.
-
-        Args:
-            log: the manifest of the log, from ServingLog.
-            data: the DataConfig of the log as JSON.
-            columns: JSON list of the columns to read; empty for all.
-            code: a digest of the code that reads them.
-        """
-        statistics = channel.Channel(type=standard_artifacts.ExampleStatistics)
-        spec = ServingStatisticsSpec(log=log, data=data, columns=columns, code=code, statistics=statistics)
-        super().__init__(spec=spec)

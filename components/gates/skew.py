@@ -15,7 +15,7 @@ from headrace.configs.schema.gates import SkewGate
 SKEW = "gates.skew"
 
 
-def judge_skew(  # noqa: PLR0913, PLR0917
+def judge_skew(
     gate: SkewGate,
     served: DatasetFeatureStatisticsList,
     trained: DatasetFeatureStatisticsList,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 MOST_ROWS = 20
 """Rows that a verdict lists; those beyond their limits come first."""
@@ -13,14 +13,12 @@ SHOWN_ROWS = 5
 """Rows that a message lists."""
 
 
-class GateRow(BaseModel):
+class GateRow(BaseModel, frozen=True):
     """One quantity that a gate judged.
 
     what: the span or the column; measure: what was measured; before, now: what it was measured from, in words; excess:
     how far it is beyond the limit, relative to the limit, by which rows are ordered; at most 0 if it is within.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     what: str
     measure: str
@@ -41,14 +39,12 @@ class GateRow(BaseModel):
         return f"{self.what}: {self.measure} {self.value}, limit {self.limit}{both and f' ({both})'}"
 
 
-class GateVerdict(BaseModel):
+class GateVerdict(BaseModel, frozen=True):
     """The verdict of one gate.
 
     gate: its path in the config; rows: what it judged, the worst first, at most MOST_ROWS; failed: how many rows are
     beyond their limits, listed or not; note: why something was not judged; "" if all was.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     gate: str
     on_anomaly: Literal["stop", "warn"]
@@ -78,7 +74,6 @@ class GateVerdict(BaseModel):
 
     @property
     def stops(self) -> bool:
-        """Whether it stops the run."""
         return self.on_anomaly == "stop" and not self.passed
 
     @property
@@ -91,10 +86,8 @@ class GateVerdict(BaseModel):
         return [*lines, f"  and {more:,} more, in the report"] if more else lines
 
 
-class DataVerdicts(BaseModel):
+class DataVerdicts(BaseModel, frozen=True):
     """The verdicts of all gates, in the order of the config."""
-
-    model_config = ConfigDict(frozen=True)
 
     gates: tuple[GateVerdict, ...]
 

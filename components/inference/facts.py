@@ -110,10 +110,6 @@ class ColumnFacts:
         """Words in a distinct text, on average."""
         return float(pc.mean(pc.add(pc.count_substring_regex(self.texts, r"\s+"), 1)).as_py() or 0.0)
 
-    @cached_property
-    def mean_length(self) -> float:
-        return float(pc.mean(pc.utf8_length(self.texts)).as_py() or 0.0)
-
     def by_count(self) -> Iterator[tuple[Any, int]]:
         """The distinct values with their counts, the most frequent first, and equal ones in order."""
         order = pc.sort_indices(pa.table({"n": self.counts}), [("n", "descending")])

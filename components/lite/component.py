@@ -30,7 +30,7 @@ CANARY_FAILED = "the model failed its canary"
 
 
 @component
-def Lite(  # noqa: N802, PLR0913, PLR0917
+def Lite(  # noqa: N802
     model: InputArtifact[standard_artifacts.Model],
     examples: InputArtifact[standard_artifacts.Examples],
     blessing: OutputArtifact[standard_artifacts.InfraBlessing],

@@ -93,7 +93,6 @@ class _Graph:
         return dict(sorted(found.items()))
 
     def predict(self, **tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The predictions."""
         placeholders = {self._feature(node.name): node.name for node in self._graph.node if node.op == "Placeholder"}
         given = {f"{placeholders[name]}:0": tensor for name, tensor in tensors.items()}
         (found,) = tf.graph_util.import_graph_def(

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pydantic import BaseModel
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from headrace.common.durable import write_text
+from headrace.common.records import RecordFile
 
 MODEL_FILE, REPORT_FILE = "model.tflite", "report.json"
 
 
-class LiteInput(BaseModel):
+class LiteInput(BaseModel, frozen=True):
     """An input of the file: a transformed feature. shape: without the batch; None for any number of values."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     dtype: str
     shape: tuple[int | None, ...] = ()
 
 
-class LiteVerdict(BaseModel):
+class LiteVerdict(RecordFile):
     """The comparison of a converted model with its SavedModel.
 
     reasons: why it must not be pushed, empty if it may; skipped: why it was not converted, although nothing is wrong
@@ -33,7 +29,7 @@ class LiteVerdict(BaseModel):
     for a regression; max_difference, min_agreement: the limits.
     """
 
-    model_config = ConfigDict(frozen=True)
+    file_name = REPORT_FILE
 
     reasons: tuple[str, ...] = ()
     skipped: str = ""
@@ -67,15 +63,3 @@ class LiteVerdict(BaseModel):
         found += [] if self.difference is None else [f"differs by at most {self.difference:.2g}"]
         found += [] if self.agreement is None else [f"same class for {100 * self.agreement:.4g} %"]
         return ", ".join(found)
-
-    def write(self, folder: Path) -> None:
-        """Write the file into a folder."""
-        write_text(folder / REPORT_FILE, self.model_dump_json(indent=1))
-
-    @classmethod
-    def read(cls, folder: Path) -> LiteVerdict | None:
-        """The verdict in a folder; None if there is none, or another version wrote it."""
-        try:
-            return cls.model_validate_json((folder / REPORT_FILE).read_bytes())
-        except (OSError, ValidationError):
-            return None

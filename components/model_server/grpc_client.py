@@ -42,7 +42,6 @@ class GrpcClient:
         self._models = model_service_pb2_grpc.ModelServiceStub(self._channel)
 
     def states(self) -> dict[int, VersionState]:
-        """See Client."""
         request = get_model_status_pb2.GetModelStatusRequest()
         request.model_spec.name = self._model
         try:
@@ -54,7 +53,6 @@ class GrpcClient:
         return {one.version: _state(one) for one in answer.model_version_status}
 
     def predict(self, request: ServerRequest, seconds: float) -> Reply:
-        """See Client."""
         made = predict_pb2.PredictRequest()
         made.model_spec.name, made.model_spec.signature_name = self._model, request.signature
         made.model_spec.version.value = request.version
@@ -71,7 +69,6 @@ class GrpcClient:
         )
 
     def close(self) -> None:
-        """See Client."""
         self._channel.close()
 
 

@@ -38,7 +38,6 @@ class RestClient:
         self._connection: http.client.HTTPConnection | None = None
 
     def states(self) -> dict[int, VersionState]:
-        """See Client."""
         try:
             status, body = self._send("GET", self._path, None, STATUS_SECONDS)
         except _LOST as error:
@@ -52,7 +51,6 @@ class RestClient:
         return {int(one["version"]): _state(one) for one in found["model_version_status"]}
 
     def predict(self, request: ServerRequest, seconds: float) -> Reply:
-        """See Client."""
         columns = {name: _as_json(array) for name, array in request.inputs.items()}
         body = json.dumps({"signature_name": request.signature, "inputs": columns}).encode()
         start = time.perf_counter()
@@ -70,7 +68,6 @@ class RestClient:
         return Reply("refused", str(found.get("error", f"status {status}")), seconds=took)
 
     def close(self) -> None:
-        """See Client."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

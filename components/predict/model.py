@@ -61,7 +61,6 @@ class PredictionColumns:
 
     @classmethod
     def by(cls, model: ModelDescription, prefix: str = "") -> PredictionColumns:
-        """The columns for a model."""
         return cls(model.label, model.words, prefix)
 
     @property
@@ -116,7 +115,6 @@ class PredictionColumns:
         return {**found, **self._probabilities(values)}
 
     def _probabilities(self, values: Values) -> dict[str, pa.Array]:
-        """A column for each class."""
         names = (f"{PROBABILITY}_{name}" for name in self._names.to_pylist())
         return {name: pa.array(values[:, number]) for number, name in enumerate(names)}
 

@@ -34,14 +34,10 @@ from headrace.components.sources.types import LIST, Kind, listed
 from headrace.components.spans.find import find_spans
 from headrace.components.spans.manifest import Span
 from headrace.configs.schema.data import DataConfig, read_as
+from headrace.configs.schema.sources.base import SourceBase
+from headrace.configs.schema.sources.stores import ArraysSource
 from headrace.trainer.description import ModelDescription, StoredType
 
-SCALARS_ONLY = frozenset({"csv", "text"})
-"""Kinds of sources that hold no lists."""
-JSON = frozenset({"json", "jsonl"})
-"""Kinds of sources that are objects in JSON."""
-IMAGES, IMAGE = "images", "image"
-"""The kind of source whose column of this name, the bytes of the images, is not written unless it is named."""
 TABLE = "the table"
 _READ_AS: Mapping[StoredType, Kind] = {"int": "int", "float": "float", "bytes": "string"}
 _STORED: Mapping[str, StoredType] = {"int": "int", "float": "float", "string": "bytes", "bytes": "bytes"}
@@ -55,7 +51,6 @@ class TableSource(Arrays):
 
     @classmethod
     def of(cls, table: pa.Table, options: ReadOptions) -> TableSource:
-        """Wrap a table."""
         return cls(TABLE, from_function=False, options=options, table=table)
 
     def _table(self) -> pa.Table:
@@ -74,9 +69,9 @@ class Input:
     found: tuple[Span, ...] | None = None
 
     @property
-    def kind(self) -> str:
-        """The kind of source."""
-        return "arrays" if self.table is not None else self.data.source.kind
+    def settings(self) -> type[SourceBase]:
+        """What is known of its kind of source."""
+        return ArraysSource if self.table is not None else type(self.data.source)
 
     @property
     def is_open_ended(self) -> bool:
@@ -97,7 +92,6 @@ class Input:
 
     @property
     def paths(self) -> list[str]:
-        """The files."""
         return [path for span in self.spans for path in span.paths]
 
     @property
@@ -108,8 +102,6 @@ class Input:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of one of the sources."""
-
     source: Source
     part: Any
     number: int
@@ -175,7 +167,6 @@ def open_input(
 
 
 def _names(given: Input) -> list[str]:
-    """The columns of the input."""
     return list(dict.fromkeys(name for source in given.open() for name in source.columns()))
 
 
@@ -184,13 +175,13 @@ def _passed_through(given: Input, names: Sequence[str], keys: Sequence[str] | No
     if keys is None and chosen is not None:
         return [name for name in chosen if name in names or given.is_open_ended]
     if keys is None:
-        if not names and given.kind in JSON:
+        if not names and given.is_open_ended:
             raise DataError(
-                "the first objects have no keys that can be read",
-                file=given.paths[0],
-                hint="List the keys to write in `--columns` (`predict.columns` of the config)",
+                "the first records have no columns that can be read",
+                file=next(iter(given.paths), None),
+                hint="List the columns to write in `--columns` (`predict.columns` of the config)",
             )
-        return [name for name in names if (given.kind, name) != (IMAGES, IMAGE)]
+        return [name for name in names if name != given.settings.content_column]
     for name in keys:
         if name not in names and not given.is_open_ended:
             raise DataError(f"{name!r} is not a column of the input", hint=suggest_columns(name, tuple(names)))
@@ -250,9 +241,9 @@ def _declared(given: Input, model: ModelDescription, name: str) -> Kind | None:
     if stored is None or (declared and _STORED[declared.removesuffix(LIST)] == stored):
         return declared
     kind = _READ_AS[stored]
-    if given.kind in SCALARS_ONLY:
+    if given.settings.lists == "none":
         return kind
-    if given.kind in JSON and model.multivalued is not None:
+    if given.settings.lists == "declared" and model.multivalued is not None:
         return listed(kind) if name in model.multivalued else kind
     return None
 

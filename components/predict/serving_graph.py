@@ -74,7 +74,6 @@ class _Ends:
 
     @property
     def all(self) -> list[str]:
-        """All of them."""
         return [self.examples, self.predictions, self.variables, self.restore, *self.fill, *self.assets]
 
 
@@ -179,7 +178,6 @@ def _closure(first: Iterable[str], following: Callable[[str], Iterable[str]]) ->
 
 
 def _calls(node: Any, functions: Mapping[str, Any]) -> Iterator[str]:
-    """The functions that a node calls."""
     if node.op in functions:
         yield node.op
     yield from (one.name for one in _function_attributes(node))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 INPUT_BOUND = 0.2
 """Steps that wait for input for more than this share of the time are input-bound; xprof calls them HIGHLY so."""
@@ -39,8 +39,6 @@ class OperationTime:
 
 @dataclass(frozen=True)
 class SettingChange:
-    """A setting to change."""
-
     setting: str
     to: str
     why: str
@@ -51,13 +49,11 @@ class SettingChange:
         return f"set {self.setting} to {self.to}: {self.why}"
 
 
-class ProfileDiagnosis(BaseModel):
+class ProfileDiagnosis(BaseModel, frozen=True):
     """The diagnosis of a profile.
 
     Shares are 0 to 1, of the time from the start of the first profiled step to the end of the last one.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     steps: int
     """Profiled steps. If 0, there is no profile, `note` says why, and everything else is empty."""
@@ -94,7 +90,6 @@ class ProfileDiagnosis(BaseModel):
 
     @property
     def words(self) -> str:
-        """The diagnosis in a few words."""
         if self.input_bound is None:
             return "no profile"
         if self.input_bound > INPUT_BOUND:

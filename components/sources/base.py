@@ -108,6 +108,11 @@ class RowScanner(Protocol):
         self, part: Any, declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
     ) -> ScanResult:
         """Like `Source.scan`. `on_batch` receives the rows in order, in the kinds that are known by then."""
+        ...
+
+    def scan(self, part: Any, declared: Mapping[str, Kind]) -> ScanResult:
+        """As `Source.scan`."""
+        return self.scan_rows(part, declared, lambda _: None)
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,6 @@ class SourceBySplit:
         return _counted(part, self.sources[part.split].scan(part.part, declared))
 
     def batches(self, part: PartOfSplit, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
-        """The rows of a part."""
         return self.sources[part.split].batches(part.part, kinds)
 
 

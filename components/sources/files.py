@@ -40,5 +40,4 @@ class SourceFiles(Generic[Settings]):
 
     @classmethod
     def ordered(cls, files: Sequence[str]) -> Sequence[str]:
-        """The order in which the files are read."""
         return sorted(files)

@@ -31,11 +31,9 @@ class Span:
 
     @property
     def paths(self) -> list[str]:
-        """The paths of the files."""
         return [file.path for file in self.files]
 
     def of_split(self, split: str) -> Span:
-        """The files of one split."""
         own = [file for file, its in zip(self.files, self.splits, strict=True) if its == split]
         return replace(self, files=tuple(own), splits=())
 
@@ -70,7 +68,6 @@ class SpanManifest:
 
     @property
     def paths(self) -> list[str]:
-        """The paths of all files."""
         return [path for span in self.spans for path in span.paths]
 
     @property

@@ -39,7 +39,7 @@ class SharedSpans(Protocol):
 class StoredPart:
     """One part of what is stored of spans, in `<store>/<key of a span>/<part>/`."""
 
-    def __init__(  # noqa: PLR0913, PLR0917
+    def __init__(
         self,
         part: str,
         store: Path,
@@ -62,7 +62,6 @@ class StoredPart:
         self._store, self.keys, self._shared = store, keys, shared
 
     def folder(self, span: str) -> Path:
-        """The folder of this part of a span."""
         return self._store / self.keys[span] / self._name
 
     def files(self, span: str) -> list[Path]:

@@ -59,12 +59,10 @@ class RoleOfSpans:
 
     @property
     def split_of(self) -> dict[int, str]:
-        """The split of each span, by its number."""
         return {number: split for split, own in self.splits.items() for number in own.values()}
 
     @property
     def trained_on(self) -> tuple[int, ...]:
-        """The numbers of the spans in training."""
         return tuple(self.splits.get("train", {}).values())
 
     @property

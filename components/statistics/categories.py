@@ -65,7 +65,6 @@ class ValueCounts:
         self.lowered = lowered
 
     def add(self, values: pa.Array) -> None:
-        """Count the values of a batch."""
         self._append(counted(values))
 
     def merge(self, other: ValueCounts) -> None:

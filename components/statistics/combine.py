@@ -43,7 +43,6 @@ class StatisticsCombiner(beam.CombineFn):
         return Accumulator()
 
     def add_input(self, accumulator: Accumulator, batch: pa.RecordBatch) -> Accumulator:
-        """Add a batch."""
         accumulator.columns.add(batch)
         add_values(accumulator.categories, batch)
         return accumulator
@@ -75,7 +74,6 @@ class AccumulatorCombiner(StatisticsCombiner):
     """RecordBatches to an accumulator, which StatisticsCombiner can merge with others."""
 
     def extract_output(self, accumulator: Accumulator) -> Any:
-        """The compacted accumulator."""
         return self.compact(accumulator)
 
 

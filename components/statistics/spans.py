@@ -43,7 +43,6 @@ class SpanStatisticsStore(StoredPart):
         return sorted(self.folder(span).glob(f"*{SUFFIX}"))
 
     def file(self, span: str, split: str) -> Path:
-        """The file of one split of a span."""
         return self.folder(span) / f"{split}{SUFFIX}"
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from headrace.common.checksums import ChecksumError, with_checksum
 from headrace.common.durable import write_text
@@ -56,14 +56,12 @@ MEND_LIST = (
 """What to do about a damaged `blessed.json`."""
 
 
-class MadeFor(BaseModel):
+class MadeFor(BaseModel, frozen=True, extra="forbid", strict=True):
     """What two models must share to be judged on the same examples.
 
     label: LabelConfig as JSON; columns: the type of each data column; trained_on: the numbers of the spans that it
     learned from, if `data.split_spans` held out others, which need not be the same.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     label: str
     columns: dict[str, str]
@@ -74,7 +72,7 @@ class MadeFor(BaseModel):
         return self.label == data.label and self.columns.items() <= data.columns.items()
 
 
-class Entry(BaseModel):
+class Entry(BaseModel, frozen=True, extra="forbid", strict=True):
     """One blessed model.
 
     Args:
@@ -91,8 +89,6 @@ class Entry(BaseModel):
         statistics: URI of the statistics of the data that it was trained on; None if no gate compares with them.
         lite: folder with the model as a `.tflite` file; None if it was not converted.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     uri: Annotated[str, Field(min_length=1)]
     blessed_at: str
@@ -137,10 +133,8 @@ class NewestEntry(Entry):
     refused: str | None = None
 
 
-class Registry(BaseModel):
+class Registry(BaseModel, frozen=True, extra="forbid"):
     """The blessed models in the order of their blessings, each URI once."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     models: tuple[Entry, ...] = ()
 
@@ -187,7 +181,6 @@ class Registry(BaseModel):
         return tuple(sorted((each for each in later if not each.withdrawn_at), key=lambda each: each.judged))
 
     def find(self, uri: str) -> Entry | None:
-        """The entry of a model."""
         return next((entry for entry in self.models if entry.uri == uri), None)
 
     def predecessors(self, candidate: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from headrace.common.locks import wait_and_hold
 from headrace.components.stored_models.blessed_record import Entry, MadeFor, Registry
 
 
-def record_blessing(  # noqa: PLR0913
+def record_blessing(
     path: Path,
     uri: str,
     now: datetime,

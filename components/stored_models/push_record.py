@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from headrace.common.checksums import checksum, with_checksum
 from headrace.common.durable import write_text
@@ -14,7 +14,7 @@ from headrace.common.records import parse_record
 from headrace.components.stored_models.blessed_record import Entry, inside
 
 
-class Push(BaseModel):
+class Push(BaseModel, frozen=True, extra="forbid", strict=True):
     """The last push to one destination.
 
     Args:
@@ -24,22 +24,18 @@ class Push(BaseModel):
         contents: checksum of its files when it was pushed; None in records of earlier versions.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
     uri: str
     blessed_at: str
     version: str
     contents: str | None = None
 
 
-class PushRecord(BaseModel):
+class PushRecord(BaseModel, frozen=True, extra="forbid"):
     """The pushes to each destination (an absolute path). Without the file, the next run compares once more; in an
     object store it is built again from the objects in `pushed/` beside it.
 
     last: the last push; models: for every version ever pushed, the URI of its model as in `Push`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     last: dict[str, Push] = {}
     models: dict[str, dict[str, str]] = {}

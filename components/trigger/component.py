@@ -12,11 +12,8 @@ from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArti
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
-from headrace.components.gates.arrival import stop_if_too_old
-from headrace.components.spans.find import date_of_run, find_spans
 from headrace.components.spans.manifest import SpanManifest
-from headrace.components.trigger.decision import NO, TrainingData, TrainingRecord, decide, update
-from headrace.configs.schema.data import DataConfig
+from headrace.components.trigger.decision import GO, NO, WHY, TrainingData, TrainingRecord, look_for_new, update
 from headrace.configs.schema.schedule import DriftConfig
 
 logger = logging.getLogger(__name__)
@@ -51,14 +48,8 @@ def LookForNew(  # noqa: N802, PLR0913, PLR0917
         trained: path of `trained.json`.
         freshness: FreshnessGate as JSON, if the dates of spans count for it; else "".
     """
-    config = DataConfig.model_validate_json(data)
-    manifest = find_spans(config)
-    as_of.value = date_of_run(config, manifest)
-    decision = decide(manifest, TrainingRecord.read(Path(trained)), work, retrain, limits)
-    logger.info(decision.why)
-    if decision.go == NO:
-        stop_if_too_old(freshness, config, manifest)
-    spans.value, go.value, why.value = manifest.to_json(), decision.go, decision.why
+    found = look_for_new(data, retrain, limits, work, trained, freshness)
+    spans.value, as_of.value, go.value, why.value = found["spans"], found["as_of"], found[GO], found[WHY]
 
 
 @component
@@ -116,7 +107,7 @@ def Drift(  # noqa: N802, PLR0913, PLR0917
 
 
 @component
-def RecordTraining(  # noqa: N802, PLR0913, PLR0917
+def RecordTraining(  # noqa: N802
     spans: InputArtifact[standard_artifacts.String],
     statistics: InputArtifact[standard_artifacts.ExampleStatistics],
     blessing: InputArtifact[standard_artifacts.ModelBlessing],

@@ -9,20 +9,27 @@ This module does not import TensorFlow.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from headrace.common.checksums import with_checksum
 from headrace.common.durable import write_text
 from headrace.common.errors import RunError
 from headrace.common.locks import wait_and_hold
 from headrace.common.records import parse_record
+from headrace.components.gates.arrival import stop_if_too_old
+from headrace.components.spans.find import date_of_run, find_spans
 from headrace.components.spans.manifest import SpanManifest
+from headrace.components.stored_models.blessed_record import inside
+from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.schedule import Retrain
+
+logger = logging.getLogger(__name__)
 
 GO, WHY = "go", "why"
 """Outputs of a component that decides whether the components after it run, and why."""
@@ -32,14 +39,12 @@ NAMED_SPANS = 3
 """How many new spans a reason names."""
 
 
-class TrainingData(BaseModel):
+class TrainingData(BaseModel, frozen=True, extra="forbid", strict=True):
     """The data of one training.
 
     fingerprint: of all files that were read, from Spans; spans: the names of the spans, the newest last; work: a digest
     of the settings and the code; statistics: the URI of the statistics of all spans.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     fingerprint: str
     spans: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -53,7 +58,7 @@ class TrainingData(BaseModel):
         return (len(ours), ours) < (len(theirs), theirs)
 
 
-class TrainingRecord(BaseModel):
+class TrainingRecord(BaseModel, frozen=True, extra="forbid"):
     """The data of the last trainings.
 
     Args:
@@ -62,8 +67,6 @@ class TrainingRecord(BaseModel):
         newest: the training on the newest data, if later ones used older spans and were not blessed, as in a backfill.
         passed: the fingerprint of data that arrived after the blessed model and did not drift, with its DriftConfig.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     judged: TrainingData | None = None
     blessed: TrainingData | None = None
@@ -96,7 +99,7 @@ class TrainingRecord(BaseModel):
 
     def write(self, path: Path) -> None:
         """Replace the file in one step."""
-        write_text(path, self._with_paths(lambda uri: _inside(path.parent, uri)).text())
+        write_text(path, self._with_paths(lambda uri: inside(path.parent, uri)).text())
 
     def with_judged(self, data: TrainingData, *, blessed: bool) -> TrainingRecord:
         """The record after another training.
@@ -139,6 +142,20 @@ class Decision:
 
     go: Literal["yes", "no", "if-drifted"]
     why: str
+
+
+def look_for_new(
+    data: str, retrain: Retrain, limits: str, work: str, trained: str, freshness: str = ""
+) -> dict[str, str]:
+    """What the component LookForNew does; its arguments are documented there. Returns the texts of its outputs."""
+    config = DataConfig.model_validate_json(data)
+    manifest = find_spans(config)
+    as_of = date_of_run(config, manifest)
+    decision = decide(manifest, TrainingRecord.read(Path(trained)), work, retrain, limits)
+    logger.info(decision.why)
+    if decision.go == NO:
+        stop_if_too_old(freshness, config, manifest)
+    return {"spans": manifest.to_json(), "as_of": as_of, GO: decision.go, WHY: decision.why}
 
 
 def decide(manifest: SpanManifest, trained: TrainingRecord, work: str, retrain: Retrain, limits: str = "") -> Decision:
@@ -187,9 +204,3 @@ def _new_data(manifest: SpanManifest, last: TrainingData) -> str:
     if [name for name in last.spans if name not in names]:
         return f"other data: {names[0]} to {names[-1]}" if names[-1] else "other data"
     return "the data changed"
-
-
-def _inside(folder: Path, uri: str) -> str:
-    """The URI relative to a folder if it lies below it."""
-    path = Path(uri)
-    return str(path.relative_to(folder)) if path.is_relative_to(folder) else uri

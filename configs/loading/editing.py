@@ -117,7 +117,6 @@ def _replace_value(text: str, node: yaml.Node, rest: tuple[str, ...], value: Val
 
 
 def _add_key(text: str, node: yaml.MappingNode, rest: tuple[str, ...], value: Value) -> str:
-    """Add a key to a mapping."""
     if node.flow_style:
         end = node.end_mark.index - 1
         inside = text[:end].rstrip()

@@ -96,7 +96,6 @@ def kind(name: str, settings: Mapping[str, Tree], kinds: Mapping[str, Schema]) -
 
 
 def _all_sections() -> list[tuple[KeyPath, Schema]]:
-    """The sections, and the sections inside them."""
     properties = json_schema()["properties"]
     outer = [((name,), section) for name, value in properties.items() for section in _sections_in(value)]
     inner: list[tuple[KeyPath, Schema]] = [

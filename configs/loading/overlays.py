@@ -89,7 +89,6 @@ def profile_path(config: Path, profile: str) -> Path:
 
 
 def profiles(config: Path) -> list[str]:
-    """The profiles next to a config."""
     start, end = f"{config.stem}.", config.suffix
     names = [path.name for path in config.parent.iterdir() if path.is_file()]
     found = [name[len(start) : len(name) - len(end)] for name in names if name.startswith(start) and name.endswith(end)]

@@ -20,7 +20,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from headrace.common.checksums import with_checksum
 from headrace.common.digests import digest_text
@@ -40,10 +40,8 @@ _NOWHERE = Location(0, 0, 0, "")
 _PLACEHOLDER = Tree({"column": Tree("numeric", _NOWHERE, _NOWHERE)}, _NOWHERE, _NOWHERE)
 
 
-class Selected(BaseModel):
+class Selected(BaseModel, extra="forbid", frozen=True):
     """What the entries stand for, as `Resolved` describes it. for_config: identifies what was written."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     for_config: str
     features: dict[str, dict[str, dict[str, Any]]]

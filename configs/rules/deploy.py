@@ -1,13 +1,22 @@
-"""The rules of `deploy:`."""
+"""The rules of `deploy:`, except those of the servers in `deploy.serving` and `deploy.canary`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
+from headrace.configs.rules.notify import USE_HTTPS, is_unencrypted
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.deploy import DeployConfig
+from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import AnyModelConfig, RunFnModel, TextModel
+from headrace.configs.schema.section import to_seconds
+
+REGISTRY, KSERVE = ("deploy", "registry"), ("deploy", "kserve")
+RESERVED = re.compile(r"latest|[vV][0-9]+")
+"""What MLflow takes for no alias: `models:/taxi/latest` and `@v3` have meanings of their own."""
 
 
 def lite_models_are_ours(deploy: DeployConfig, training: RunFnModel) -> Iterator[Violation]:
@@ -30,4 +39,53 @@ def agreement_is_of_classes(deploy: DeployConfig, label: LabelConfig) -> Iterato
         yield ("deploy", "lite", "min_agreement"), what
 
 
-RULES: tuple[Rule, ...] = (lite_models_are_ours, lite_models_have_no_gru, agreement_is_of_classes)
+def registry_is_named(deploy: DeployConfig) -> Iterator[Violation]:
+    if deploy.registry is not None and not [*deploy.registry.named]:
+        yield REGISTRY, "it names no registry; add `mlflow: {url: ...}` or `kubeflow: {url: ...}`, or set it to null"
+
+
+def token_of_registry_is_encrypted(deploy: DeployConfig) -> Iterator[Violation]:
+    for name, server in deploy.registry.named if deploy.registry else ():
+        if server.authorization_env is not None and is_unencrypted(server.url):
+            yield (*REGISTRY, name, "url"), USE_HTTPS
+
+
+def alias_is_not_reserved(deploy: DeployConfig) -> Iterator[Violation]:
+    mlflow = deploy.registry and deploy.registry.mlflow
+    if mlflow and RESERVED.fullmatch(mlflow.alias):
+        what = f"MLflow reserves the alias {mlflow.alias}; use a name such as champion"
+        yield (*REGISTRY, "mlflow", "alias"), what
+
+
+def kserve_has_versions_to_serve(deploy: DeployConfig) -> Iterator[Violation]:
+    if deploy.kserve is not None and deploy.push is None:
+        yield KSERVE, "`deploy.push` is null, so there are no versions to serve; set it to a folder, or remove this"
+
+
+def kserve_reads_where_models_are_pushed(deploy: DeployConfig) -> Iterator[Violation]:
+    if deploy.kserve is not None and deploy.push is not None and Path(deploy.push).is_absolute():
+        what = f"{deploy.push} is on a volume of the Pusher's pod alone, from which KServe gets no model"
+        yield KSERVE, f"{what}; set a relative `deploy.push`, or remove this"
+
+
+def pusher_lives_as_long_as_a_rollout(deploy: DeployConfig, kubeflow: KubeflowConfig) -> Iterator[Violation]:
+    limit = kubeflow.settings("Pusher").timeout
+    if deploy.kserve is None or limit is None:
+        return
+    needed = 3 * to_seconds(deploy.kserve.ready) + to_seconds(deploy.kserve.observe)
+    if to_seconds(limit) <= needed:
+        what = f"the Pusher's pod ends after {limit}, but a rollout with a rollback may take {needed:,} seconds"
+        yield KSERVE, f"{what}; raise `kubeflow.components.Pusher.timeout`, or lower `ready` or `observe`"
+
+
+RULES: tuple[Rule, ...] = (
+    lite_models_are_ours,
+    lite_models_have_no_gru,
+    agreement_is_of_classes,
+    registry_is_named,
+    token_of_registry_is_encrypted,
+    alias_is_not_reserved,
+    kserve_has_versions_to_serve,
+    kserve_reads_where_models_are_pushed,
+)
+RULES_OF_PODS: tuple[Rule, ...] = (pusher_lives_as_long_as_a_rollout,)

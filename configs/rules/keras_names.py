@@ -5,21 +5,10 @@ tests/configs/test_keras_names.py compares them with the installed Keras.
 
 from __future__ import annotations
 
-OPTIMIZERS = (
-    "adadelta",
-    "adafactor",
-    "adagrad",
-    "adam",
-    "adamax",
-    "adamw",
-    "ftrl",
-    "lion",
-    "muon",
-    "nadam",
-    "rmsprop",
-    "schedulefreeadamw",
-    "sgd",
-)
+_OPTIMIZERS = """
+adadelta adafactor adagrad adam adamax adamw ftrl lion muon nadam rmsprop schedulefreeadamw sgd
+"""
+OPTIMIZERS = tuple(_OPTIMIZERS.split())
 SHARED_ARGUMENTS = {
     "weight_decay": "number or null",
     "use_ema": "true or false",
@@ -81,37 +70,9 @@ OPTIMIZER_ARGUMENTS: dict[str, dict[str, str]] = {
     "sgd": {"momentum": "number", "nesterov": "true or false"},
 }
 """The other arguments of each optimizer, each with its allowed values."""
-ACTIVATIONS = (
-    "celu",
-    "elu",
-    "exponential",
-    "gelu",
-    "glu",
-    "hard_shrink",
-    "hard_sigmoid",
-    "hard_silu",
-    "hard_swish",
-    "hard_tanh",
-    "leaky_relu",
-    "linear",
-    "log_sigmoid",
-    "log_softmax",
-    "mish",
-    "relu",
-    "relu6",
-    "selu",
-    "sigmoid",
-    "silu",
-    "soft_shrink",
-    "softmax",
-    "softplus",
-    "softsign",
-    "sparse_plus",
-    "sparse_sigmoid",
-    "sparsemax",
-    "squareplus",
-    "swish",
-    "tanh",
-    "tanh_shrink",
-    "threshold",
-)
+_ACTIVATIONS = """
+celu elu exponential gelu glu hard_shrink hard_sigmoid hard_silu hard_swish hard_tanh leaky_relu linear
+log_sigmoid log_softmax mish relu relu6 selu sigmoid silu soft_shrink softmax softplus softsign sparse_plus
+sparse_sigmoid sparsemax squareplus swish tanh tanh_shrink threshold
+"""
+ACTIVATIONS = tuple(_ACTIVATIONS.split())

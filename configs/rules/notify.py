@@ -9,6 +9,13 @@ from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.notify import AnyReceiver, EmailReceiver, HttpReceiver
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+USE_HTTPS = "the token of `authorization_env` would be sent without encryption; use https"
+
+
+def is_unencrypted(url: str) -> bool:
+    """Whether requests to a URL pass through a network without encryption."""
+    parts = urlsplit(url)
+    return parts.scheme == "http" and parts.hostname not in LOOPBACK
 
 
 def url_is_given_once(notify: Mapping[str, AnyReceiver]) -> Iterator[Violation]:
@@ -29,12 +36,8 @@ def token_is_encrypted(notify: Mapping[str, AnyReceiver]) -> Iterator[Violation]
     for name, receiver in notify.items():
         if not isinstance(receiver, HttpReceiver) or receiver.url is None:
             continue
-        if getattr(receiver, "authorization_env", None) is None:
-            continue
-        parts = urlsplit(receiver.url)
-        if parts.scheme == "http" and parts.hostname not in LOOPBACK:
-            what = "the token of `authorization_env` would be sent without encryption; use https"
-            yield ("notify", name, "url"), what
+        if getattr(receiver, "authorization_env", None) is not None and is_unencrypted(receiver.url):
+            yield ("notify", name, "url"), USE_HTTPS
 
 
 def login_is_whole_and_encrypted(notify: Mapping[str, AnyReceiver]) -> Iterator[Violation]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from headrace.common.names import join_or
 from headrace.configs.config import PipelineSection
-from headrace.configs.rules import kserve, serving_on_kubeflow
+from headrace.configs.rules import deploy as deploy_rules
+from headrace.configs.rules import serving_on_kubeflow
 from headrace.configs.rules.beam import ENDPOINTS
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.beam import BeamConfig
@@ -207,6 +208,6 @@ RULES: tuple[Rule, ...] = (
     receivers_are_told_by_a_notifier,
     registries_are_reached_from_the_pushers_pod,
     certificates_of_registries_are_in_the_pushers_pod,
-    *kserve.RULES_OF_PODS,
+    *deploy_rules.RULES_OF_PODS,
     *serving_on_kubeflow.RULES,
 )

@@ -12,11 +12,9 @@ from headrace.configs.rules import (
     encoder_decoder,
     features,
     gates,
-    kserve,
     kubeflow,
     kubernetes,
     model,
-    model_registry,
     multitask,
     notify,
     predict,
@@ -48,8 +46,6 @@ RULES: tuple[Rule, ...] = (
     *kubernetes.RULES,
     *schedule.RULES,
     *notify.RULES,
-    *model_registry.RULES,
-    *kserve.RULES,
     *serving.RULES,
 )
 

@@ -124,20 +124,12 @@ ONE_VS_REST = frozenset({"macro_auc", "weighted_auc"})
 ONE_VS_REST_CLASSES = 1_000
 """The most classes for which they can be measured."""
 
+_ON_REQUEST = """
+balanced_accuracy specificity matthews_correlation false_positive_rate false_negative_rate
+negative_predictive_value predicted_positive_rate brier_score
+"""
 ON_REQUEST = {
-    "binary": frozenset(
-        {
-            "balanced_accuracy",
-            "specificity",
-            "matthews_correlation",
-            "false_positive_rate",
-            "false_negative_rate",
-            "negative_predictive_value",
-            "predicted_positive_rate",
-            "brier_score",
-            *AT_TARGET,
-        }
-    ),
+    "binary": frozenset({*_ON_REQUEST.split(), *AT_TARGET}),
     "multiclass": frozenset(METRICS["multiclass"])
     - {"accuracy", "crossentropy", "macro_precision", "macro_recall", "macro_f1"},
     "regression": frozenset(
@@ -147,86 +139,36 @@ ON_REQUEST = {
 }
 """By kind of label: the metrics that are computed only if the config names them."""
 
+_DECISIONS = """
+binary_accuracy balanced_accuracy precision recall specificity f1 matthews_correlation false_positive_rate
+false_negative_rate negative_predictive_value predicted_positive_rate
+"""
 DECISION_METRICS = {
-    "binary": frozenset(
-        {
-            "binary_accuracy",
-            "balanced_accuracy",
-            "precision",
-            "recall",
-            "specificity",
-            "f1",
-            "matthews_correlation",
-            "false_positive_rate",
-            "false_negative_rate",
-            "negative_predictive_value",
-            "predicted_positive_rate",
-        }
-    ),
+    "binary": frozenset(_DECISIONS.split()),
     "multilabel": frozenset(METRICS["multilabel"]) - {"macro_auc", "micro_auc", "binary_crossentropy"},
 }
 """By kind of label: the metrics of yes-or-no decisions, which depend on `decision_threshold`. With a level, as
 `precision@0.3`, they are at that decision threshold instead."""
 
-LOWER_IS_BETTER = frozenset(
-    {
-        "binary_crossentropy",
-        "crossentropy",
-        "perplexity",
-        "mean_squared_error",
-        "root_mean_squared_error",
-        "mean_absolute_error",
-        "hamming_loss",
-        "false_positive_rate",
-        "false_negative_rate",
-        "brier_score",
-        "mean_absolute_percentage_error",
-        "mean_squared_logarithmic_error",
-        "median_absolute_error",
-    }
-)
+_LOWER_IS_BETTER = """
+binary_crossentropy crossentropy perplexity mean_squared_error root_mean_squared_error mean_absolute_error
+hamming_loss false_positive_rate false_negative_rate brier_score mean_absolute_percentage_error
+mean_squared_logarithmic_error median_absolute_error
+"""
+LOWER_IS_BETTER = frozenset(_LOWER_IS_BETTER.split())
 """Metrics for which lower is better."""
 
 NEITHER_IS_BETTER = frozenset({"predicted_positive_rate"})
 """Metrics that describe decisions and do not judge them."""
 
-FRACTION_METRICS = frozenset(
-    {
-        "auc",
-        "auc_precision_recall",
-        "binary_accuracy",
-        "balanced_accuracy",
-        "precision",
-        "recall",
-        "specificity",
-        "f1",
-        "accuracy",
-        "macro_precision",
-        "macro_recall",
-        "macro_f1",
-        "weighted_f1",
-        "top_3_accuracy",
-        "top_5_accuracy",
-        "squared_correlation",
-        "macro_auc",
-        "micro_auc",
-        "micro_f1",
-        "micro_precision",
-        "micro_recall",
-        "subset_accuracy",
-        "hamming_loss",
-        "exact_match",
-        "weighted_precision",
-        "weighted_recall",
-        "weighted_auc",
-        "false_positive_rate",
-        "false_negative_rate",
-        "negative_predictive_value",
-        "predicted_positive_rate",
-        "brier_score",
-        *AT_TARGET,
-    }
-)
+_FRACTIONS = """
+auc auc_precision_recall binary_accuracy balanced_accuracy precision recall specificity f1 accuracy
+macro_precision macro_recall macro_f1 weighted_f1 top_3_accuracy top_5_accuracy squared_correlation macro_auc
+micro_auc micro_f1 micro_precision micro_recall subset_accuracy hamming_loss exact_match weighted_precision
+weighted_recall weighted_auc false_positive_rate false_negative_rate negative_predictive_value
+predicted_positive_rate brier_score
+"""
+FRACTION_METRICS = frozenset({*_FRACTIONS.split(), *AT_TARGET})
 """Metrics between 0 and 1."""
 
 SIGNED = frozenset({"r_squared", "matthews_correlation"})

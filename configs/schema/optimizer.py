@@ -5,17 +5,16 @@ from __future__ import annotations
 import itertools
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from headrace.configs.schema.section import Name, PositiveInt, Section
 
 PositiveFloat = Annotated[float, Field(gt=0)]
 
 
-class OptimizerConfig(Section):
+class OptimizerConfig(Section, extra="allow"):
     """An optimizer with arguments: `{kind: adamw, weight_decay: 0.01}`."""
 
-    model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, JsonValue]
 
     kind: Name

@@ -13,11 +13,10 @@ from headrace.pipeline.api.running import register_versions, runs, write_card_of
 from headrace.pipeline.api.serving import serve_or_fail
 
 if TYPE_CHECKING:
+    from headrace.pipeline.models.change import ModelChange
     from headrace.pipeline.models.comparison import Comparison
     from headrace.pipeline.models.lineage import Lineage
     from headrace.pipeline.models.listing import Model
-    from headrace.pipeline.models.promotion import Promotion
-    from headrace.pipeline.models.rollback import Rollback
 
 
 def models(
@@ -118,7 +117,7 @@ def promote(
     Raises RunError, before anything is changed, if the model is not blessed, was rolled back, is in service, older than
     the one in service, gone or damaged; if no model awaits approval; or if a run is in progress.
     """
-    return promote_model(config, to, allow_older=allow_older, profile=profile, overrides=overrides).version
+    return Path(promote_model(config, to, allow_older=allow_older, profile=profile, overrides=overrides).version)
 
 
 def promote_model(
@@ -128,7 +127,7 @@ def promote_model(
     allow_older: bool = False,
     profile: str | None = None,
     overrides: Overrides = (),
-) -> Promotion:
+) -> ModelChange:
     """Like `promote`, and returns what was done."""
     loaded = load(config, profile=profile, overrides=overrides)
     prepare()
@@ -136,7 +135,7 @@ def promote_model(
         from headrace.pipeline.models.promotion import promote as push_approved
     there, wanted = runs(loaded), None if to is None else str(to)
     done = push_approved(loaded, there, wanted, dt.datetime.now(dt.UTC), allow_older=allow_older)
-    write_card_of(loaded, there, done.version)
+    write_card_of(loaded, there, Path(done.version))
     try:
         serve_or_fail(loaded, roll_back=True)
     finally:
@@ -155,12 +154,12 @@ def rollback(
     Raises RunError, before anything is changed, if there is no such model, it is not blessed, its files are gone or
     damaged, or a run is in progress.
     """
-    return roll_back(config, to, profile=profile, overrides=overrides).version
+    return Path(roll_back(config, to, profile=profile, overrides=overrides).version)
 
 
 def roll_back(
     config: ConfigSource, to: int | str | None, *, profile: str | None = None, overrides: Overrides = ()
-) -> Rollback:
+) -> ModelChange:
     """Like `rollback`, and returns what was done."""
     loaded = load(config, profile=profile, overrides=overrides)
     prepare()

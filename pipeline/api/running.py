@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.pipeline.terminal import Display
 
 
-def run(  # noqa: PLR0913 - one for each option of the command
+def run(
     config: ConfigSource,
     *,
     profile: str | None = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import HeadraceError, RunError
@@ -84,7 +85,7 @@ def _rolled_back(config: PipelineConfig, rejected: ServingOutcome) -> ServingOut
     from headrace.pipeline.models.rollback import roll_back
 
     try:
-        version = int(roll_back(config, None, dt.datetime.now(dt.UTC)).version.name)
+        version = int(Path(roll_back(config, None, dt.datetime.now(dt.UTC)).version).name)
     except HeadraceError as error:
         return rejected.model_copy(update={"error": f"{rejected.error}; it cannot be rolled back: {error}"})
     again = _bring_up(config)

@@ -24,8 +24,6 @@ MAX_RUNS = 100
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A run and its folder."""
-
     folder: Path
     record: RunRecord
 
@@ -133,7 +131,7 @@ def _describe(difference: Difference, before: KeyInput | None, now: KeyInput | N
         if made_in[0] == made_in[1]:
             then, here = (_maker(Path(one.uri), folders) for one in (before, now))
             return f"{start}: {then}, now {here}"
-        return f"{start}: from run {made_in[0] or 'none'}, now from run {made_in[1] or 'none'}"
+        return f"{start}: made by run {made_in[0] or 'none'}, now by run {made_in[1] or 'none'}"
     return f"{start}: its content changed"
 
 

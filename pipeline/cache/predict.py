@@ -61,7 +61,7 @@ class _Prediction:
     would decide to end the run, and those downstream, with the reason.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917
+    def __init__(
         self,
         config: PipelineConfig,
         folders: Folders,

@@ -32,7 +32,6 @@ class BuilderFailure(NamedTuple):
 
     @property
     def host(self) -> str:
-        """The host of the registry."""
         return registry(self.reference)
 
 

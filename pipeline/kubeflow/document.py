@@ -48,7 +48,6 @@ class TaskSpec:
 
     @property
     def dag(self) -> Mapping[str, Any] | None:
-        """The tasks of a group."""
         return self.component.get("dag")
 
 

@@ -18,11 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.environment import imports_alone
-from headrace.components.gates.arrival import stop_if_too_old
-from headrace.components.spans.find import date_of_run, find_spans
-from headrace.components.trigger.decision import GO, NO, WHY, TrainingRecord, decide
+from headrace.components.trigger.decision import look_for_new
 from headrace.configs.schema.beam import BeamConfig
-from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.kubeflow import TRAINER
 from headrace.pipeline.kubeflow.pod import records
 from headrace.pipeline.kubeflow.pod.invocation import Invocation, pack, restore_uncached
@@ -62,20 +59,8 @@ def _run_spans(invocation: Invocation, executor_input: Mapping[str, Any], root: 
     trained, remote = Path(properties["trained"]), paths.remote(properties["trained"])
     if remote is not None and not paths.mount:
         records.fetch_trainings(remote, trained, open_store(invocation.store, of_pod=True))
-    data = DataConfig.model_validate_json(properties["data"])
-    manifest = find_spans(data)
-    decision = decide(
-        manifest, TrainingRecord.read(trained), properties["work"], properties["retrain"], properties["limits"]
-    )
-    logger.info(decision.why)
-    if decision.go == NO:
-        stop_if_too_old(properties.get("freshness", ""), data, manifest)
-    texts = {
-        "spans": manifest.to_json(),
-        "as_of": date_of_run(data, manifest),
-        GO: decision.go,
-        WHY: decision.why,
-    }
+    names = ("data", "retrain", "limits", "work", "trained", "freshness")
+    texts = look_for_new(**{name: properties[name] for name in names if name in properties})
     _write_texts(texts, record, executor_input["outputs"]["outputFile"], PodPaths(root))
 
 
@@ -158,7 +143,7 @@ def _follow_push(invocation: Invocation, user: str, home: str, store: Store) -> 
             serve_pushed(invocation.serving, home, store)
 
 
-def _write_card(  # noqa: PLR0913, PLR0917
+def _write_card(
     properties: Mapping[str, Any], paths: PodPaths, home: str, store: Store, model: str, version: str
 ) -> None:
     """Write the card of the model that the Pusher pushed. model: its path in this pod."""

@@ -37,7 +37,7 @@ PARTIAL = (".", "runs/*", "spans", "spans/*", "spans/*/*", "checkpoints/*")
 """Folders of the pipeline in which a killed process may leave a partly written file."""
 
 
-def run(  # noqa: PLR0913 - two of them are what a caller may change, one tells it of a moment
+def run(
     config: PipelineConfig,
     config_file: str,
     display: Display,

@@ -53,7 +53,7 @@ class _Execution:
 class Scheduler:
     """The state of one run."""
 
-    def __init__(  # noqa: PLR0913, PLR0917
+    def __init__(
         self,
         folders: Folders,
         run_dir: Path,

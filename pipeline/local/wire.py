@@ -21,8 +21,6 @@ FULL_DISK = errno.ENOSPC
 
 @dataclass(frozen=True)
 class StoredArtifact:
-    """An artifact and its type."""
-
     artifact: mlmd.Artifact
     type: mlmd.ArtifactType
 

@@ -1,7 +1,7 @@
 """Push a blessed model that awaits approval.
 
 done = promote(config, runs, None, datetime.now(UTC))
-done.version, done.entry.uri
+done.version, done.model
 
 With `deploy.approval: manual` a run lists the model that it blesses as awaiting approval. A promotion makes it the
 newest in `blessed.json`, pushes it and records the push, in this order, as a run and a rollback do. After a kill in
@@ -22,6 +22,7 @@ from headrace.components.stored_models.blessing import time_after
 from headrace.components.stored_models.usable import why_unusable
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
+from headrace.pipeline.models.change import ModelChange
 from headrace.pipeline.models.destination import Destination, changing_models, required_push_directory
 from headrace.pipeline.models.listing import Model, list_models, model_path
 from headrace.pipeline.models.rollback import newly_withdrawn
@@ -29,26 +30,9 @@ from headrace.pipeline.results.run_folder import RunFolder
 from headrace.pipeline.run import Run
 
 
-@dataclass(frozen=True)
-class Promotion:
-    """What a promotion did.
-
-    Attributes:
-        version: The folder of the new version.
-        entry: Its model.
-        run: Id of the run that trained the model; None if that run's record is gone.
-        withdrawn: URIs of the newer models that it took out of service.
-    """
-
-    version: Path
-    entry: Entry
-    run: str | None
-    withdrawn: tuple[str, ...]
-
-
 def promote(
     config: PipelineConfig, runs: Sequence[Run], wanted: str | None, now: datetime, *, allow_older: bool = False
-) -> Promotion:
+) -> ModelChange:
     """Push a blessed model, as its run would have without `deploy.approval: manual`.
 
     Args:
@@ -71,7 +55,7 @@ def promote(
         changed.write(folders.registry)
         version = there.push(changed.models[-1], config.deploy.keep)
     done = changed.models[-1]
-    return Promotion(version, done, choice.run_of(done), newly_withdrawn(there.registry, changed))
+    return ModelChange(str(version), done.uri, choice.run_of(done), newly_withdrawn(there.registry, changed))
 
 
 @dataclass(frozen=True)

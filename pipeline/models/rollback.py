@@ -1,7 +1,7 @@
 """Put an earlier blessed model back into service.
 
 done = roll_back(config, None, datetime.now(UTC))
-done.version, done.entry.uri
+done.version, done.model
 
 Model servers load the highest version number, so the model is pushed again, as a new version. It becomes the newest in
 `blessed.json`, so the next candidate is compared with it, and what was blessed after it is withdrawn. The list is
@@ -10,9 +10,7 @@ written before the push, as in a run: after a kill in between, the next run or t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 from headrace.common.errors import RunError
 from headrace.common.names import join_names
@@ -21,19 +19,11 @@ from headrace.components.stored_models.blessing import time_after
 from headrace.components.stored_models.usable import why_unusable
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
+from headrace.pipeline.models.change import ModelChange
 from headrace.pipeline.models.destination import Destination, changing_models, required_push_directory
 
 
-@dataclass(frozen=True)
-class Rollback:
-    """What a rollback did. version: the new version's folder; entry: its model; withdrawn: models it took out."""
-
-    version: Path
-    entry: Entry
-    withdrawn: tuple[str, ...]
-
-
-def roll_back(config: PipelineConfig, to: str | None, now: datetime) -> Rollback:
+def roll_back(config: PipelineConfig, to: str | None, now: datetime) -> ModelChange:
     """Put an earlier blessed model back into service, under a new and higher version number.
 
     to: the version whose model it is, by default the model blessed before the one in service. Raises RunError, before
@@ -47,7 +37,7 @@ def roll_back(config: PipelineConfig, to: str | None, now: datetime) -> Rollback
         changed = rolled_back(there, to, now)
         changed.write(folders.registry)
         version = there.push(changed.models[-1], config.deploy.keep)
-    return Rollback(version, changed.models[-1], newly_withdrawn(there.registry, changed))
+    return ModelChange(str(version), changed.models[-1].uri, None, newly_withdrawn(there.registry, changed))
 
 
 def rolled_back(there: Destination, to: str | None, now: datetime) -> Registry:

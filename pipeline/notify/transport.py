@@ -76,7 +76,7 @@ def request(to: Endpoint, method: str, body: bytes, content_type: str) -> None:
     exchange(to, method, body, {"Content-Type": content_type}, most=1)
 
 
-def exchange(  # noqa: PLR0913 - what an HTTP request consists of
+def exchange(
     to: Endpoint,
     method: str,
     body: bytes | BinaryIO | None,

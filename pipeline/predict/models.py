@@ -65,7 +65,6 @@ def choose_model(config: PipelineConfig, wanted: str | None) -> ChosenModel:
 
 
 def pushed_versions(destination: Path | None) -> dict[int, Path]:
-    """The pushed versions by number."""
     found = destination.iterdir() if destination is not None and destination.is_dir() else ()
     return {int(path.name): path for path in found if path.name.isdecimal()}
 

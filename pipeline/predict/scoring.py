@@ -95,7 +95,7 @@ class Scoring:
         return BeamMap(BeamPipelines(self.beam, scratch), results, 0, always=True)
 
 
-def open_scoring(  # noqa: PLR0913 - one for each option of the command
+def open_scoring(
     config: ConfigSource,
     data: Any,
     *,

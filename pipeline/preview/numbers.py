@@ -4,7 +4,7 @@ numbers = number_columns(config)                    # {"fare": ("features", "far
 violations = [*not_numbers(config, found, numbers), *infinite_numbers(found, numbers)]
 notes = lost_digits(config, found.rows, numbers)
 
-What is said of a column of texts depends on what the texts are (`first_texts.py`), so that columns with different
+What is said of a column of texts depends on what the texts are (`texts.py`), so that columns with different
 mistakes are never in one message.
 """
 

@@ -79,23 +79,25 @@ def bring_up(serving: ServingConfig, pipeline: str, service: ModelService) -> Se
     labels = service.labels if serving.labels else None
     asked = serving.rest is not None or serving.grpc is not None
     final = partial(with_model, model=model, base_path=base, labels=labels)
-    written = False
+    updated = False
     if serving.config_file is not None and labels and not _is(serving.config_file, final):
         first = partial(in_between, model=model, base_path=base, labels=labels, present=service.versions)
-        written = update(serving.config_file, first)
+        updated = update(serving.config_file, first)
     elif serving.config_file is not None:
-        written = update(serving.config_file, final)
+        updated = update(serving.config_file, final)
     if not asked:
-        return ServingOutcome(version=version, written=written)
+        return ServingOutcome(version=version, config_updated=updated)
     address = " and ".join(filter(None, (serving.rest, serving.grpc)))
     try:
         seconds = _wait(serving, pipeline, {version, *(labels.named.values() if labels else ())})
     except (LoadError, UnreachableError) as error:
         rejected = isinstance(error, LoadError) and error.refused
-        return ServingOutcome(version=version, address=address, written=written, error=str(error), rejected=rejected)
+        return ServingOutcome(
+            version=version, address=address, config_updated=updated, error=str(error), rejected=rejected
+        )
     if serving.config_file is not None and labels:
-        written = update(serving.config_file, final) or written
-    return ServingOutcome(version=version, address=address, seconds=seconds, written=written)
+        updated = update(serving.config_file, final) or updated
+    return ServingOutcome(version=version, address=address, seconds=seconds, config_updated=updated)
 
 
 def _is(file: str, final: partial[str]) -> bool:

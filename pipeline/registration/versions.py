@@ -147,7 +147,6 @@ def facts_of(model: Model, pipeline: str, number: int, more: Mapping[str, str | 
 
 
 def finite(metrics: Mapping[str, float | None]) -> dict[str, float]:
-    """The metrics that have a finite value."""
     return {name: value for name, value in metrics.items() if value is not None and math.isfinite(value)}
 
 
@@ -156,7 +155,7 @@ def _withdrawn(there: Destination, uri: str | None) -> bool:
     return entry is not None and entry.withdrawn_at is not None
 
 
-def _described(  # noqa: PLR0913, PLR0917 - all that is known of it
+def _described(
     number: int, uri: str, state: State, origin: Origin | None, at: str, there: Destination, pipeline: str
 ) -> PushedVersion:
     origin = origin or Origin(Model(Path(uri)))

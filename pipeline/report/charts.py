@@ -92,7 +92,7 @@ def histogram(title: str, bars: Sequence[Bar]) -> Markup:
     return picture(title, HISTOGRAM_WIDTH, HISTOGRAM_HEIGHT + 1, *drawn, ground, class_="histogram", stretch=True)
 
 
-def line_chart(  # noqa: PLR0913 - a chart has many parts
+def line_chart(
     title: str,
     lines: Sequence[ChartLine],
     *,

@@ -58,7 +58,6 @@ class DataSection:
 
     @property
     def rows(self) -> int:
-        """Rows of all splits."""
         return sum(split.rows for split in self.splits)
 
 

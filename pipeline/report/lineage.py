@@ -87,7 +87,6 @@ def _given(folder: RunFolder) -> Iterator[Fact]:
 
 
 def _results(folder: RunFolder, verdict: ModelVerdict) -> Iterator[Fact]:
-    """What followed from the model."""
     evaluation = folder.output("Evaluator", "evaluation")
     if evaluation is not None:
         blessed = "not judged" if verdict.blessed is None else "blessed" if verdict.blessed else "not blessed"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from markupsafe import Markup
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from headrace.pipeline.report.charts import ChartLine, line_chart
 from headrace.pipeline.results.run_folder import RunFolder
@@ -21,10 +21,8 @@ _KIND = re.compile(r"\w+")
 """The kind of model before what it depended on, such as `tabm` in `tabm: auto, for 2,000 examples`."""
 
 
-class EpochRecord(BaseModel):
+class EpochRecord(BaseModel, frozen=True):
     """One pass over the train split. `metrics` are Keras's; those of the eval split have the prefix `val_`."""
-
-    model_config = ConfigDict(frozen=True)
 
     epoch: int
     seconds: float | None = None
@@ -32,10 +30,8 @@ class EpochRecord(BaseModel):
     metrics: dict[str, float] = {}
 
 
-class TrainingHistory(BaseModel):
+class TrainingHistory(BaseModel, frozen=True):
     """A whole training, as `training.json` has it."""
-
-    model_config = ConfigDict(frozen=True)
 
     epochs: tuple[EpochRecord, ...] = ()
     best_epoch: int | None = None

@@ -2,55 +2,38 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from headrace.common.durable import write_text
+from headrace.common.records import RecordFile
 
 FILE_NAME = "serving.json"
 
 
-class ServingOutcome(BaseModel):
+class ServingOutcome(RecordFile):
     """What became of the server.
 
     Attributes:
         version: The version in service, which it should have loaded; 0 if that is not known.
         address: Where it was asked; "" if it was not.
         seconds: The time until it had loaded the version, since the question.
-        written: Whether its config file was changed.
+        config_updated: Whether its config file was changed.
         error: Why the version is not loaded, or not known to be; None if it is.
         rejected: Whether the server tried to load the version, and gave up.
         restored: The version that was put into service in place of a rejected one.
     """
 
-    model_config = ConfigDict(frozen=True)
+    file_name = FILE_NAME
 
     version: int = 0
     address: str = ""
     seconds: float | None = None
-    written: bool = False
+    config_updated: bool = False
     error: str | None = None
     rejected: bool = False
     restored: int | None = None
 
     @property
     def words(self) -> str:
-        """In one line."""
         if self.error is not None:
             back = "" if self.restored is None else f"; rolled back: version {self.restored} is in service instead"
             return f"FAILED: {self.error}{back}"
         loaded = [] if self.seconds is None else [f"version {self.version} is AVAILABLE at {self.address}"]
-        return ", ".join([*loaded, *(["the config file was updated"] if self.written else [])])
-
-    def write(self, run: Path) -> None:
-        """Write the file into the folder of a run."""
-        write_text(run / FILE_NAME, self.model_dump_json(indent=1))
-
-    @classmethod
-    def read(cls, run: Path) -> ServingOutcome | None:
-        """What is in the folder of a run; None if there is none, or another version wrote it."""
-        try:
-            return cls.model_validate_json((run / FILE_NAME).read_bytes())
-        except (OSError, ValidationError):
-            return None
+        return ", ".join([*loaded, *(["the config file was updated"] if self.config_updated else [])])

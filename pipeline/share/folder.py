@@ -16,7 +16,7 @@ from headrace.pipeline.share.runs import shared
 PAGE, DATA = "index.html", "share.json"
 
 
-def write_share(  # noqa: PLR0913
+def write_share(
     folders: Sequence[RunFolder],
     target: Path,
     *,

@@ -23,7 +23,6 @@ class SettingRow:
 
     @property
     def differs(self) -> bool:
-        """Whether the runs differ in it."""
         return len(set(self.values)) > 1
 
     def unique(self, number: int) -> bool:

@@ -147,7 +147,6 @@ def follow(
 
 
 def describe(result: LogScan) -> str:
-    """The result of a scan in one line."""
     from headrace.pipeline.report.formatting import size
 
     files = f"{result.copied} file{'s' * (result.copied != 1)}"

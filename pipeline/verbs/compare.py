@@ -29,7 +29,7 @@ WIDEST = 60
 @click.option("--kubeflow", is_flag=True, help="Compare runs on Kubeflow, from the object store.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reports_errors
-def compare(  # noqa: PLR0913, PLR0917
+def compare(
     config: Path,
     profile: str | None,
     overrides: tuple[str, ...],

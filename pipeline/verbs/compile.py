@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     help="With --manifest: the API server of Kubeflow Pipelines, as pods reach it.",
 )
 @reports_errors
-def compile_(  # noqa: PLR0913, PLR0917 - one for each argument of the command
+def compile_(
     config: Path, profile: str | None, overrides: tuple[str, ...], output: Path | None, manifest: bool, endpoint: str
 ) -> None:
     """Compile the pipeline of CONFIG to YAML for Kubeflow."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option("--run", "runs", is_flag=True, help="Run the pipeline at once.")
 @click.pass_context
 @reports_errors
-def init(  # noqa: PLR0913, PLR0917 - one for each option
+def init(
     context: click.Context,
     data: tuple[str, ...],
     labels: tuple[str, ...],

@@ -33,7 +33,7 @@ PACKAGES = ("python", "headrace", "tfx", "tensorflow")
 @click.option("--kubeflow", is_flag=True, help="Follow the models of runs on Kubeflow, from the object store.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reports_errors
-def lineage(  # noqa: PLR0913, PLR0917
+def lineage(
     config: Path, profile: str | None, overrides: tuple[str, ...], name: str | None, kubeflow: bool, as_json: bool
 ) -> None:
     """Show what a model of CONFIG was made from, or which models a span or file touched.

@@ -27,7 +27,7 @@ DAY = 86_400
 @click.option("--kubeflow", is_flag=True, help="Explain a run on Kubeflow, given by name or id.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reports_errors
-def explain_cache(  # noqa: PLR0913, PLR0917
+def explain_cache(
     config: Path,
     profile: str | None,
     overrides: tuple[str, ...],
@@ -91,7 +91,7 @@ def _explanation(config: PipelineConfig, run: str | None, *, ahead: bool, kubefl
     help="Prune a pipeline root in an object store instead: the spans that runs on Kubeflow store there.",
 )
 @reports_errors
-def prune(  # noqa: PLR0913, PLR0917
+def prune(
     config: Path, profile: str | None, overrides: tuple[str, ...], keep: int, days: int, dry_run: bool, root: str | None
 ) -> None:
     """Remove what old runs of CONFIG left on this machine.

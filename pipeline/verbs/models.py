@@ -34,7 +34,7 @@ COMMIT_DIGITS = 9
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reports_errors
-def models(  # noqa: PLR0913, PLR0917
+def models(
     config: Path, profile: str | None, overrides: tuple[str, ...], kubeflow: bool, limit: int, as_json: bool
 ) -> None:
     """List the models of CONFIG on this machine, newest first.
@@ -64,7 +64,7 @@ def models(  # noqa: PLR0913, PLR0917
 @click.option("--kubeflow", is_flag=True, help="Push a model of runs on Kubeflow, in the object store.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reports_errors
-def promote(  # noqa: PLR0913, PLR0917
+def promote(
     config: Path,
     profile: str | None,
     overrides: tuple[str, ...],
@@ -86,8 +86,7 @@ def promote(  # noqa: PLR0913, PLR0917
         push = partial(model_changes.promote, wanted=to, now=datetime.now(UTC), allow_older=allow_older)
         done = _changed_on_kubeflow(config, profile, overrides, push)
     else:
-        here = api.promote_model(config, to, allow_older=allow_older, profile=profile, overrides=overrides)
-        done = ModelChange(str(here.version), here.entry.uri, here.run, here.withdrawn)
+        done = api.promote_model(config, to, allow_older=allow_older, profile=profile, overrides=overrides)
     _show_change(done, as_json=as_json)
 
 
@@ -97,7 +96,7 @@ def promote(  # noqa: PLR0913, PLR0917
 @click.option("--kubeflow", is_flag=True, help="Put back a model of runs on Kubeflow, in the object store.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reports_errors
-def rollback(  # noqa: PLR0913, PLR0917
+def rollback(
     config: Path, profile: str | None, overrides: tuple[str, ...], to: str | None, kubeflow: bool, as_json: bool
 ) -> None:
     """Put an earlier blessed model of CONFIG back into service.
@@ -113,10 +112,9 @@ def rollback(  # noqa: PLR0913, PLR0917
         put_back = partial(model_changes.roll_back, to=to, now=datetime.now(UTC))
         done = _changed_on_kubeflow(config, profile, overrides, put_back)
     else:
-        here = api.roll_back(config, to, profile=profile, overrides=overrides)
+        done = api.roll_back(config, to, profile=profile, overrides=overrides)
         found = api.models(config, profile=profile, overrides=overrides) if as_json else []
-        run = next((model.run for model in found if str(model.path) == here.entry.uri), None)
-        done = ModelChange(str(here.version), here.entry.uri, run, here.withdrawn)
+        done = replace(done, run=next((model.run for model in found if str(model.path) == done.model), None))
     _show_change(done, as_json=as_json)
 
 

@@ -23,7 +23,7 @@ from headrace.pipeline.verbs.options import config_options, load, reports_errors
     help="With --manifest: the API server of Kubeflow Pipelines, as pods reach it.",
 )
 @reports_errors
-def notify(  # noqa: PLR0913, PLR0917 - one for each argument of the command
+def notify(
     config: Path, profile: str | None, overrides: tuple[str, ...], kubeflow: bool, manifest: bool, endpoint: str
 ) -> None:
     """Send a test message to every receiver of CONFIG.

@@ -123,7 +123,7 @@ def param_option(verb: Callable[P, None]) -> Callable[P, None]:
     )(verb)
 
 
-def load(  # noqa: PLR0913 - those of `load_checked`
+def load(
     config: Path,
     profile: str | None,
     overrides: tuple[str, ...],

@@ -140,7 +140,7 @@ def _print_causes(session: Session, shown: RunRecord, run: Any) -> None:
 @click.argument("run", required=False)
 @click.option("--follow", is_flag=True, help="Keep printing until the component has ended.")
 @reports_errors
-def logs(  # noqa: PLR0913, PLR0917 - one for each argument of the command
+def logs(
     config: Path, profile: str | None, overrides: tuple[str, ...], component: str, run: str | None, follow: bool
 ) -> None:
     """Print the log of a component of a run on Kubeflow.

@@ -28,7 +28,7 @@ from headrace.pipeline.verbs.options import config_options, load, reports_errors
     help="The port to serve on; 0 takes any free one.",
 )
 @reports_errors
-def serve(  # noqa: PLR0913, PLR0917 - one for each option
+def serve(
     config: Path, profile: str | None, overrides: tuple[str, ...], model: str | None, host: str, port: int
 ) -> None:
     """Answer requests over HTTP with a model of CONFIG.

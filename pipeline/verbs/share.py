@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     help="Upload the logs to a Vertex AI TensorBoard too, given by project, region and id.",
 )
 @reports_errors
-def share(  # noqa: PLR0913, PLR0917
+def share(
     runs: tuple[Path, ...],
     name: str | None,
     description: str,

@@ -24,7 +24,7 @@ MEGABYTE = 1_000_000
 )
 @click.option("--google-charts", is_flag=True, help="Draw profiles with Google Charts, loaded from gstatic.com.")
 @reports_errors
-def tensorboard(  # noqa: PLR0913, PLR0917
+def tensorboard(
     config: Path,
     profile: str | None,
     overrides: tuple[str, ...],
@@ -77,7 +77,7 @@ def tensorboard(  # noqa: PLR0913, PLR0917
 )
 @click.option("--once", is_flag=True, help="Copy the logs once, and end.")
 @reports_errors
-def follow_logs(  # noqa: PLR0913, PLR0917 - one for each option
+def follow_logs(
     folder: Path,
     root: str | None,
     launcher: Path | None,

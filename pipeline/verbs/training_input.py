@@ -131,7 +131,7 @@ def _as_text(changes: dict[str, object]) -> str:
     " anyone who reaches the port can, without authentication, read and change all files that this user can.",
 )
 @reports_errors
-def tfdata_service(  # noqa: PLR0913, PLR0917 - one for each option
+def tfdata_service(
     port: int, workers: int, work_dir: Path, role: str | None, dispatcher: str | None, host: str, listen: str
 ) -> None:
     """Run a tf.data service for `train.input.service`.

@@ -95,7 +95,7 @@ class Stock(StockExecutor):
         return beam.Pipeline(runner="FnApiRunner")
 
 
-def run(  # noqa: PLR0917
+def run(
     executor: Any,
     directory: Path,
     kind: str,

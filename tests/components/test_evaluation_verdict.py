@@ -93,7 +93,7 @@ CHANGES = st.floats(-0.5, 0.5).map(lambda number: round(number, 3))
     st.sampled_from([None, "higher_is_better", "lower_is_better"]),
     st.sampled_from(["auc", "root_mean_squared_error"]),
 )
-def test_absolute_and_relative_changes_pass_where_tfma_lets_them_pass(  # noqa: PLR0917
+def test_absolute_and_relative_changes_pass_where_tfma_lets_them_pass(
     value: float, baseline: float, absolute: float | None, relative: float, direction: str | None, name: str
 ) -> None:
     change = {"absolute": absolute, "relative": relative, "direction": direction}

@@ -143,7 +143,7 @@ def charted(page: Page, kind: str, heading: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("hour", [None, 2])
-def test_the_viewer_of_plots_draws_calibration_and_matrices_of_the_whole_split_and_of_a_slice(  # noqa: PLR0917
+def test_the_viewer_of_plots_draws_calibration_and_matrices_of_the_whole_split_and_of_a_slice(
     judged: tuple[Evaluation, Path], data: Any, models: Any, browser: Browser, tmp_path: Path, hour: int | None
 ) -> None:
     rows, steps = np.arange(len(data["hour"])), 1000 if hour is None else 100
@@ -169,7 +169,7 @@ def test_the_viewer_of_plots_draws_calibration_and_matrices_of_the_whole_split_a
 
 
 @pytest.mark.parametrize("hour", [None, 2])
-def test_the_viewer_of_plots_draws_the_matrix_of_classes(  # noqa: PLR0917
+def test_the_viewer_of_plots_draws_the_matrix_of_classes(
     classes: Path, data: Any, models: Any, browser: Browser, tmp_path: Path, hour: int | None
 ) -> None:
     rows = np.arange(len(data["hour"]))

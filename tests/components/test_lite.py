@@ -19,7 +19,7 @@ from tfx.types import standard_artifacts
 
 from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
-from headrace.components.deploy.lite_files import converted, push_lite, read_pushed
+from headrace.components.deploy.lite_files import converted, push_lite
 from headrace.components.lite.comparison import compare, examine
 from headrace.components.lite.component import Lite
 from headrace.components.lite.verdict import LiteVerdict
@@ -183,7 +183,7 @@ def test_file_is_put_beside_its_version_replaced_and_removed_with_it(tmp_path: P
         (serving / "lite" / left).mkdir()
     push_lite(tmp_path, entry(second), serving / "12")
     assert files(serving) == {"lite/11/model.tflite": b"first", "lite/12/model.tflite": b"second"}
-    assert read_pushed(serving / "12") == LiteVerdict.read(tmp_path / second)
+    assert LiteVerdict.read(serving / "lite" / "12") == LiteVerdict.read(tmp_path / second)
     assert {path.name for path in (serving / "lite").iterdir()} == {"11", "12", ".pushing-mine"}
     (serving / "lite" / ".pushing-mine").rmdir()
     (serving / "11").rmdir()
@@ -231,7 +231,7 @@ def test_file_that_is_not_intact_is_left_out_with_a_warning(
     with caplog.at_level(logging.WARNING):
         push_lite(tmp_path, entry(name), tmp_path / "serving" / "11")
     assert f"{file} is {what}" in caplog.text
-    assert read_pushed(tmp_path / "serving" / "11") is None
+    assert not (tmp_path / "serving" / "lite" / "11" / "model.tflite").exists()
 
 
 def test_destination_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ from headrace.components.stored_models.push_record import PushRecord
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load_with_locations
 from headrace.pipeline.folders import locked
+from headrace.pipeline.models.change import ModelChange
 from headrace.pipeline.models.listing import list_models
-from headrace.pipeline.models.promotion import Promotion, promote
+from headrace.pipeline.models.promotion import promote
 from headrace.pipeline.models.rollback import roll_back
 from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from headrace.pipeline.results.run_folder import RunFolder
@@ -53,7 +54,7 @@ def runs_of(home: Path) -> list[Run]:
     return found
 
 
-def promoted(home: Path, wanted: str | None = None, *, allow_older: bool = False) -> Promotion:
+def promoted(home: Path, wanted: str | None = None, *, allow_older: bool = False) -> ModelChange:
     return promote(config_of(home), runs_of(home), wanted, datetime.now(UTC), allow_older=allow_older)
 
 
@@ -119,7 +120,7 @@ def test_first_model_of_a_pipeline_waits_too(tmp_path: Path) -> None:
     assert not (home / "serving").exists()
     assert (awaiting(home), compared_with(home, "b"), warm_start(home)) == (["a"], None, None)
     done = promoted(home)
-    assert (in_service(home), done.version.parent, awaiting(home)) == ("a", home / "serving", [])
+    assert (in_service(home), Path(done.version).parent, awaiting(home)) == ("a", home / "serving", [])
     assert compared_with(home, "b") == warm_start(home) == "a"
 
 
@@ -128,12 +129,12 @@ def test_promotion_leaves_what_the_push_of_its_run_would_have_left(home: Path, t
     for name in ("a", "b"):
         night(twin, name, blessed=True)
     done = promoted(home, "b")
-    assert (in_service(home), Path(done.entry.uri).parent.name, done.withdrawn) == ("b", "b", ())
+    assert (in_service(home), Path(done.model).parent.name, done.withdrawn) == ("b", "b", ())
     assert names_and_bytes(home / "serving") == names_and_bytes(twin / "serving")
     records = [PushRecord.read(each / "pushed.json") for each in (home, twin)]
     last, other = (record.last[str(each / "serving")] for record, each in zip(records, (home, twin), strict=True))
     assert (last.uri, last.contents) == (other.uri, other.contents)
-    assert last.version == done.version.name
+    assert last.version == Path(done.version).name
     assert compared_with(home, "new") == compared_with(twin, "new") == "b"
     assert compared_with(home, "b") == compared_with(twin, "b") == "a"
     assert warm_start(home) == "b"
@@ -194,7 +195,7 @@ def test_change_of_the_setting_pushes_only_what_is_blessed_under_it(home: Path, 
 
 
 def test_damaged_version_is_replaced_without_asking(home: Path) -> None:
-    served = promoted(home, "b").version
+    served = Path(promoted(home, "b").version)
     (served / "saved_model.pb").write_text("x")
     assert waiting_night(home, "worse", blessed=False).get_int_custom_property("pushed") == 1
     assert (in_service(home), awaiting(home)) == ("b", ["c"])

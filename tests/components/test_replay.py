@@ -91,7 +91,7 @@ def test_numbers_may_differ_by_rounding_and_an_outlier_does_not_hide_the_others(
     assert replay(pairs(given_rows), lambda _: answer).differing == ()
     answer["number"][1] = 2.1
     (one,) = replay(pairs(given_rows), lambda _: answer).differing
-    assert [(shown.row, shown.written, shown.served) for shown in one.shown] == [(2, "2", "2.1")]
+    assert [(shown.row, shown.transformed, shown.served) for shown in one.shown] == [(2, "2", "2.1")]
 
 
 def test_missing_numbers_are_equal_and_a_zero_is_not_missing() -> None:
@@ -121,7 +121,7 @@ def test_values_that_change_between_requests_are_random() -> None:
 def test_features_of_one_side_are_named_and_without_a_common_one_nothing_is_compared() -> None:
     given_rows: list[Row] = [(1.0, [], b"")]
     verdict = replay(pairs(given_rows), lambda _: {"number": np.ones(1, np.float32), "more": np.ones(1)})
-    assert (verdict.only_written, verdict.only_served) == (("ids", "vector", "word"), ("more",))
+    assert (verdict.only_transformed, verdict.only_served) == (("ids", "vector", "word"), ("more",))
     assert "no feature" in replay(pairs(given_rows), lambda _: {"more": np.ones(1)}).skipped
     assert replay(pairs(given_rows), lambda _: "it refused").skipped == "it refused"
 

@@ -20,8 +20,9 @@ from headrace.components.stored_models.push_record import PushRecord
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load_with_locations
 from headrace.pipeline.folders import locked
+from headrace.pipeline.models.change import ModelChange
 from headrace.pipeline.models.listing import list_models
-from headrace.pipeline.models.rollback import Rollback, roll_back
+from headrace.pipeline.models.rollback import roll_back
 
 
 def config_of(home: Path, *, push: bool = True) -> PipelineConfig:
@@ -35,7 +36,7 @@ def config_of(home: Path, *, push: bool = True) -> PipelineConfig:
     return load_with_locations(given).config
 
 
-def back(home: Path, to: str | None = None) -> Rollback:
+def back(home: Path, to: str | None = None) -> ModelChange:
     return roll_back(config_of(home), to, datetime.now(UTC))
 
 
@@ -63,12 +64,12 @@ def test_model_before_is_in_service_under_a_higher_number_and_is_the_next_baseli
     before = versions(home)
     done = back(home)
     assert list(versions(home).values()) == ["c", "b"]
-    assert done.version.name == max(versions(home), key=int) not in before
+    assert Path(done.version).name == max(versions(home), key=int) not in before
     assert [Path(uri).parent.name for uri in done.withdrawn] == ["c"]
     assert (in_service(home), listed(home)) == ("b", ["a", "c", "b"])
     assert compared_with(home, "new") == "b"
     data = MadeFor(label="{}", columns={"fare": "float"})
-    assert choose_base_model(Registry.read(home / "blessed.json"), "", data) == done.entry.uri
+    assert choose_base_model(Registry.read(home / "blessed.json"), "", data) == done.model
     (home / "artifacts" / "b").rename(home / "gone")
     assert compared_with(home, "new") == "a"  # and never with c
 
@@ -81,7 +82,7 @@ def test_converted_file_of_the_restored_model_is_beside_its_new_version(home: Pa
     before = registry.find(str(home / "artifacts" / "b" / "model"))
     assert before is not None
     registry.converted(before.uri, str(lite)).write(home / "blessed.json")
-    version = back(home).version
+    version = Path(back(home).version)
     assert (home / "serving" / "lite" / version.name / "model.tflite").read_bytes() == b"b on a device"
 
 

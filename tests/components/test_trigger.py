@@ -55,7 +55,7 @@ BLESSED = TrainingRecord(judged=LAST, blessed=LAST)
         ),
     ],
 )
-def test_reason_to_train(  # noqa: PLR0917
+def test_reason_to_train(
     now: SpanManifest, trained: TrainingRecord, work: str, retrain: Retrain, go: str, why: str
 ) -> None:
     found = decide(now, trained, work, retrain)

@@ -36,7 +36,7 @@ REST = st.sampled_from(["", " - no such host", '", "b": "x"}', "\nnext line", " 
 
 
 @given(PROSE, SCHEMES, WORD, SECRET, WORD, WORD, REST)
-def test_password_of_a_url_goes_and_nothing_else(  # noqa: PLR0917
+def test_password_of_a_url_goes_and_nothing_else(
     before: str, scheme: str, user: str, password: str, host: str, path: str, rest: str
 ) -> None:
     reported = redact(f"{before}{scheme}://{user}:{password}@{host}/{path}{rest}")
@@ -45,7 +45,7 @@ def test_password_of_a_url_goes_and_nothing_else(  # noqa: PLR0917
 
 
 @given(PROSE, SCHEMES, WORD, SETTINGS, SAFE, REST)
-def test_signature_or_token_of_a_query_goes_and_nothing_else(  # noqa: PLR0917
+def test_signature_or_token_of_a_query_goes_and_nothing_else(
     before: str, scheme: str, host: str, setting: str, secret: str, rest: str
 ) -> None:
     reported = redact(f"{before}{scheme}://{host}/a?x=1&{setting}={secret}&y=2{rest}")
@@ -157,7 +157,7 @@ STARTS = st.sampled_from(["://", ":/", ":///", "//", ":\\", ":\\\\"])
 
 
 @given(SCHEMES, STARTS, PART, PART, PART, st.sampled_from(["", "/x.csv", "/db?sslmode=require"]))
-def test_login_in_a_url_is_refused_and_hidden_whatever_letters_it_has(  # noqa: PLR0917
+def test_login_in_a_url_is_refused_and_hidden_whatever_letters_it_has(
     scheme: str, start: str, user: str, password: str, host: str, path: str
 ) -> None:
     secret = f"Zq{password}9"

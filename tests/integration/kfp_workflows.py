@@ -120,7 +120,7 @@ def _tried(workflow: str, parts: tuple[str, ...], state: str, times: tuple[int, 
     yield _node(workflow, f"{name}(0)", f"{parts[-1]}(0)", kind, state, times)
 
 
-def _node(  # noqa: PLR0917 - what Argo tells of one
+def _node(
     workflow: str, name: str, shown: str, kind: str, state: str, times: tuple[int, int], child: str = ""
 ) -> dict[str, Any]:
     ended = {"finishedAt": stamp(times[1])} if state in ENDED else {}

@@ -103,7 +103,7 @@ def test_verdict_has_the_values_of_both_sides(story: Story) -> None:
     (cost,) = verdict.replay.differing
     assert (cost.name, cost.rows, cost.random) == ("cost", len(hours), False)
     for row in cost.shown:
-        assert float(row.written) == pytest.approx(2 * hours[row.row - 1], rel=1e-5)
+        assert float(row.transformed) == pytest.approx(2 * hours[row.row - 1], rel=1e-5)
         assert float(row.served) == pytest.approx(3 * hours[row.row - 1], rel=1e-5)
 
 
@@ -113,7 +113,7 @@ def test_report_shows_the_feature_with_what_each_side_computed(story: Story) -> 
     assert verdict is not None
     assert verdict.replay is not None
     (cost,) = verdict.replay.differing
-    assert all(f"<td>{row.written}</td><td>{row.served}</td>" in page for row in cost.shown)
+    assert all(f"<td>{row.transformed}</td><td>{row.served}</td>" in page for row in cost.shown)
 
 
 def test_a_warning_lets_the_model_pass(story: Story) -> None:

@@ -140,7 +140,7 @@ def test_explain_cache_names_the_new_span_and_what_followed(nights: Nights) -> N
     assert reported["ExampleGen"]["result"] == "ran"
     assert reported["ExampleGen"]["run"] == nights["alike"].run.run_id
     assert reported["ExampleGen"]["reasons"] == ["input spans from Spans: new: 2026-11-04; no longer read: 2026-11-02"]
-    assert reported["Transform"]["reasons"][0].startswith("input examples from ExampleGen: from run ")
+    assert reported["Transform"]["reasons"][0].startswith("input examples from ExampleGen: made by run ")
 
 
 def test_explain_cache_before_a_run_reports_that_there_is_nothing_to_run_for(

@@ -130,7 +130,7 @@ def test_an_artifact_that_was_made_again_leads_to_the_component_that_made_it(hom
     home.run("first", Transform=(Status.DONE, parts(inputs=inputs["first"])))
     home.run("second", Transform=(Status.DONE, parts(inputs=inputs["second"])))
     reasons = home.reported()["Transform"].reasons
-    assert reasons == ["input examples from ExampleGen: from run first, now from run second"]
+    assert reasons == ["input examples from ExampleGen: made by run first, now by run second"]
 
 
 def test_a_baseline_that_there_was_not_is_told_from_the_model_of_the_same_run(home: Home) -> None:

@@ -106,7 +106,7 @@ def resumable(prepared: Callable[[str], Any], folder: Path, steps: list[int]) ->
         ([10, 12], [49, 51], "training resumed after step 40, so later steps were profiled and not 10 to 12"),
     ],
 )
-def test_training_that_continues_has_a_profile_of_steps_that_were_made(  # noqa: PLR0917
+def test_training_that_continues_has_a_profile_of_steps_that_were_made(
     prepared: Callable[[str], Any], tmp_path: Path, killed: Path, asked: list[int], profiled: list[int], note: str
 ) -> None:
     shutil.copytree(killed, tmp_path / "checkpoints")

@@ -164,7 +164,7 @@ def test_a_job_comes_back_from_text_as_it_was() -> None:
         ({"jit": "on"}, {}, ["nvidia0", "nvidia1"], None, ""),
     ],
 )  # fmt: skip
-def test_what_a_machine_lacks_is_known_before_tensorflow_looks(  # noqa: PLR0917
+def test_what_a_machine_lacks_is_known_before_tensorflow_looks(
     tmp_path: Path,
     settings: dict[str, Any],
     environment: dict[str, str],

@@ -133,7 +133,7 @@ def test_infinite_feature_of_the_eval_split_is_named_with_its_batch(prepared: Pr
     ],
 )
 @pytest.mark.parametrize("split", ["train", "eval"])
-def test_label_out_of_range_stops_the_training(  # noqa: PLR0917
+def test_label_out_of_range_stops_the_training(
     prepared: Prepare, tmp_path: Path, kind: str, label: str, value: float, message: str, split: str
 ) -> None:
     assert message in fails(prepared(kind), tmp_path, split, put(label, value, at=100), epochs=1)

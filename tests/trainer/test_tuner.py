@@ -137,7 +137,7 @@ PARAMETERS = {
         ("hyperband", {"epochs": 3}, (4, 40, "SIGKILL"), "epoch 2, 8"),  # the first that continues, in its second epoch
     ],
 )
-def test_killed_search_resumes_within_the_trial_and_finds_what_it_would_have(  # noqa: PLR0917
+def test_killed_search_resumes_within_the_trial_and_finds_what_it_would_have(
     prepared: Prepare,
     tmp_path: Path,
     log: pytest.LogCaptureFixture,

@@ -58,7 +58,7 @@ class Checkpoint(keras.callbacks.Callback):
     last one. SIGTERM writes one at the end of the current execution, and raises TrainingStoppedError.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         checkpoints: Checkpoints | None,
         train: TrainConfig,

@@ -23,8 +23,6 @@ INTERVAL = 10.0
 
 @dataclass(frozen=True)
 class Epoch:
-    """One epoch."""
-
     epoch: int
     """Counted from 1."""
     seconds: float
@@ -101,7 +99,6 @@ class EpochLog(keras.callbacks.Callback):
             self._log_progress(batch + 1, logs or {})
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
-        """Record and log the epoch."""
         seconds = self._clock() - self._begun
         rate = self._examples(epoch + 1) / max(self._trained - self._begun, 1e-9)
         metrics = {name: float(value) for name, value in (logs or {}).items()}
@@ -122,7 +119,6 @@ class EpochLog(keras.callbacks.Callback):
         self._logged, self._logged_step = self._trained, step
 
     def state(self) -> dict[str, Any]:
-        """The state for a checkpoint."""
         return {"epochs": [dataclasses.asdict(epoch) for epoch in self.epochs], "seconds": self._trained - self._begun}
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -36,7 +36,7 @@ class JitChoice(keras.callbacks.Callback):
     continues as if nothing had happened.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         batches: Callable[[], tf.data.Dataset],
         steps_per_execution: int,

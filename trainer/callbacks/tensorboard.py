@@ -64,7 +64,6 @@ class Scalars(keras.callbacks.Callback):
             writer.close()
 
     def state(self) -> dict[str, Any]:
-        """The state for a checkpoint."""
         return {"epochs": self._written}
 
     def restore(self, state: dict[str, Any]) -> None:

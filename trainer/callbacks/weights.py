@@ -44,7 +44,6 @@ class BestWeights(keras.callbacks.Callback):
             self.model.set_weights(self._weights)
 
     def state(self) -> dict[str, Any]:
-        """The state for a checkpoint."""
         return {"epoch": self.epoch, "lowest": self._lowest, "weights": self._weights}
 
     def restore(self, state: dict[str, Any]) -> None:

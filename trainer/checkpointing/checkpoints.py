@@ -63,8 +63,6 @@ class TrainingPosition:
 
 @dataclass(frozen=True)
 class SavedCheckpoint:
-    """A checkpoint that was read."""
-
     file: Path
     position: TrainingPosition
     tree: StateTree

@@ -88,6 +88,11 @@ class Column(abc.ABC, Generic[FeatureT]):
         self.name = name
         self.feature = feature
 
+    @property
+    def key(self) -> str:
+        """The data column, for kinds that read a single one."""
+        return getattr(self.feature, "key", None) or self.name
+
     @abc.abstractmethod
     def transform(self, batch: Batch) -> tf.Tensor | tf.RaggedTensor:
         """Compute the feature: [batch] of `dtype`, or all values of a multivalued feature."""
@@ -146,11 +151,6 @@ class CategoryColumn(Column[CategoricalT]):
     def __init__(self, name: str, feature: CategoricalT) -> None:
         super().__init__(name, feature)
         self.multivalued = bool(getattr(feature, "multivalued", False))
-
-    @property
-    def key(self) -> str:
-        """The data column, for kinds that read a single one."""
-        return getattr(self.feature, "key", None) or self.name
 
     @abc.abstractmethod
     def categories(self, batch: Batch) -> Categories:

@@ -57,7 +57,7 @@ class DatetimeNumber(NumberColumn[DatetimeFeature]):
 
     def analyzed_numbers(self, batch: Batch, key: str) -> tf.Tensor:  # noqa: ARG002 - it has one number
         """float64 [batch]: the part, NaN where missing."""
-        times = read_times(batch.raw(self.feature.key or self.name), self.feature.format)
+        times = read_times(batch.raw(self.key), self.feature.format)
         if self.feature.part != "age":
             return _or_nan(tf.cast(_part(times.seconds, self.feature.part), tf.float64), times.known)
         reference, known = tf.constant(self._reference(), tf.float64), times.known
@@ -77,7 +77,7 @@ class DatetimeNumber(NumberColumn[DatetimeFeature]):
         return tf.cast(tf.where(tf.math.is_nan(x), tf.zeros_like(x), scaled), tf.float32)
 
     def _wave(self, batch: Batch) -> tf.Tensor:
-        times = read_times(batch.raw(self.feature.key or self.name), self.feature.format)
+        times = read_times(batch.raw(self.key), self.feature.format)
         turn = 2 * math.pi / PART_CATEGORIES[self.feature.part]
         angle = tf.cast(position(times.seconds, self.feature.part), tf.float64) * turn
         wave = tf.sin(angle) if self.feature.encoding == "sine" else tf.cos(angle)

@@ -33,11 +33,6 @@ class ImageColumn(Column[ImageFeature]):
     dtype = "string"
 
     @property
-    def key(self) -> str:
-        """The data column."""
-        return self.feature.key or self.name
-
-    @property
     def shape(self) -> tuple[int, int, int]:
         """Height, width and channels."""
         return (self.feature.height, self.feature.width, self.feature.channels)

@@ -20,11 +20,6 @@ instead of all make that search linear in the columns, and the graph has hardly 
 class NumericColumn(NumberColumn[NumericFeature]):
     """The number with missing values filled, scaled in float64 so that large integers keep their digits."""
 
-    @property
-    def key(self) -> str:
-        """The data column."""
-        return self.feature.key or self.name
-
     def analyzers(self) -> list[Analyzer]:
         """The moments, if the scaling or the substitute for missing values needs them."""
         needed = self.feature.missing == "mean" or self.feature.normalize in ("z_score", "min_max")

@@ -17,11 +17,6 @@ class TextEmbeddingColumn(NumberColumn[TextEmbeddingFeature]):
 
     dtype = "string"
 
-    @property
-    def key(self) -> str:
-        """The data column."""
-        return self.feature.key or self.name
-
     def transform(self, batch: Batch) -> tf.Tensor:
         """The text, string [batch]; "" where missing. Integers are in decimal."""
         raw = batch.raw(self.key)

@@ -22,11 +22,6 @@ NO_NUMBER = r"\s*|(?i:\s*[-+]?nan\s*)"
 class VectorColumn(NumberColumn[VectorFeature]):
     """The numbers with missing ones filled, each position scaled by its own moments in float64."""
 
-    @property
-    def key(self) -> str:
-        """The data column."""
-        return self.feature.key or self.name
-
     def analyzers(self) -> list[Analyzer]:
         """The moments of all positions, if the scaling or the substitute for missing values needs them."""
         needed = self.feature.missing == "mean" or self.feature.normalize in ("z_score", "min_max")

@@ -31,7 +31,7 @@ Logs = dict[str, float]
 class DistributedLoop:
     """The equivalent of `keras.Model.fit`, with the same callbacks, metrics, early stopping and logs."""
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         model: keras.Model,
         strategy: tf.distribute.Strategy,
@@ -62,7 +62,7 @@ class DistributedLoop:
         self._train = self._as_graph(self._own_step if has_own_step else self._train_step)
         self._evaluate = self._as_graph(self._eval_step)
 
-    def fit(  # noqa: PLR0913 - the names of keras.Model.fit
+    def fit(
         self,
         dataset: tf.data.Dataset,
         *,

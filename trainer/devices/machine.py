@@ -30,8 +30,6 @@ _LOOPBACK = re.compile(r"localhost|127(\.\d+){3}|\[::1\]")
 
 @dataclass(frozen=True)
 class TfConfig:
-    """The content of TF_CONFIG."""
-
     workers: int
     task: str
     """The type and index of this process' task, such as `worker 1`."""

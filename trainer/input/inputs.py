@@ -161,7 +161,7 @@ class InputPlan:
         return dataclasses.replace(self, training=dataclasses.replace(self.training, read=ReadSplits()))
 
 
-def plan_inputs(  # noqa: PLR0913
+def plan_inputs(
     train_patterns: Sequence[str],
     eval_patterns: Sequence[str],
     transform_output: tft.TFTransformOutput,
@@ -184,7 +184,7 @@ def plan_inputs(  # noqa: PLR0913
     return InputPlan.of(examples, sections, device, worker)
 
 
-def open_inputs(  # noqa: PLR0913
+def open_inputs(
     train_patterns: Sequence[str],
     eval_patterns: Sequence[str],
     transform_output: tft.TFTransformOutput,

@@ -66,7 +66,7 @@ def shuffle_by_seed(dataset: tf.data.Dataset, buffer: int, seed: tf.Tensor) -> t
         graph.seed = original
 
 
-def shuffled(  # noqa: PLR0913
+def shuffled(
     batches: tf.data.Dataset,
     packing: Packing,
     buffer: int,

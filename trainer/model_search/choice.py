@@ -151,13 +151,11 @@ class ModelChoice:
         return f"{name}, of {tried} candidate{'s' * (tried != 1)}, in {seconds:.0f} s: {self.search.reason}"
 
     def write(self, run_dir: Path) -> None:
-        """Write the file."""
         content = {"model": self.model, "search": self.search.to_plain()}
         write_text(run_dir / MODEL_SEARCH_FILE, json.dumps(content, indent=1))
 
     @classmethod
     def read(cls, run_dir: Path) -> Self:
-        """Read the file of a run."""
         content = json.loads((run_dir / MODEL_SEARCH_FILE).read_text(encoding="utf-8"))
         return cls(content["model"], Search.from_plain(content["search"]))
 

@@ -35,7 +35,7 @@ MAX_BYTES = 64 << 20
 BEGINNING = TrainingPosition()
 
 
-def profiling(  # noqa: PLR0913
+def profiling(
     train: TrainConfig,
     inputs: Inputs,
     steps_per_execution: int,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.input.memory import CacheKind
@@ -18,10 +18,8 @@ MARKER = "train"
 """The name of the trace events that mark steps; xprof looks for names with this prefix."""
 
 
-class ProfiledExecution(BaseModel):
+class ProfiledExecution(BaseModel, frozen=True):
     """Steps that ran as one graph, under one marker."""
-
-    model_config = ConfigDict(frozen=True)
 
     step: int
     """The first of these steps, counted from 1 over all epochs; `step_num` of the marker."""
@@ -30,10 +28,8 @@ class ProfiledExecution(BaseModel):
     """Time between the call and its return, by Python's clock."""
 
 
-class ProfileFacts(BaseModel):
+class ProfileFacts(BaseModel, frozen=True):
     """One profile, or why there is none."""
-
-    model_config = ConfigDict(frozen=True)
 
     asked: tuple[int, int]
     """The first and last step to profile according to the config."""
@@ -72,7 +68,6 @@ class ProfileFacts(BaseModel):
         return sum(execution.steps for execution in self.executions)
 
     def write(self, directory: Path) -> None:
-        """Write `profile.json`."""
         (directory / FILE).write_text(self.model_dump_json(indent=1), encoding="utf-8")
 
     @classmethod

@@ -47,7 +47,7 @@ class _Process:
 class LocalService:
     """Starts the processes, and ends them when the context is left. A `work_dir` belongs to one service at a time."""
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         port: int,
         workers: int,

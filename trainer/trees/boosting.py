@@ -59,7 +59,7 @@ LEAST_SHARE = 1e-6
 class Boosting:
     """A growing sum of trees."""
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         settings: TreesModel,
         label: LabelConfig,

@@ -23,7 +23,6 @@ class Sidecar:
     """Path in the model's serving directory."""
 
     def write(self, serving_dir: Path) -> None:
-        """Write the file."""
         file = serving_dir / self.FILE
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(dataclasses.asdict(self)), encoding="utf-8")

@@ -112,7 +112,6 @@ class MetricAccumulator:
 
     @property
     def folds(self) -> list[int]:
-        """The folds that have examples."""
         return np.flatnonzero(self.examples).tolist()
 
     def total(self, *, without: int | None = None) -> Totals:
@@ -247,7 +246,7 @@ class LabelMetrics(abc.ABC):
         """The shares that metrics are made of, for the intervals of those that are 1 or 0 (see limits.py)."""
         return {}
 
-    def accumulate(  # noqa: PLR0913, PLR0917
+    def accumulate(
         self,
         labels: Array,
         predictions: Array,
@@ -272,7 +271,7 @@ class LabelMetrics(abc.ABC):
             for row, both, n, square in zip(np.stack(sums, axis=2), histograms, examples, squares, strict=True)
         ]
 
-    def _histograms(  # noqa: PLR0913, PLR0917
+    def _histograms(
         self,
         labels: Array,
         predictions: Array,

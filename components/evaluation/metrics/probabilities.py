@@ -35,13 +35,11 @@ def coarse(buckets: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def least_of(buckets: NDArray[np.int64]) -> Array:
-    """The least probability in each bucket."""
     grid = _grid_of(buckets)
     return np.maximum(_sigmoid((buckets - grid) / RESOLUTION), grid / GRID)
 
 
 def middle_of(buckets: NDArray[np.int64]) -> Array:
-    """The probability in the middle of each bucket."""
     grid = _grid_of(buckets)
     return np.asarray(np.clip(_sigmoid((buckets - grid + 0.5) / RESOLUTION), grid / GRID, (grid + 1) / GRID))
 

@@ -95,7 +95,7 @@ class RegressionMetrics(LabelMetrics):
         size = np.floor(RESOLUTION * np.log2(np.maximum(np.abs(error), SMALLEST) / SMALLEST)).astype(np.int64)
         return np.where(error < 0, -size, size)
 
-    def accumulate(  # noqa: PLR0913, PLR0917
+    def accumulate(
         self,
         labels: Array,
         predictions: Array,

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.components.example_gen.required import RequiredColumn, with_value
-from headrace.components.example_gen.shards.coded_texts import coded_columns, coded_integers, with_columns
+from headrace.components.example_gen.shards.coded_columns import coded_integers, coded_texts, with_columns
 from headrace.components.example_gen.shards.group_split import GroupRows
 from headrace.components.example_gen.shards.layout import Partitioner, Shard, ShardLayout, random_state
 from headrace.components.example_gen.shards.spill import (
@@ -166,7 +166,7 @@ class ShardWriter:
             return 0
         order = random_state(self.layout.seed, 1, partition.number).permutation(len(rows))
         step = max(1, room(ENCODE_BYTES, column_count(rows)) * len(rows) // max(rows.nbytes, 1))
-        texts = coded_columns(rows, order) if self.columns else {}
+        texts = coded_texts(rows, order) if self.columns else {}
         integers = coded_integers(to_columns(rows), order) if self.columns else {}
         coded = {**texts, **integers}
         dictionaries = {name: feature_dictionary(name, column.dictionary) for name, column in coded.items()}

@@ -84,7 +84,6 @@ class DictionaryColumn:
 
     @property
     def values(self) -> pa.BinaryArray:
-        """The distinct values."""
         return self.dictionary.values
 
     @property

@@ -119,7 +119,6 @@ class ColumnRounding:
 
     @property
     def error(self) -> float:
-        """The largest rounding error."""
         return abs(self.value - self.stored)
 
     @property
@@ -144,7 +143,6 @@ class RoundingAccumulator(dict[str, ColumnRounding]):
 
     @property
     def skipped(self) -> Skipped:
-        """The rows that were skipped."""
         return self._skips.skipped
 
     def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:

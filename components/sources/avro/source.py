@@ -16,7 +16,7 @@ from headrace.components.examples.parts import part_length
 from headrace.components.examples.skips import Skips
 from headrace.components.sources.avro.blocks import AvroBlock, read_blocks, read_header
 from headrace.components.sources.avro.schema import arrow_schema, flat_types, has_uuid, pruned
-from headrace.components.sources.base import Head, ParallelMap, ScanResult
+from headrace.components.sources.base import Head, ParallelMap, RowScanner, ScanResult
 from headrace.components.sources.conversion import (
     convert_columns,
     holds_lists,
@@ -41,7 +41,7 @@ Part = tuple[LineRange, ...]
 
 
 @dataclass(frozen=True)
-class AvroFiles(SourceFiles[AvroSource]):
+class AvroFiles(SourceFiles[AvroSource], RowScanner):
     """The files of one config, in the order of their paths."""
 
     fork_safe: ClassVar[bool] = True
@@ -76,14 +76,10 @@ class AvroFiles(SourceFiles[AvroSource]):
         whole = len(self.files) == 1 and next(read_blocks(LineRange(path, end + 1)), None) is None
         return Head(self, (first,), whole=whole, settled=True)
 
-    def scan(self, part: Part, declared: Mapping[str, Kind]) -> ScanResult:
-        """Decode all records, to count them and to find those to skip."""
-        return self.scan_rows(part, declared, lambda _: None)
-
     def scan_rows(
         self, part: Part, declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
     ) -> ScanResult:
-        """Like `scan`; `on_batch` receives the columns."""
+        """`on_batch` receives the columns."""
         result, skips = ScanResult(), Skips()
         for piece in part:
             own = {name: self._kind(piece.path, name, arrow) for name, arrow in self._types(piece.path).items()}

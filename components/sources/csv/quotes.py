@@ -197,7 +197,6 @@ def last_record_end(text: bytes, found: QuoteRuns | None) -> int:
 
 
 def ends_in_quotes(text: bytes, dialect: Dialect, *, inside: bool = False, before: int = NEWLINE) -> bool:
-    """Whether `text` ends inside quotes."""
     if dialect.quote.encode() not in text:
         return inside
     return quote_runs(text, dialect, inside=inside, before=before).inside_at_end

@@ -24,6 +24,7 @@ from headrace.components.sources.base import (
     Head,
     ParallelMap,
     Result,
+    RowScanner,
     ScanResult,
     choose_map,
     suggest_columns,
@@ -44,7 +45,7 @@ Part = tuple[Segment, ...]
 
 
 @dataclass(frozen=True)
-class CsvFiles(SourceFiles[CsvSource]):
+class CsvFiles(SourceFiles[CsvSource], RowScanner):
     """The CSV files of one config, in the order of their paths."""
 
     fork_safe: ClassVar[bool] = True
@@ -72,14 +73,10 @@ class CsvFiles(SourceFiles[CsvSource]):
         whole = len(first_two) < 2 and len(self.files) == 1
         return Head(self, (replace(start, end=end),), whole=whole, settled=whole)
 
-    def scan(self, part: Part, declared: Mapping[str, Kind]) -> ScanResult:
-        """Parse the whole part with pyarrow."""
-        return self.scan_rows(part, declared, lambda _: None)
-
     def scan_rows(
         self, part: Part, declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
     ) -> ScanResult:
-        """Like `scan`; `on_batch` receives the columns as they were parsed."""
+        """`on_batch` receives the columns as they were parsed."""
         result = ScanResult({segment.path: 0 for segment in part})
         skips = Skips()
         for block in self._blocks(part, skips):

@@ -39,7 +39,6 @@ class Sheet:
 
     @property
     def names(self) -> list[str]:
-        """Those of the columns."""
         return list(self.columns)
 
 

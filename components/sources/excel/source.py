@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.common.errors import DataError
 from headrace.components.examples.skips import Skips
-from headrace.components.sources.base import Head, ParallelMap, ScanResult
+from headrace.components.sources.base import Head, ParallelMap, RowScanner, ScanResult
 from headrace.components.sources.conversion import convert_columns, row_errors, slice_batch, stored_kind
 from headrace.components.sources.excel.sheet import Sheet, read_sheet
 from headrace.components.sources.files import SourceFiles
@@ -30,7 +30,7 @@ class SheetRows:
 
 
 @dataclass(frozen=True)
-class ExcelFiles(SourceFiles[ExcelSource]):
+class ExcelFiles(SourceFiles[ExcelSource], RowScanner):
     """The files of one config, in the order of their paths."""
 
     fork_safe: ClassVar[bool] = True
@@ -45,7 +45,6 @@ class ExcelFiles(SourceFiles[ExcelSource]):
         return self.options.select(self._first.names)
 
     def parts(self, parallel_map: ParallelMap) -> list[SheetRows]:  # noqa: ARG002 - a file is read as a whole
-        """A part for each file."""
         return [SheetRows(path) for path in self.files]
 
     def head(self) -> Head:
@@ -53,14 +52,10 @@ class ExcelFiles(SourceFiles[ExcelSource]):
         whole = len(self.files) == 1 and len(self._first.numbers) <= HEAD_ROWS
         return Head(self, SheetRows(self.files[0], HEAD_ROWS), whole=whole, settled=whole)
 
-    def scan(self, part: SheetRows, declared: Mapping[str, Kind]) -> ScanResult:
-        """Read the sheet."""
-        return self.scan_rows(part, declared, lambda _: None)
-
     def scan_rows(
         self, part: SheetRows, declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
     ) -> ScanResult:
-        """Like `scan`; `on_batch` receives the columns."""
+        """`on_batch` receives the columns."""
         sheet = self._read(part)
         kinds = {name: declared.get(name) or stored_kind(sheet.columns[name].type) for name in self.columns()}
         skips = Skips()

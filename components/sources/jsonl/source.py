@@ -15,7 +15,7 @@ from headrace.common.errors import DataError
 from headrace.common.storage.files import stats
 from headrace.components.examples.parts import NAMED, part_length
 from headrace.components.examples.skips import Skips
-from headrace.components.sources.base import Head, ParallelMap, ScanResult
+from headrace.components.sources.base import Head, ParallelMap, RowScanner, ScanResult
 from headrace.components.sources.files import SourceFiles
 from headrace.components.sources.jsonl.blocks import LineBlock, blocks, lines_of
 from headrace.components.sources.jsonl.exact import (
@@ -56,7 +56,7 @@ Part = tuple[LineRange, ...]
 
 
 @dataclass(frozen=True)
-class JsonlFiles(SourceFiles[FileSource]):
+class JsonlFiles(SourceFiles[FileSource], RowScanner):
     """The files of one config, in the order of their paths."""
 
     fork_safe: ClassVar[bool] = True
@@ -102,14 +102,13 @@ class JsonlFiles(SourceFiles[FileSource]):
         start = max(size - OTHER_BYTES, OTHER_BYTES if others else end)
         return (*found, LineRange(last, start)) if start < size else tuple(found)
 
-    def scan(self, part: Part, declared: Mapping[str, Kind]) -> ScanResult:
-        """Read the whole part. Raises DataError for a key with numbers on some lines and strings on others."""
-        return self.scan_rows(part, declared, lambda _: None)
-
     def scan_rows(
         self, part: Part, declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
     ) -> ScanResult:
-        """Like `scan`; `on_batch` receives the columns of each block as they were read."""
+        """`on_batch` receives the columns of each block as they were read.
+
+        Raises DataError for a key with numbers on some lines and strings on others.
+        """
         result = ScanResult({lines.path: 0 for lines in part})
         names, paths = self.options.columns, self._paths
         skips, reader, known = Skips(), BlockReader(declared, names, paths), dict(self._head)
@@ -210,7 +209,6 @@ class JsonlFiles(SourceFiles[FileSource]):
         return _batch(arrays, len(parser.rows)), {**parser.kinds, **parser.declared}
 
     def _parse_lines(self, block: LineBlock, parser: LineParser, skips: Skips) -> LineParser:
-        """Parse the lines of a block one by one."""
         for start, line in lines_of(block.text):
             try:
                 parser.add(line)

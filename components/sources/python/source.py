@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.common.errors import DataError, TrainingError
 from headrace.common.storage.files import UNKNOWN, FileState
 from headrace.components.examples.skips import Skips
-from headrace.components.sources.base import Head, ParallelMap, ReadOptions, ScanResult, undivided
+from headrace.components.sources.base import Head, ParallelMap, ReadOptions, RowScanner, ScanResult, undivided
 from headrace.components.sources.conversion import (
     ConversionError,
     beyond_int64,
@@ -51,7 +51,7 @@ class YieldedRows:
 
 
 @dataclass(frozen=True)
-class PythonRows:
+class PythonRows(RowScanner):
     """The rows that a function yields."""
 
     source: PythonSource
@@ -81,18 +81,16 @@ class PythonRows:
         return [YieldedRows(self.function)]
 
     def head(self) -> Head:
-        """The first rows."""
         rows = sum(map(number_of_rows, self._items(YieldedRows(self.function, FIRST_ROWS + 1))))
         return Head(self, YieldedRows(self.function, FIRST_ROWS), whole=rows <= FIRST_ROWS, settled=True)
-
-    def scan(self, part: YieldedRows, declared: Mapping[str, Kind]) -> ScanResult:
-        """Read the whole part. Raises DataError for a column with numbers in some rows and texts in others."""
-        return self.scan_rows(part, declared, lambda _: None)
 
     def scan_rows(
         self, part: YieldedRows, declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
     ) -> ScanResult:
-        """Like `scan`; `on_batch` receives the columns of each batch as they were read."""
+        """`on_batch` receives the columns of each batch as they were read.
+
+        Raises DataError for a column with numbers in some rows and texts in others.
+        """
         skips, kinds, objects, rows, size = Skips(), dict[str, Kind](), set[str](), 0, 0
         for batch in self._batches(part, declared):
             own = {name: declared.get(name) or self._kind(name, column) for name, column in batch.columns.items()}

@@ -47,7 +47,6 @@ class Frames:
     numbers: NDArray[np.int64]
 
     def records(self) -> list[bytes]:
-        """The bytes of each record."""
         edges = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
         return [self.data[start:end] for start, end in edges]
 

@@ -16,7 +16,7 @@ from headrace.common.errors import DataError
 from headrace.common.storage.files import stats
 from headrace.components.examples.parts import grouped, part_length
 from headrace.components.examples.skips import Skips
-from headrace.components.sources.base import ParallelMap, ScanResult
+from headrace.components.sources.base import ParallelMap, RowScanner, ScanResult
 from headrace.components.sources.conversion import BadRows, convert_columns
 from headrace.components.sources.files import SourceFiles
 from headrace.components.sources.tfrecord.frames import Frames, frames
@@ -39,7 +39,7 @@ HEAD_FILES, HEAD_RECORDS, HEAD_FEATURES = 8, 100, 50_000
 
 
 @dataclass(frozen=True)
-class TfrecordFiles(SourceFiles[TfrecordSource]):
+class TfrecordFiles(SourceFiles[TfrecordSource], RowScanner):
     """The files of one config, in the order of their paths."""
 
     open_ended: ClassVar[bool] = True
@@ -54,14 +54,13 @@ class TfrecordFiles(SourceFiles[TfrecordSource]):
         sizes = [state.size for state in stats(self.files)]
         return grouped(self.files, sizes, part_length(sum(sizes)))
 
-    def scan(self, part: tuple[str, ...], declared: Mapping[str, Kind]) -> ScanResult:
-        """Decode the whole part. Raises DataError for a feature with numbers in some records and bytes in others."""
-        return self.scan_rows(part, declared, lambda _: None)
-
     def scan_rows(
         self, part: tuple[str, ...], declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
     ) -> ScanResult:
-        """Like `scan`; `on_batch` receives the columns that some records have, as they were decoded."""
+        """`on_batch` receives the columns that some records have, as they were decoded.
+
+        Raises DataError for a feature with numbers in some records and bytes in others.
+        """
         from headrace.components.sources.tfrecord.decode import mixed_error
 
         result, skips, stored = ScanResult(dict.fromkeys(part, 0)), Skips(), dict(self._head)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import PrivateAttr, model_validator
 
 from headrace.configs.schema.kinds import Kind
+
+Lists = Literal["none", "declared", "stored"]
 
 
 class SourceBase(Kind):
@@ -23,6 +25,11 @@ class SourceBase(Kind):
     and `predict` do. If two kinds have the same, the first in the registry gets it."""
     gzipped: ClassVar[bool] = False
     """Whether the names of gzipped files may have `.gz` after the ending."""
+    lists: ClassVar[Lists] = "stored"
+    """Which columns hold lists: none; those of which a declared kind says so; or those that are stored as lists, which
+    only reading them shows."""
+    content_column: ClassVar[str | None] = None
+    """The column with the whole content of a file, which `predict` repeats in its output only if it is named."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: object) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from headrace.configs.schema.section import Name, PositiveInt
-from headrace.configs.schema.sources.base import SourceBase
+from headrace.configs.schema.sources.base import Lists, SourceBase
 
 Paths = Name | Annotated[tuple[Name, ...], Field(min_length=1)]
 """A path or glob pattern, or a list of them."""
@@ -43,6 +43,7 @@ class CsvSource(FileSource):
     found_by_paths: ClassVar[bool] = True
     endings: ClassVar[tuple[str, ...]] = (".csv", ".tsv")
     gzipped: ClassVar[bool] = True
+    lists: ClassVar[Lists] = "none"
 
     kind: Literal["csv"]
     """`csv`."""
@@ -145,6 +146,7 @@ class JsonlSource(FileSource):
     found_by_paths: ClassVar[bool] = True
     endings: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson")
     gzipped: ClassVar[bool] = True
+    lists: ClassVar[Lists] = "declared"
 
     kind: Literal["jsonl"]
     """`jsonl`."""
@@ -163,6 +165,7 @@ class JsonSource(FileSource):
     found_by_paths: ClassVar[bool] = True
     endings: ClassVar[tuple[str, ...]] = (".json",)
     gzipped: ClassVar[bool] = True
+    lists: ClassVar[Lists] = "declared"
 
     kind: Literal["json"]
     """`json`."""
@@ -289,6 +292,7 @@ class TextSource(FileSource):
 
     implementation: ClassVar[str] = "headrace.components.sources.text.source.TextFiles"
     found_by_paths: ClassVar[bool] = True
+    lists: ClassVar[Lists] = "none"
 
     kind: Literal["text"]
     """`text`."""
@@ -341,6 +345,7 @@ class ImagesSource(SourceBase):
 
     implementation: ClassVar[str] = "headrace.components.sources.images.source.ImageFiles"
     by_split: ClassVar[tuple[str, ...]] = ("path", "index")
+    content_column: ClassVar[str | None] = "image"
 
     kind: Literal["images"]
     """`images`."""

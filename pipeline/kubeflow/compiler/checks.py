@@ -17,25 +17,12 @@ from headrace.configs.rules import on_kubeflow
 from headrace.configs.rules.rule import apply_rules
 from headrace.configs.schema.kubeflow import Backend
 
-KNOWN_IN_ALL = frozenset(
-    {
-        "activeDeadlineSeconds",
-        "configMapAsEnv",
-        "configMapAsVolume",
-        "emptyDirMounts",
-        "fieldPathAsEnv",
-        "genericEphemeralVolume",
-        "imagePullPolicy",
-        "imagePullSecret",
-        "nodeAffinity",
-        "nodeSelector",
-        "podMetadata",
-        "pvcMount",
-        "secretAsEnv",
-        "secretAsVolume",
-        "tolerations",
-    }
-)
+_KNOWN_IN_ALL = """
+activeDeadlineSeconds configMapAsEnv configMapAsVolume emptyDirMounts fieldPathAsEnv genericEphemeralVolume
+imagePullPolicy imagePullSecret nodeAffinity nodeSelector podMetadata pvcMount secretAsEnv secretAsVolume
+tolerations
+"""
+KNOWN_IN_ALL = frozenset(_KNOWN_IN_ALL.split())
 """`enabledSharedMemory` and `podAffinity` are missing: the servers read them, and then ignore them."""
 NEWER: Mapping[str, str] = {
     "secretAsEnv.optional": "2.15",

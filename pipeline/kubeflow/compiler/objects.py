@@ -47,7 +47,7 @@ def server_overrides(endpoint: str) -> list[str]:
     return [part for key, value in settings.items() for part in ("--set", f"kubeflow.server.{key}={value}")]
 
 
-def headrace_pod(  # noqa: PLR0913
+def headrace_pod(
     config: PipelineConfig,
     config_map: str,
     command: Sequence[str],
@@ -99,7 +99,6 @@ def headrace_pod(  # noqa: PLR0913
 
 
 def as_yaml(documents: Sequence[dict[str, Any]]) -> str:
-    """The objects as YAML documents."""
     return yaml.dump_all(documents, Dumper=_ManifestDumper, sort_keys=False, allow_unicode=True, width=120)
 
 

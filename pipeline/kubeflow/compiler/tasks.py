@@ -93,11 +93,9 @@ class ComponentTask:
         }
 
     def text_inputs(self) -> list[str]:
-        """The inputs that are parameters."""
         return [key for key, port in self.invocation.inputs.items() if port.how != ARTIFACT]
 
     def text_outputs(self) -> list[str]:
-        """The outputs that are parameters."""
         return [key for key, port in self.invocation.outputs.items() if port.how != ARTIFACT]
 
 

@@ -72,7 +72,7 @@ def follow_as_user(config: PipelineConfig, home: str, store: Store, say: Callabl
     return follow(given, home, store, service, "", say)
 
 
-def follow(  # noqa: PLR0913, PLR0917
+def follow(
     given: Mapping[str, Any],
     home: str,
     store: Store,

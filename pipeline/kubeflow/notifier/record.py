@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from headrace.common.checksums import with_checksum
 from headrace.common.errors import RunError
@@ -33,10 +33,8 @@ WAITS = (1.0, 2.0, 4.0)
 """Seconds, of which up to half is left out by chance, before a sweep that found another one tries again."""
 
 
-class End(BaseModel):
+class End(BaseModel, frozen=True, extra="forbid"):
     """One end of a run. finished: Unix seconds; deliveries: by receiver, without those that wanted nothing of it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     finished: float
     deliveries: dict[str, Delivery] = {}
@@ -47,14 +45,12 @@ class End(BaseModel):
         return frozenset(name for name, one in self.deliveries.items() if one.error is not None)
 
 
-class SweepRecord(BaseModel):
+class SweepRecord(BaseModel, frozen=True, extra="forbid"):
     """What sweeps have done. Times are Unix seconds.
 
     since: of the runs that ended before, nobody is to be told any more; ends: those after it that were told, by
     `end_key`; last_success: when the newest successful run ended.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     since: float
     ends: dict[str, End] = {}

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from headrace.common.checksums import with_checksum
 from headrace.common.errors import RunError
@@ -45,7 +45,7 @@ _LEFT_OUT = ("dropped", "gaps", "rounded")
 """Properties of examples that say what the data lacks, which pages show."""
 
 
-class Compiled(BaseModel):
+class Compiled(BaseModel, frozen=True, extra="ignore"):
     """What was known when the pipeline was compiled.
 
     commit, dirty: of the folder of the config, as a local run records them; config: as YAML, with all overrides
@@ -53,20 +53,16 @@ class Compiled(BaseModel):
     components before it do, as of a local run.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
     commit: str | None = None
     dirty: bool = False
     config: str | None = None
     code: str
 
 
-class Upstream(BaseModel):
+class Upstream(BaseModel, frozen=True, extra="ignore"):
     """An artifact that a model was made from. rows: of examples, by split; fingerprint: of what was read; left_out:
     properties of examples about records, rows, spans and digits that they lack, as a run's record has them.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     contents: str | None = None
     rows: dict[str, int] = {}
@@ -74,7 +70,7 @@ class Upstream(BaseModel):
     left_out: dict[str, str | int] = {}
 
 
-class ModelOrigin(BaseModel):
+class ModelOrigin(BaseModel, frozen=True, extra="ignore"):
     """The record of a model. All paths are relative to the pipeline's folder.
 
     Attributes:
@@ -87,8 +83,6 @@ class ModelOrigin(BaseModel):
         started_from: The model whose weights the training started from.
         parameters: The run's own values of settings of the training.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     run: str
     written: str

@@ -176,7 +176,7 @@ def _reason(difference: Difference, before: KeyParts, now: KeyParts) -> str:
         return f"{start}: {'; '.join(found)}"
     if not here.output:
         return f"{start}: its text changed"
-    return f"{start}: from run {_run_of(then.uri)}, now from run {_run_of(here.uri)}"
+    return f"{start}: made by run {_run_of(then.uri)}, now by run {_run_of(here.uri)}"
 
 
 def _unpacked(argument: str) -> str:

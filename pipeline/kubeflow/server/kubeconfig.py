@@ -105,7 +105,6 @@ def _api_client() -> Iterator[ApiClient]:
 
 
 def _status_message(body: str | bytes | None) -> str:
-    """The message of a Kubernetes Status."""
     try:
         return str(json.loads(body or b"{}").get("message", ""))
     except ValueError:

@@ -205,7 +205,6 @@ def _create(server: Connection, desired: DesiredSchedule) -> Any:
 
 
 def _created(server: Connection, desired: DesiredSchedule) -> Any | None:
-    """The schedule, if it exists."""
     found = find(server, desired.experiment_id, desired.name)
     return next((one for one in found if one.description == desired.mark), None)
 

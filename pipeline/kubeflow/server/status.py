@@ -104,7 +104,6 @@ def run_record(run: Any, tasks: Mapping[str, Any], pipeline: str) -> RunRecord:
 
 
 def show(session: Session, run: Any, display: Display) -> RunRecord:
-    """Show the run as it stands."""
     shown = run_record(run, session.tasks(run), session.pipeline)
     display.update(shown)
     return shown

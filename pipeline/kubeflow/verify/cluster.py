@@ -31,8 +31,6 @@ SESSION = '{"Provider":"minio","Params":{"fromEnv":"true"}}'
 
 @dataclass
 class ClusterRun:
-    """One run of a pipeline."""
-
     run_id: str
     tasks: dict[str, TaskRun] = field(default_factory=dict)
     skipped: set[str] = field(default_factory=set)

@@ -70,7 +70,6 @@ def skipped(component: str, *, here: bool, there: bool) -> OutputComparison:
 
 
 def texts(component: str, output: str, local: str, cluster: str) -> OutputComparison:
-    """Compare outputs that are texts."""
     what = "text" if local == cluster else f"{local!r} here, {cluster!r} there"
     return OutputComparison(component, output, local == cluster, what)
 
@@ -133,7 +132,7 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def _same_bytes(ours: Path, theirs: Path) -> bool:
-    """Whether two files have the same content. Gzip files may differ in bytes (example_gen/shards/compression.py)."""
+    """Whether two files have the same content. Gzip files may differ in bytes (components/examples/compression.py)."""
     one, other = ours.read_bytes(), theirs.read_bytes()
     if ours.name.endswith(f".gz{column_files.SUFFIX}"):
         return column_files.without_footer(one) == column_files.without_footer(other)

@@ -278,7 +278,7 @@ STEPS = st.none() | st.integers(0, 14)
     new=st.builds(Plan, ready_after=STEPS, crashes_after=STEPS),
     again=st.builds(Plan, ready_after=STEPS),
 )
-def test_whatever_becomes_of_the_pods_requests_are_answered(  # noqa: PLR0917 - Hypothesis and pytest give them by name
+def test_whatever_becomes_of_the_pods_requests_are_answered(
     mode: str, percent: int | None, new: Plan, again: Plan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """new: how the pods of the version fare; again: those of the earlier one, if they have to be made again."""

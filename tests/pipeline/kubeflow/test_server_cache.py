@@ -134,7 +134,7 @@ def test_inputs_are_those_that_the_driver_gave_the_launcher(specification: dict[
     for run in ("one", "two"):
         server.add(specification, {"transform": artifact("examples", run)})
     assert server.explained()["Transform"].reasons == [
-        "input examples from ExampleGen: from run one, now from run two",
+        "input examples from ExampleGen: made by run one, now by run two",
     ]
 
 

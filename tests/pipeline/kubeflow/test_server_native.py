@@ -172,7 +172,7 @@ def test_cache_is_explained_from_the_tasks_own_inputs_also_of_cached_tasks(nativ
         tasks[place] = {**tasks[place], "state": state, "inputs": inputs}
         native.add(run("SUCCEEDED", number, pipeline_spec=specification), tasks)
     third = explained(native)["Transform"]
-    assert third.reasons == ["input examples from ExampleGen: from run run-of-a1, now from run run-of-a2"]
+    assert third.reasons == ["input examples from ExampleGen: made by run run-of-a1, now by run run-of-a2"]
     assert not any(path.startswith("/apis/v1beta1") for _, path in native.seen)
     native.runs.pop()
     assert explained(native)["Transform"].result == "reused"
@@ -215,7 +215,7 @@ def test_the_commands_show_such_runs(native: NativeBackend, tmp_path: Path) -> N
     shown = command("status", "id-0").splitlines()
     assert shown[-1].startswith("run       run-0")
     assert "cached" in next(line for line in shown if "Trainer" in line)
-    assert "input examples from ExampleGen: from run run-of-a1, now from run run-of-a2" in command(
+    assert "input examples from ExampleGen: made by run run-of-a1, now by run run-of-a2" in command(
         "explain-cache", "--kubeflow"
     )
     assert command("logs", "Transform", "id-1") == "step 1\n"

@@ -31,11 +31,11 @@ REPLAYED = ReplayVerdict(
     features=3,
     differing=(
         ReplayedFeature(
-            name="speed", rows=1000, random=True, shown=(ReplayedRow(row=7, written="71.25", served=EVIL),)
+            name="speed", rows=1000, random=True, shown=(ReplayedRow(row=7, transformed="71.25", served=EVIL),)
         ),
-        ReplayedFeature(name="pixels", rows=2, shown=(ReplayedRow(row=9, place=4, written="0.5", served="0.625"),)),
+        ReplayedFeature(name="pixels", rows=2, shown=(ReplayedRow(row=9, place=4, transformed="0.5", served="0.625"),)),
     ),
-    only_written=("weight",),
+    only_transformed=("weight",),
 )
 
 

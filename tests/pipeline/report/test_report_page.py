@@ -56,7 +56,7 @@ def test_names_and_values_from_the_data_are_text_and_never_markup(whole: Run) ->
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_page_passes_axe(whole: Run, browser: Browser, scheme: str, width: int) -> None:
-    ServingOutcome(version=17, written=True).write(whole.folder)
+    ServingOutcome(version=17, config_updated=True).write(whole.folder)
     assert ("section", {"id": "serving"}) in whole.report().tags
     home, size = (whole.folder / "report.html").as_uri(), {"width": width, "height": 844}
     with watched(browser, home, viewport=size, color_scheme=scheme, offline=True) as page:

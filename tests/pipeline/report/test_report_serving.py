@@ -12,12 +12,12 @@ Run = Any  # what the fixtures of conftest.py give
 EVIL = "<script>alert(1)</script>"
 OUTCOMES = [
     (
-        ServingOutcome(version=17, address="http://serving:8501 and serving:8500", seconds=2.5, written=True),
+        ServingOutcome(version=17, address="http://serving:8501 and serving:8500", seconds=2.5, config_updated=True),
         ("in service", "TensorFlow Serving at http://serving:8501 and serving:8500", "17, AVAILABLE after 2.5 s",
          "Config file updated"),
     ),
     (
-        ServingOutcome(version=17, written=True),
+        ServingOutcome(version=17, config_updated=True),
         ("not asked", "names no address", "17, not confirmed", "Config file updated"),
     ),
     (

@@ -152,7 +152,6 @@ class CombineStatistics(beam.CombineFn):
         )
 
     def add_input(self, accumulator: StatisticsAccumulator, batches: tuple[Floats]) -> StatisticsAccumulator:
-        """Add a batch."""
         (batch,) = batches
         if accumulator.sketch is not None:
             accumulator.sketch.AddValues(pa.array(np.ravel(batch[:, self._sketched])))  # ignores NaN
@@ -169,7 +168,6 @@ class CombineStatistics(beam.CombineFn):
         return merged
 
     def compact(self, accumulator: StatisticsAccumulator) -> StatisticsAccumulator:
-        """Compact the sketch."""
         if accumulator.sketch is not None:
             accumulator.sketch.Compact()
         return accumulator

@@ -30,7 +30,7 @@ class AnalyzerOutput(NamedTuple):
     """If the tensor names a file: the file's placeholder content until it is known."""
 
 
-def analyze_by_span(  # noqa: PLR0913, PLR0917 - each is one part of the analyzer
+def analyze_by_span(
     inputs: Sequence[tf.Tensor],
     combine: beam.CombineFn,
     coder: AccumulatorCoder,
@@ -110,7 +110,6 @@ class AccumulateInputs(beam.CombineFn):
         return self._combine.compact(accumulator)
 
     def extract_output(self, accumulator: Any) -> Any:
-        """The compacted accumulator."""
         return self._combine.compact(accumulator)
 
 
@@ -118,5 +117,4 @@ class MergeAccumulators(AccumulateInputs):
     """The same for elements that are accumulators."""
 
     def add_input(self, accumulator: Any, element: Any) -> Any:
-        """Merge an accumulator."""
         return self._combine.merge_accumulators([accumulator, element])

@@ -181,7 +181,6 @@ class CountTexts(beam.CombineFn):
         return [TextCounts() for _ in range(self._columns)]
 
     def add_input(self, accumulator: list[TextCounts], batches: tuple[Strings | pa.Array, ...]) -> list[TextCounts]:
-        """Count a batch."""
         for counts, texts in zip(accumulator, batches, strict=True):
             counts.add(texts)
         return accumulator
@@ -201,7 +200,6 @@ class CountTexts(beam.CombineFn):
         return accumulator
 
     def extract_output(self, accumulator: list[TextCounts]) -> list[TextCounts]:
-        """The counts of each column."""
         return self.compact(accumulator)
 
 

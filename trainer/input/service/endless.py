@@ -40,7 +40,7 @@ def endless(files: Sequence[str], packing: Packing, reading: InputOptions = DEFA
     return passes.map(no_autograph(packing.parse), num_parallel_calls=tf.data.AUTOTUNE)
 
 
-def endless_batches(  # noqa: PLR0913, PLR0917
+def endless_batches(
     batches: tf.data.Dataset,
     packing: Packing,
     buffer: int,

@@ -1,4 +1,4 @@
-"""Texts as codes of their distinct values: the same texts, examples, counts and features, whatever their codes."""
+"""Columns as codes of their distinct values: the same texts, examples, counts and features, whatever their codes."""
 
 import itertools
 from collections import Counter
@@ -14,13 +14,13 @@ from test_example_gen_framing import batches, records_of
 
 from headrace.common.value_counts import NO_COUNTS, counted, summed
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.shards.coded_texts import (
+from headrace.components.example_gen.shards.coded_columns import (
     MOST_DISTINCT,
     MOST_DISTINCT_INTEGERS,
     SAMPLE,
     coded,
-    coded_columns,
     coded_integers,
+    coded_texts,
     with_columns,
 )
 from headrace.components.examples import column_files
@@ -80,7 +80,7 @@ def test_texts_that_mostly_differ_are_not_coded() -> None:
     order = np.arange(99)[::-1]
     assert coded(rows.column("id")) is None
     assert coded(pa.array(["0"] * SAMPLE + [str(number) for number in range(3 * SAMPLE)])) is None
-    assert list(coded_columns(rows, order)) == ["word"]
+    assert list(coded_texts(rows, order)) == ["word"]
 
 
 @given(batches(), st.integers(0, 2**32))

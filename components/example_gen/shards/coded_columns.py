@@ -1,7 +1,5 @@
-"""Columns as codes of their distinct values: each distinct text is counted and looked up once, and the feature of each
-distinct text or integer encoded once.
-
-coded(column)       an Arrow dictionary array, if values repeat; `arrow_columns.plain` makes texts of it again
+"""Columns whose values repeat as Arrow dictionary arrays, codes of the distinct values: each distinct text is counted
+and looked up once, and the feature of each distinct text or integer encoded once. `arrow_columns.plain` undoes it.
 """
 
 from __future__ import annotations
@@ -33,25 +31,24 @@ def coded(column: pa.Array, most_distinct: float = MOST_DISTINCT) -> pa.Dictiona
     return pa.DictionaryArray.from_arrays(found.indices.cast(kind), found.dictionary)
 
 
-def coded_columns(rows: pa.RecordBatch, order: NDArray[np.int64]) -> dict[str, pa.DictionaryArray]:
+def coded_texts(rows: pa.RecordBatch, order: NDArray[np.int64]) -> dict[str, pa.DictionaryArray]:
     """The columns of texts that are worth coding, with their rows in another order: a permutation of them."""
-    places, found = pa.array(order), dict[str, pa.DictionaryArray]()
-    for name, column in zip(rows.schema.names, rows.columns, strict=True):
-        if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
-            codes = coded(column.take(places))
-            if codes is not None:
-                found[name] = codes
-    return found
+    places = pa.array(order)
+    texts = [field.name for field in rows.schema if pa.types.is_string(field.type) or pa.types.is_binary(field.type)]
+    found = {name: coded(rows.column(name).take(places)) for name in texts}
+    return {name: codes for name, codes in found.items() if codes is not None}
 
 
 def coded_integers(rows: pa.RecordBatch, order: NDArray[np.int64]) -> dict[str, pa.DictionaryArray]:
     """The columns of integers that are worth coding, with their rows in another order: a permutation of them."""
-    places, found = pa.array(order), dict[str, pa.DictionaryArray]()
-    for name, column in zip(rows.schema.names, rows.columns, strict=True):
-        codes = coded(column, MOST_DISTINCT_INTEGERS) if pa.types.is_integer(column.type) else None
-        if codes is not None:
-            found[name] = pa.DictionaryArray.from_arrays(codes.indices.take(places), codes.dictionary)
-    return found
+    places = pa.array(order)
+    integers = [field.name for field in rows.schema if pa.types.is_integer(field.type)]
+    found = {name: coded(rows.column(name), MOST_DISTINCT_INTEGERS) for name in integers}
+    return {
+        name: pa.DictionaryArray.from_arrays(codes.indices.take(places), codes.dictionary)
+        for name, codes in found.items()
+        if codes is not None
+    }
 
 
 def with_columns(batch: pa.RecordBatch, others: Mapping[str, pa.Array]) -> pa.RecordBatch:
