@@ -169,6 +169,31 @@ def test_comparison_shows_metrics_and_only_the_setting_that_differs(story: Story
     assert "train.steps_per_epoch" in table
 
 
+def test_comparison_is_written_as_a_page(story: Story) -> None:
+    names = ("compare", "parcels.yaml", str(version(story.first)), story.second.run.run_id)
+    found = json.loads(headrace(story.folder, *names, "--json").out)
+    done = headrace(story.folder, *names, "--output", "comparison.html")
+    assert (done.code, done.out) == (0, "comparison.html\n"), done.err
+    page = (story.folder / "comparison.html").read_text(encoding="utf-8")
+    for value, ends in zip(found["metrics"]["auc"], found["intervals"]["auc"], strict=True):
+        assert f">{value:.4f} <small" in page
+        assert f"{ends[0]:.4f} to {ends[1]:.4f}" in page
+    for text in ("train.steps_per_epoch", *found["data"]["fingerprint"], f"{story.commit}+dirty"):
+        assert text in page.replace("<wbr>", "")
+
+
+def test_page_of_a_comparison_is_refused_before_anything_is_read(story: Story) -> None:
+    before = sorted(story.folder.iterdir())
+    for options, words in ((("-o", "a.html", "--json"), "--json"), (("-o", "parcels.yaml"), ".html")):
+        done = headrace(story.folder, "compare", "parcels.yaml", "1", "2", *options)
+        assert (done.code, done.out) == (2, "")
+        assert words in done.err
+    done = headrace(story.folder, "compare", "parcels.yaml", *(2 * [story.first.run.run_id]), "-o", "none/a.html")
+    assert done.code == 1
+    assert "none/a.html" in done.err
+    assert sorted(story.folder.iterdir()) == before
+
+
 def test_comparison_refuses_what_it_cannot_find_with_the_runs_that_there_are(story: Story) -> None:
     for names in ((), ("20261122-030003", story.first.run.run_id), ("17", story.first.run.run_id)):
         done = headrace(story.folder, "compare", "parcels.yaml", *names)
