@@ -5,9 +5,9 @@ disk is full, the model in service is in the list anyway. A model that is listed
 run, even if that run's candidate is not blessed. So is one whose version in service is damaged.
 
 What came after RecordBlessing is found in the list itself: a model that a rollback withdrew is not pushed, nor is one
-that another run has overtaken, whose model was blessed later and is in service. (Runs on Kubeflow have no lock in
-common.) Until the push is noted, the list is locked, so that on one file system a rollback happens before or after all
-of it.
+that another run has overtaken, whose model was blessed later: that run pushes its own. (Runs on Kubeflow have no lock
+in common.) Until the push is noted, the list is locked, so that on one file system a rollback happens before or after
+all of it.
 
 With `deploy.approval: manual` a run pushes only what a person has promoted: to complete a promotion that was stopped,
 or to replace a damaged version.
@@ -40,6 +40,7 @@ from headrace.components.stored_models.blessed_record import (
     Entry,
     NewestEntry,
     Registry,
+    inside,
 )
 from headrace.components.stored_models.blessing import changing
 from headrace.components.stored_models.push import archive, push, versions
@@ -90,7 +91,7 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
         if newest and registry:
             listed = Registry.read(Path(registry))
             newest = _as_listed(newest, listed, Path(registry).parent)
-            overtaken = target.overtaken_by(newest, listed)
+            overtaken = _overtaken_by(newest, listed, Path(registry).parent)
         target.push(Path(model.uri), newest, pushed_model, overtaken, blessed=blessed)
 
 
@@ -102,13 +103,6 @@ class _Target:
     keep: int
     record: Path
     approval: str
-
-    def overtaken_by(self, newest: NewestEntry, listed: Registry) -> str | None:
-        """The version that was pushed last, if its model was blessed after this one and may be in service."""
-        record = PushRecord.read(self.record)
-        later = (entry for entry in listed.models if entry.blessed_at > newest.blessed_at and not entry.withdrawn_at)
-        pushes = (record.of(self.record, entry, self.folder) for entry in later)
-        return next((push.version for push in pushes if push), None)
 
     def push(
         self, model: Path, newest: NewestEntry | None, pushed_model: Any, overtaken: str | None, *, blessed: bool
@@ -129,7 +123,7 @@ class _Target:
         if withdrawn:
             pushed_model.set_string_custom_property(WITHDRAWN, "the model was rolled back, so it is not pushed again")
         elif overtaken:
-            why = f"version {overtaken}, whose model was blessed later, is in service, so this one is not pushed"
+            why = f"{overtaken} was blessed later, so this model is not pushed"
             pushed_model.set_string_custom_property(WITHDRAWN, why)
         unfit = newest is not None and (overtaken is not None or newest.uri in {refused, withdrawn})
         if newest is None or unfit or (not blessed and last and not damaged):
@@ -180,13 +174,26 @@ def _as_listed(newest: NewestEntry, listed: Registry, home: Path) -> NewestEntry
     return newest.model_copy(update={"withdrawn": newest.uri}) if known and known.withdrawn_at else newest
 
 
+def _overtaken_by(newest: NewestEntry, listed: Registry, home: Path) -> str | None:
+    """The model that was blessed last, as the list names it, if that was after this one.
+
+    Its own run pushes it, or the next run if that one stopped. If both runs pushed, servers would load the version with
+    the higher number, which need not be its.
+    """
+    uris = [entry.uri for entry in listed.models]
+    own = str(home / newest.uri)
+    after = listed.models[uris.index(own) + 1 :] if own in uris else ()
+    later = [inside(home, entry.uri) for entry in after if not entry.withdrawn_at and not entry.awaiting_approval]
+    return later[-1] if later else None
+
+
 def _why_nothing(withdrawn: str | None, refused: str | None, overtaken: str | None, *, waits: bool) -> str:
     if withdrawn:
         return f"{withdrawn} was rolled back, so it is not pushed"
     if refused:
         return f"{refused} failed its canary or its conversion for LiteRT, so it is not pushed"
     if overtaken:
-        return f"a model that was blessed later is in service, version {overtaken}, so this one is not pushed"
+        return f"{overtaken} was blessed later, so this model is not pushed"
     return "the model awaits approval, so it is not pushed" if waits else "no model to push"
 
 

@@ -37,6 +37,7 @@ class Comparison:
     """Runs side by side. Each tuple has one value for each of `names`.
 
     Attributes:
+        pipeline: Its name.
         names: What was compared, as it was given.
         runs: The ids of the runs.
         metrics: All metrics over the evaluated split, by their names in the config.
@@ -47,6 +48,7 @@ class Comparison:
             one digest of all modules, `code`.
     """
 
+    pipeline: str
     names: tuple[str, ...]
     runs: tuple[str, ...]
     metrics: Mapping[str, tuple[float | None, ...]]
@@ -91,6 +93,7 @@ def side_by_side(names: Sequence[str], sides: Sequence[Side]) -> Comparison:
     metrics = dict.fromkeys(metric for side in sides for metric in side.metrics)
     settings = [side.run.used for side in sides]
     return Comparison(
+        pipeline=sides[0].run.folder.record.pipeline,
         names=tuple(names),
         runs=tuple(side.run.folder.record.run_id for side in sides),
         metrics={metric: tuple(side.metrics.get(metric) for side in sides) for metric in metrics},

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment
 from markupsafe import Markup
 
 from headrace.common.credentials import redact
@@ -46,7 +47,7 @@ def render(data: dict[str, Any], runs: Sequence[SharedRun], logs: Sequence[Seque
     code = script(TEMPLATES / "plots.js", TEMPLATES / "share.js")
     settings = [run.settings for run in runs]
     differences = differing(settings) if len(runs) > 1 else []
-    made = environment(TEMPLATES, finalize=_public)
+    made = public_environment()
     panels = [
         Markup(made.get_template("run.html").render(**_panel(run, files)))  # noqa: S704 - rendered, escaped
         for run, files in zip(runs, logs, strict=True)
@@ -54,7 +55,7 @@ def render(data: dict[str, Any], runs: Sequence[SharedRun], logs: Sequence[Seque
     text: str = made.get_template("share.html").render(
         data=data,
         json=_embedded(data),
-        style=style() + _own("share.css"),
+        style=page_style(),
         script=Markup(code),  # noqa: S704 - our own file
         policy=_policy(code),
         runs=runs,
@@ -105,8 +106,14 @@ def _policy(script: str) -> str:
     )
 
 
-def _own(name: str) -> Markup:
-    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))  # noqa: S704 - our own file
+def public_environment(*more: Path) -> Environment:
+    """The report's template environment with the templates here and in `more` folders; hides credentials in values."""
+    return environment(TEMPLATES, *more, finalize=_public)
+
+
+def page_style() -> Markup:
+    """The style sheet of pages that show several runs side by side."""
+    return style() + Markup((TEMPLATES / "share.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
 
 
 def _public(value: Any) -> Any:

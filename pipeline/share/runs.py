@@ -25,6 +25,12 @@ COLORS, STROKES = 10, 3
 """Colors of runs (share.css), and dash patterns of their lines: together they distinguish 40 runs."""
 
 
+def look(number: int) -> str:
+    """The CSS classes of a run's marks: one of ten colors, and a dash pattern from the eleventh run on."""
+    rounds, color = divmod(number, COLORS)
+    return f"run{color} more{(rounds - 1) % STROKES + 1}" if rounds else f"run{color}"
+
+
 @dataclass(frozen=True)
 class PublicFolder(RunFolder):
     """A run's folder whose config shows nothing that looks like a password or a key."""
@@ -58,9 +64,8 @@ class SharedRun:
 
     @property
     def look(self) -> str:
-        """The CSS classes of its marks: one of ten colors, and a dash pattern from the eleventh run on."""
-        rounds, color = divmod(self.number, COLORS)
-        return f"run{color} more{(rounds - 1) % STROKES + 1}" if rounds else f"run{color}"
+        """The CSS classes of its marks."""
+        return look(self.number)
 
     @cached_property
     def logs_at(self) -> Path:

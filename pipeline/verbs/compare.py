@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.common.durable import write_output
 from headrace.pipeline.verbs.models import NONE, print_table
-from headrace.pipeline.verbs.options import config_options, reports_errors
+from headrace.pipeline.verbs.options import config_options, reports_errors, short
 
 if TYPE_CHECKING:
     from headrace.components.evaluation.result import Interval
@@ -27,6 +28,13 @@ WIDEST = 60
 @config_options
 @click.argument("names", nargs=-1, metavar="RUN|VERSION RUN|VERSION ...")
 @click.option("--kubeflow", is_flag=True, help="Compare runs on Kubeflow, from the object store.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write an HTML page instead of printing a table.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reports_errors
 def compare(
@@ -35,6 +43,7 @@ def compare(
     overrides: tuple[str, ...],
     names: tuple[str, ...],
     kubeflow: bool,
+    output: Path | None,
     as_json: bool,
 ) -> None:
     """Compare runs or versions of CONFIG on this machine, or with --kubeflow on Kubeflow.
@@ -42,13 +51,22 @@ def compare(
     A version stands for the run that trained its model. All metrics and facts about the data are shown, and the
     settings, modules and packages that differ.
     """
+    if output and as_json:
+        raise click.UsageError("--output writes a page, and --json prints JSON; choose one of them")
+    if output and output.suffix != ".html":
+        raise click.UsageError(f"--output writes an HTML page, so {output} must end in .html")
     from headrace.pipeline import api
 
     found = api.compare(config, *names, kubeflow=kubeflow, profile=profile, overrides=overrides)
     if as_json:
         click.echo(json.dumps(asdict(found), indent=1))
-        return
-    print_table(list(_table(found)))
+    elif output:
+        from headrace.pipeline.models.comparison_page import comparison_page
+
+        write_output(output, comparison_page(found))
+        click.echo(short(output.absolute()))
+    else:
+        print_table(list(_table(found)))
 
 
 def _table(found: Comparison) -> Iterator[tuple[str, ...]]:

@@ -5,6 +5,8 @@ earlier one back into service.
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from headrace.pipeline.models.listing import Model
 
 NONE = "-"
+GAP = "  "
+NARROWEST = 16
+"""Characters of a column that is shortened: what a run's id takes, and a mark."""
 COMMIT_DIGITS = 9
 
 
@@ -51,7 +56,7 @@ def models(
         for title, cells in _optional(found).items():
             if any(cells):
                 rows = [(*row, cell or NONE) for row, cell in zip(rows, [title, *cells], strict=True)]
-        print_table(rows)
+        _print_models(rows)
     else:
         elsewhere = "" if kubeflow else "; --kubeflow lists those of runs on Kubeflow"
         click.echo(f"no models yet; `headrace {'submit' if kubeflow else 'run'} {config}` trains one{elsewhere}")
@@ -164,11 +169,31 @@ def _short(place: str) -> str:
     return place if "://" in place else str(short(Path(place)))
 
 
+def _print_models(rows: Sequence[Sequence[str]]) -> None:
+    """Print a line for each row: on a terminal in columns that fit it, elsewhere whole cells with tabs between them."""
+    if sys.stdout.isatty():
+        print_table(fitted(rows, shutil.get_terminal_size().columns))
+        return
+    for row in rows:
+        click.echo("\t".join(row))
+
+
+def fitted(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
+    """Shorten the widest columns until a table is `width` characters wide, but none below NARROWEST."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    while sum(widths) + len(GAP) * (len(widths) - 1) > width and max(widths) > NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+    return [
+        [cell if len(cell) <= most else f"{cell[: most - 1]}…" for cell, most in zip(row, widths, strict=True)]
+        for row in rows
+    ]
+
+
 def print_table(rows: Sequence[Sequence[str]]) -> None:
     """Print rows with as many cells each, in aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        click.echo(GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _optional(found: Sequence[Model]) -> dict[str, list[str]]:

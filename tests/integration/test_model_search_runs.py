@@ -53,7 +53,7 @@ def test_chosen_kind_is_shown_and_exported_and_an_unchanged_run_reuses_it(tmp_pa
     (listed,) = json.loads(headrace(tmp_path, "models", "sums.yaml", "--json").out)
     assert listed["tuned"]["model.kind"] == best
     table = headrace(tmp_path, "models", "sums.yaml").out
-    assert table.splitlines()[0].endswith("COMMIT  TUNED")
+    assert table.splitlines()[0].endswith("COMMIT\tTUNED")
     assert f"model.kind: {best}" in table
 
     again = headrace(tmp_path, "run", "sums.yaml")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import pty
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +15,7 @@ from typing import Any
 
 import pytest
 from command import Finished, headrace
+from forks import HEADRACE, Forked
 from parcels import write_parcels
 
 import headrace as face
@@ -127,13 +131,29 @@ def test_table_and_python_show_the_same(story: Story, monkeypatch: pytest.Monkey
     models = face.models("parcels.yaml")
     assert [str(model.path) for model in models] == [model["path"] for model in story.after]
     done = headrace(story.folder, "models", "parcels.yaml")
-    heading, newer, older = done.lines
-    assert heading.split() == ["VERSION", "RUN", "BLESSED", "METRICS", "SPANS", "COMMIT"]
-    assert newer.split()[0] == str(version(story.second))
-    assert "rolled back" in newer
-    assert newer.endswith(f"{story.commit[:9]}+dirty")
-    assert f"auc {models[1].metrics['auc']:.4f}" in older
-    assert older.split("  ")[0].endswith("*")
+    heading, newer, older = (line.split("\t") for line in done.lines)
+    assert heading == ["VERSION", "RUN", "BLESSED", "METRICS", "SPANS", "COMMIT"]
+    assert newer[0] == str(version(story.second))
+    assert (newer[2], newer[-1]) == ("rolled back", f"{story.commit[:9]}+dirty")
+    assert f"auc {models[1].metrics['auc']:.4f}" in older[3]
+    assert older[0].endswith("*")
+
+
+@pytest.mark.parametrize("columns", [300, 100])
+def test_table_fits_the_terminal_with_a_line_for_each_model(story: Story, columns: int) -> None:
+    ours, theirs = pty.openpty()
+    shown = {**os.environ, "COLUMNS": str(columns)}
+    with Forked([str(HEADRACE), "models", "parcels.yaml"], cwd=story.folder, env=shown, stdout=theirs) as process:
+        os.close(theirs)
+        assert process.wait() == 0
+    lines = os.read(ours, 1 << 16).decode().splitlines()
+    os.close(ours)
+    whole = [line.split("\t") for line in headrace(story.folder, "models", "parcels.yaml").lines]
+    assert max(map(len, lines)) <= columns
+    assert [line.split()[0] for line in lines] == [row[0].split(", ")[0] + "," * (", " in row[0]) for row in whole]
+    assert ("…" in "".join(lines)) is (columns == 100)
+    if columns == 300:
+        assert [re.split("  +", line) for line in lines] == whole
 
 
 def test_command_refuses_with_the_versions_that_there_are(story: Story) -> None:
@@ -167,6 +187,31 @@ def test_comparison_shows_metrics_and_only_the_setting_that_differs(story: Story
     table = headrace(story.folder, "compare", "parcels.yaml", *names).out
     assert f"{measured[0].metrics['auc']:.4f}" in next(line for line in table.splitlines() if "auc" in line)
     assert "train.steps_per_epoch" in table
+
+
+def test_comparison_is_written_as_a_page(story: Story) -> None:
+    names = ("compare", "parcels.yaml", str(version(story.first)), story.second.run.run_id)
+    found = json.loads(headrace(story.folder, *names, "--json").out)
+    done = headrace(story.folder, *names, "--output", "comparison.html")
+    assert (done.code, done.out) == (0, "comparison.html\n"), done.err
+    page = (story.folder / "comparison.html").read_text(encoding="utf-8")
+    for value, ends in zip(found["metrics"]["auc"], found["intervals"]["auc"], strict=True):
+        assert f">{value:.4f} <small" in page
+        assert f"{ends[0]:.4f} to {ends[1]:.4f}" in page
+    for text in ("train.steps_per_epoch", *found["data"]["fingerprint"], f"{story.commit}+dirty"):
+        assert text in page.replace("<wbr>", "")
+
+
+def test_page_of_a_comparison_is_refused_before_anything_is_read(story: Story) -> None:
+    before = sorted(story.folder.iterdir())
+    for options, words in ((("-o", "a.html", "--json"), "--json"), (("-o", "parcels.yaml"), ".html")):
+        done = headrace(story.folder, "compare", "parcels.yaml", "1", "2", *options)
+        assert (done.code, done.out) == (2, "")
+        assert words in done.err
+    done = headrace(story.folder, "compare", "parcels.yaml", *(2 * [story.first.run.run_id]), "-o", "none/a.html")
+    assert done.code == 1
+    assert "none/a.html" in done.err
+    assert sorted(story.folder.iterdir()) == before
 
 
 def test_comparison_refuses_what_it_cannot_find_with_the_runs_that_there_are(story: Story) -> None:

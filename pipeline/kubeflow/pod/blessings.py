@@ -152,12 +152,14 @@ def _after(before: Entry | None, kind: str, entry: Entry) -> Entry:
 def _merged(entries: Iterable[Entry]) -> Registry:
     """The list of these entries, in the order of their blessings, with the latest entry of each model.
 
+    Of two in the same second, every reader puts the same one first.
+
     Two rules hold for the entry of a run that had read the list before somebody withdrew or promoted the same model, as
     they do for a run that reads it afterwards: a model that is withdrawn stays so until a rollback or a promotion
     restores it, and one that is listed does not await approval again.
     """
     merged = Registry()
-    for entry in sorted(entries, key=lambda entry: entry.blessed_at):
+    for entry in sorted(entries, key=lambda entry: (entry.blessed_at, entry.uri)):
         known = merged.find(entry.uri)
         restored = entry.judged_at is not None and not entry.awaiting_approval
         if known and not restored and (known.withdrawn_at or (entry.awaiting_approval and not known.awaiting_approval)):

@@ -382,7 +382,7 @@ def test_rollback_of_a_user_moves_the_service(
     assert "watching it for 1s" in done.err
     table = headrace(tmp_path, "models", "trips.yaml", "--kubeflow", **environment)
     assert table.lines[0].split()[-1] == "KSERVE"
-    (line,) = (line for line in table.lines if " run-0 " in line)
+    (line,) = (line for line in table.lines if "\trun-0\t" in line)
     assert line.endswith("in service")
 
     config["deploy"]["kserve"]["context"] = "elsewhere"

@@ -30,14 +30,19 @@ features: {fare: {column: numeric}}
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod whose root is a folder, and how its process ended."""
+    """A pod whose root is a folder, and how its process ended. has_store: whether a folder in it is the object store,
+    instead of the server that the environment names.
+    """
 
     root: Path
+    has_store: bool = True
 
     def start(self, invocation: Invocation, reported: dict[str, Any]) -> subprocess.Popen[str]:
         (self.root / "dev").mkdir(parents=True, exist_ok=True)
         arguments = ["--invocation", invocation.to_json(), "--executor-input", json.dumps(reported)]
-        own = {"HEADRACE_POD": str(self.root), "HEADRACE_STORE": str(self.root / "store")}
+        own = {"HEADRACE_POD": str(self.root)} | (
+            {"HEADRACE_STORE": str(self.root / "store")} if self.has_store else {}
+        )
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "headrace.pipeline.kubeflow.entrypoint", *arguments],
             env={**os.environ, **own},

@@ -102,9 +102,9 @@ def test_models_are_listed_with_their_versions_verdicts_and_spans(
     (tmp_path / "trips.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     done = headrace(tmp_path, "models", "trips.yaml", "--kubeflow", **s3_server.environment)
     assert done.code == 0, done.err
-    (line,) = (line for line in done.lines if " run-a " in line)
+    (line,) = (line for line in done.lines if "\trun-a\t" in line)
     assert line.split() == ["1790000005*", "run-a", "yes", "auc", "0.7100", "4", "to", "5", "-", "-"]
-    (line,) = (line for line in done.lines if " run-e " in line)
+    (line,) = (line for line in done.lines if "\trun-e\t" in line)
     assert "no: its LiteRT file differs" in line
     assert "int8, 29.3 kB, differs by at most 0.2" in line
     printed = json.loads(
