@@ -33,7 +33,7 @@ evaluate:
   slices: [carrier]
   thresholds:
     auc: {min: 0.85, not_worse_than_baseline_by: 0.2}
-deploy: {push: serving}
+deploy: {push: serving, canary: null}
 """
 
 FEATURES = '''\
@@ -68,7 +68,7 @@ BROKEN = FEATURES.replace(
 )
 
 DATA_NODES = {"ExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "DataGate"}
-MODEL_NODES = {"Trainer", "Canary", "Evaluator", "Pusher"}
+MODEL_NODES = {"Trainer", "Evaluator", "Pusher"}
 
 
 @dataclass

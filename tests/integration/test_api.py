@@ -32,6 +32,7 @@ CONFIG: dict[str, Any] = {
     "model": {"kind": "dnn", "hidden": [8]},
     "train": {"epochs": 1, "steps_per_epoch": 50, "batch_size": 64},
     "evaluate": {"metrics": ["auc", "binary_accuracy"], "slices": ["carrier"], "thresholds": {"auc": {"min": 0.6}}},
+    "deploy": {"canary": None},
 }
 LIGHT = """
 import json, sys

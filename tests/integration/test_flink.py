@@ -58,7 +58,7 @@ def story(new_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
     folder, vocabulary = new_folder("taxi"), tmp_path_factory.mktemp("named") / "payments.txt"
     vocabulary.write_text("\n".join(PAYMENTS))
     payments = ["features.payment_type.top_k=null", f"features.payment_type.file={vocabulary}"]
-    overrides = ["train.epochs=1", *payments]
+    overrides = ["train.epochs=1", "deploy.canary=null", *payments]
     local = headrace(folder, "run", str(TAXI), *(word for one in overrides for word in ("--set", one))).run
     with job_server(parts, new_folder("jobs")) as jobs, workers(new_folder("workers"), hidden) as pool:
         section = beam_section(jobs, pool)

@@ -17,6 +17,7 @@ import pytest
 import sklearn.metrics
 import tensorflow as tf
 from command import Finished, headrace
+from forks import ALL
 from row_splits import splits
 
 import headrace as api
@@ -256,7 +257,8 @@ def test_training_reports_the_metrics_of_each_task(story: Story) -> None:
 def test_compiled_pipeline_of_several_labels_equals_a_local_run(story: Story) -> None:
     """`headrace verify`: what Kubeflow would run gives the same examples, statistics, graph, metrics and model."""
     given = [*SET, "train.epochs=2", "deploy.canary=null", "evaluate.importance=none"]
-    done = headrace(story.folder, "verify", "homes.yaml", *(word for one in given for word in ("--set", one)))
+    sets = [word for one in given for word in ("--set", one)]
+    done = headrace(story.folder, "verify", "homes.yaml", *sets, **{ALL: "1"})
     found = {line.split()[1].rstrip(":"): line for line in done.out.splitlines() if line.startswith("same")}
     assert done.code == 0, done.out + done.err
     assert "byte for byte" in found["ExampleGen.examples"]

@@ -52,7 +52,7 @@ def pushed(new_folder: Callable[[str], Path]) -> Pushed:
     known = parcels(600, seed=1)
     table = pa.Table.from_pylist(known, SCHEMA).append_column("arrival", pa.array([arrival(row) for row in known]))
     pq.write_table(table, folder / "trained.parquet")
-    (folder / "parcels.yaml").write_text(CONFIG + 'deploy: {push: "serving/{name}"}\n', encoding="utf-8")
+    (folder / "parcels.yaml").write_text(CONFIG + 'deploy: {push: "serving/{name}", canary: null}\n', encoding="utf-8")
     refused = headrace(folder, "predict", "parcels.yaml", "--output", "early.csv")
     assert refused.code == 1
     assert "headrace run" in refused.err

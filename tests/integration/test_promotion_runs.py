@@ -23,6 +23,7 @@ features: {distance: {column: numeric}, hours: {column: numeric}}
 model: {kind: dnn, hidden: [4]}
 train: {epochs: 1, steps_per_epoch: 20, batch_size: 64}
 evaluate: {metrics: [auc], better_than_constant: false}
+deploy: {canary: null}
 """
 MANUAL = ("--set", "deploy.approval=manual")
 

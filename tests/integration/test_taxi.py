@@ -178,7 +178,8 @@ def test_nothing_lies_beside_the_outputs(taxi: Story) -> None:
 def direct(new_folder: Callable[[str], Path]) -> RunRecord:
     """By the installed script, with nothing but it in the environment."""
     folder, script = new_folder("direct"), Path(sys.executable).with_name("headrace")
-    command = [str(script), "run", str(ROOT / "configs" / "taxi.yaml"), "--set", "beam.runner=direct"]
+    settings = [word for one in ("beam.runner=direct", "deploy.canary=null") for word in ("--set", one)]
+    command = [str(script), "run", str(ROOT / "configs" / "taxi.yaml"), *settings]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -33,6 +33,7 @@ features:
 model: {kind: dnn, hidden: [8]}
 train: {epochs: 4, batch_size: 64, learning_rate: 0.01, class_weight: balanced}
 evaluate: {slices: [channel], better_than_constant: false}
+deploy: {canary: null}
 """
 
 

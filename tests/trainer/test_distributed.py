@@ -13,7 +13,7 @@ import forks
 import h5py
 import numpy as np
 import pytest
-from command import PATIENCE, alive, wait_until
+from command import PATIENCE, alive, processes_in, wait_until
 
 from headrace.common.errors import TrainingError, TrainingStoppedError
 from headrace.trainer import launch
@@ -155,13 +155,12 @@ def test_killing_the_trainer_ends_the_process_of_its_training(
         " launch(Job.from_json(Path(sys.argv[1]).read_text()))"
     )
     log = tmp_path / "log"
-    with log.open("w") as stream:  # its child is one that it starts itself, with all imports
-        trainer = forks.Forked(
-            [sys.executable, str(program), str(tmp_path / "job.json")], cwd=PROJECT, stdout=stream, stderr=stream
-        )
+    command, environment = [sys.executable, str(program), str(tmp_path / "job.json")], {**os.environ, forks.ALL: "1"}
+    with log.open("w") as stream:
+        trainer = forks.Forked(command, cwd=tmp_path, env=environment, stdout=stream, stderr=stream)
     try:
         assert wait_until(lambda: "epoch 2/" in log.read_text()), log.read_text()
-        (child,) = children(trainer.pid)
+        (child,) = {*processes_in(tmp_path)} - {trainer.pid}
     finally:
         trainer.send_signal(signal.SIGKILL)
         trainer.wait()
@@ -200,8 +199,3 @@ def cluster(ports: list[int], index: int) -> str:
     return json.dumps(
         {"cluster": {"worker": [f"127.0.0.1:{port}" for port in ports]}, "task": {"type": "worker", "index": index}}
     )
-
-
-def children(pid: int) -> list[int]:
-    """The processes that a process has started."""
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()]

@@ -17,10 +17,10 @@ import pytest
 import yaml
 from command import headrace
 from compiled_trips import compiled, invocations, trips
+from ended_runs import BLESSED
 from kserve_cluster import FIRST, Cluster, InMemory, Plan, first_service, merged, serving
 from s3_servers import S3Server
 from test_model_changes import listed, push
-from test_notifier import BLESSED
 from test_stored_models import HOME, ROOT, blessed_and_pushed, trained
 
 from headrace.common.errors import RunError

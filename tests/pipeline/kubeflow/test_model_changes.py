@@ -12,10 +12,10 @@ import pytest
 import yaml
 from command import headrace
 from compiled_trips import trips
+from ended_runs import BLESSED, EVALUATION
 from model_registry import model_registry
 from s3_servers import S3Server
 from staged_nights import ObjectStore, object_store
-from test_notifier import BLESSED, EVALUATION
 from test_stored_models import HOME, ROOT, blessed_and_pushed, trained
 from tfx.types import standard_artifacts
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,13 @@ import yaml
 from api_server import ApiServer
 from command import headrace
 from compiled_trips import TRIPS, trips
+from ended_runs import BLESSED, EVALUATION, HOME, ROOT, Kubeflow, kubeflow_of
 from faulty_backend import serving
 from receivers import HttpReceiver, http_receiver
 from s3_servers import S3Server
 
 from headrace.common.checksums import with_checksum
 from headrace.common.errors import RunError
-from headrace.components.canary.verdict import CanaryVerdict
-from headrace.components.evaluation.result import Evaluation, ThresholdCheck, write_evaluation
 from headrace.components.gates.verdict import DataVerdicts, GateRow, GateVerdict
 from headrace.components.stored_models.blessed_record import Entry, Registry
 from headrace.pipeline.kubeflow.compiler import compile as compile_module
@@ -35,78 +33,13 @@ from headrace.pipeline.kubeflow.notifier.sweep import sweep
 from headrace.pipeline.kubeflow.results_store import open_results
 from headrace.pipeline.kubeflow.server import runs
 from headrace.pipeline.kubeflow.server.session import Session
-from headrace.pipeline.kubeflow.server.submit import submit
 from headrace.pipeline.kubeflow.store import Store, open_store
 from headrace.pipeline.notify.deliver import Outside
 
 GOLDEN = Path(__file__).with_name("golden") / "plain.golden"
-ROOT = "s3://root/runs"
-HOME = f"{ROOT}/trips"
 VALUE = "Ada Lovelace, 1815"
 """What stands in a row."""
 SECRET = "T0AB12CD/B0EF34GH/x9Yz8Wv7Ut6Sr5Qp4"
-CHECK = ThresholdCheck("auc", "min", 0.8, 0.71, None, passed=False)
-EVALUATION = Evaluation(
-    split="test",
-    example_count=40,
-    unlabelled=0,
-    metrics={"auc": 0.71},
-    baseline=None,
-    slices=(),
-    checks=(CHECK,),
-    blessed=False,
-    reasons=(str(CHECK),),
-    curves=None,
-)
-BLESSED = replace(EVALUATION, checks=(replace(CHECK, limit=0.7, passed=True),), blessed=True, reasons=())
-Details = list[dict[str, Any]]
-
-
-@dataclass
-class Kubeflow:
-    """A pipeline on a server, whose receivers are the config's. Objects are those that a launcher would leave."""
-
-    server: ApiServer
-    session: Session
-    store: Store
-    tmp: Path
-
-    def ended(self, state: str, tasks: Mapping[str, tuple[str, str]], nodes: Details | None = None) -> str:
-        """A run that ended so. tasks: the state of each, and Argo's message; all others succeeded."""
-        run_id = str(submit(self.session, again=True)[1].run.run_id)
-        self.report(run_id, state, tasks, nodes)
-        return run_id
-
-    def report(
-        self, run_id: str, state: str, tasks: Mapping[str, tuple[str, str]], nodes: Details | None = None
-    ) -> None:
-        self.server.time += dt.timedelta(minutes=5)
-        details = []
-        for number, name in enumerate(self.session.tasks(self.session.run(run_id))):
-            task, message = tasks.get(name, ("SUCCEEDED", ""))
-            start = self.server.time + dt.timedelta(seconds=number)
-            times = {"start_time": start.isoformat(), "end_time": (start + dt.timedelta(seconds=2)).isoformat()}
-            error = {"error": {"message": message}} if message else {}
-            details.append({"display_name": name, "state": task, **times, **error})
-        self.server.report(run_id, state, details, nodes or ())
-
-    def evaluated(self, run_id: str, evaluation: Evaluation, *refusals: str) -> None:
-        """What Evaluator and Canary leave. refusals: the canary's."""
-        write_evaluation(self.tmp, evaluation)
-        CanaryVerdict(reasons=refusals).write(self.tmp)
-        self.store.put(self.tmp / "evaluation.json", f"{HOME}/{run_id}/evaluator/17/evaluation/evaluation.json")
-        self.store.put(self.tmp / "verdict.json", f"{HOME}/{run_id}/canary/18/blessing/verdict.json")
-
-    def pushed(self, run_id: str, version: str) -> None:
-        self.store.write(f"{HOME}/{run_id}/pusher/19/pushed_model/saved_model.pb", "graph")
-        pushes = {
-            "/s3/root/runs/trips/serving/trips": {"1700000000": "old/trainer/1/model", version: f"{run_id}/trainer/9/m"}
-        }
-        self.store.write(f"{HOME}/pushed.json", with_checksum(json.dumps({"models": pushes})))
-
-    def sweep(self) -> list[str]:
-        outside = Outside({"PATH": "/usr/bin:/bin"}, lambda _: None)
-        return [str(one) for one in sweep(self.session, self.store, outside, self.server.time.timestamp)]
 
 
 @pytest.fixture
@@ -127,13 +60,6 @@ def _compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def hook() -> Iterator[HttpReceiver]:
     with http_receiver() as alive:
         yield alive
-
-
-def kubeflow_of(server: ApiServer, store: Store, tmp: Path, *settings: str, **receivers: Any) -> Kubeflow:
-    own = [f"notify={json.dumps(receivers)}", f"kubeflow.pipeline_root={ROOT}", *settings]
-    session = Session.of(trips(f"kubeflow.server.endpoint={server.url}", *own))
-    session.server._sleep = lambda _: None
-    return Kubeflow(server, session, store, tmp)
 
 
 def types(hook: HttpReceiver, path: str = "/all") -> list[str]:

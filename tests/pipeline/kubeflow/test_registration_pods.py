@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from compiled_trips import TRIPS, compiled, invocations
+from ended_runs import BLESSED
 from model_registry import model_registry
 from s3_servers import S3Server
-from test_notifier import BLESSED
 from test_stored_models import HOME, blessed_and_pushed, trained
 
 from headrace.common.errors import ConfigError

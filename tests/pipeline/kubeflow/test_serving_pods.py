@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from compiled_trips import TRIPS, compiled, invocations
+from ended_runs import BLESSED
 from google.protobuf import text_format
 from s3_servers import S3Server
 from tensorflow_serving.config import model_server_config_pb2
-from test_notifier import BLESSED
 from test_stored_models import HOME, blessed_and_pushed, trained
 
 from headrace.common.errors import ConfigError, RunError

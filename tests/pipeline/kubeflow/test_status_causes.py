@@ -12,6 +12,8 @@ import yaml
 from api_server import ApiServer
 from command import Finished, headrace
 from compiled_trips import TRIPS
+from ended_runs import Kubeflow
+from ended_runs import kubeflow_of as pipeline_on
 from faulty_backend import serving
 from forks import Forked
 from tensorflow_metadata.proto.v0.anomalies_pb2 import Anomalies
@@ -19,8 +21,6 @@ from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics
 from test_kubeflow_entrypoint import Pod
 from test_kubeflow_gates import config as gated_config
 from test_kubeflow_gates import put_day
-from test_notifier import Kubeflow
-from test_notifier import kubeflow_of as pipeline_on
 
 from headrace.components.gates.verdict import DataVerdicts, GateRow, GateVerdict
 from headrace.pipeline.kubeflow.compiler import compile as compile_module

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_notifier import BLESSED
+from ended_runs import BLESSED
 from test_stored_models import CONFIG, HOME, blessed_and_pushed, trained
 from tfx.types import standard_artifacts
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from command import headrace
 from compiled_trips import trips
+from ended_runs import BLESSED, EVALUATION
 from s3_servers import S3Server
-from test_notifier import BLESSED, EVALUATION
 
 from headrace.common.errors import RunError
 from headrace.components.canary.verdict import CanaryVerdict

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from test_notifier import BLESSED
+from ended_runs import BLESSED
 from test_stored_lineage import train
 from test_stored_models import CONFIG, HOME, blessed_and_pushed, trained
 
