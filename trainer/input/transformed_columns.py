@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -38,7 +38,7 @@ VERSION_KEY, VERSION = b"headrace.transformed_columns", b"1"
 BATCH_BYTES = 64 << 20
 """Size from which rows are written as a record batch: few of them, and not all rows of a shard in memory."""
 _NAME = re.compile(r"transformed_columns-(\d{5})-of-(\d{5})\.arrow")
-_REBUILD = "`headrace run --fresh` rebuilds the transformed examples"
+REBUILD = "`headrace run --fresh` rebuilds the transformed examples"
 _TYPES = {tf.float32: pa.float32(), tf.int64: pa.int64(), tf.string: pa.large_binary()}
 _INTEGERS = pa.int8(), pa.int16(), pa.int32(), pa.int64()
 _IPC = pa.ipc.IpcWriteOptions(use_threads=False)  # threads would not survive a fork
@@ -57,8 +57,13 @@ def column_files(folder: str) -> list[str]:
     if names != expected:
         missing = sorted({*expected} - {*names})
         what = f"{missing[0]} is missing" if missing else "it has files of several executions of Transform"
-        raise TrainingError(f"{folder}: {what}. {_REBUILD}")
+        raise TrainingError(f"{folder}: {what}. {REBUILD}")
     return [str(Path(folder, name)) for name in names]
+
+
+def are_columns(files: Sequence[str]) -> bool:
+    """Whether these files of a split are columns, and not TFRecords."""
+    return any(_NAME.fullmatch(Path(file).name) for file in files)
 
 
 def columns_schema(spec: Mapping[str, Any], largest: Mapping[str, int] | None = None) -> pa.Schema | None:
@@ -80,13 +85,13 @@ def open_columns(path: str) -> pa.Table:
         table = pa.ipc.open_file(pa.memory_map(path)).read_all()
         table.validate()
     except FileNotFoundError:
-        raise TrainingError(f"{path} is gone: something removed it. {_REBUILD}") from None
+        raise TrainingError(f"{path} is gone: something removed it. {REBUILD}") from None
     except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise TrainingError(f"{path} is damaged: {error}. {_REBUILD}") from error
+        raise TrainingError(f"{path} is damaged: {error}. {REBUILD}") from error
     version = (table.schema.metadata or {}).get(VERSION_KEY)
     if version != VERSION:
         what = f"version {version.decode(errors='replace')}" if version else "another program's"
-        raise TrainingError(f"{path} is of a layout that this version does not read ({what}). {_REBUILD}")
+        raise TrainingError(f"{path} is of a layout that this version does not read ({what}). {REBUILD}")
     return table
 
 

@@ -1,0 +1,109 @@
+"""A training reads the same batches from transformed columns as from TFRecords, and says so where it cannot."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+from headrace.common.errors import TrainingError
+from headrace.trainer.input.buckets import LengthBuckets
+from headrace.trainer.input.mapped import MappedRows
+from headrace.trainer.input.memory import estimate_examples
+from headrace.trainer.input.pipeline import InputPipeline
+from headrace.trainer.input.transformed_columns import ColumnsWriter, columns_schema, file_name
+
+TABLE = {
+    "label": tf.io.FixedLenFeature([], tf.float32),
+    "company": tf.io.FixedLenFeature([], tf.int64),
+    "number": tf.io.FixedLenFeature([], tf.int64),
+    "vector": tf.io.FixedLenFeature([2, 3], tf.float32),
+    "image": tf.io.FixedLenFeature([], tf.string),
+}
+SEQUENCES = TABLE | {
+    "words": tf.io.RaggedFeature(tf.int64, "words", row_splits_dtype=tf.int64),
+    "tags": tf.io.VarLenFeature(tf.string),
+}
+SIZES = [130, 1, 0, 77, 301, 64]
+
+
+def examples(count: int, seed: int) -> dict[str, list[Any]]:
+    """Values of each feature of SEQUENCES."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(0, 40, count)
+    return {
+        "label": [[float(value)] for value in rng.integers(0, 2, count)],
+        "company": [[int(value)] for value in rng.integers(0, 100, count)],
+        "number": [[int(value)] for value in rng.integers(-(2**62), 2**62, count)],
+        "vector": [values.tolist() for values in rng.random((count, 6), np.float32)],
+        "image": [[rng.bytes(int(size))] for size in lengths],
+        "words": [rng.integers(0, 9, int(size)).tolist() for size in lengths],
+        "tags": [[b"t%d" % tag for tag in range(size % 3)] for size in lengths],
+    }
+
+
+def write(folder: Path, spec: dict[str, Any], sizes: Sequence[int] = SIZES) -> tuple[list[str], list[str]]:
+    """The same examples as TFRecords and as columns: the files of both."""
+    records, columns = [str(folder / f"{n:05d}.gz") for n in range(len(sizes))], []
+    schema = columns_schema(spec, {"company": 99})
+    assert schema is not None
+    assert schema.field("company").type == pa.int8()
+    for number, size in enumerate(sizes):
+        table = {name: values for name, values in examples(size, number).items() if name in spec}
+        with tf.io.TFRecordWriter(records[number], "GZIP") as file:
+            for row in range(size):
+                file.write(_example({name: values[row] for name, values in table.items()}).SerializeToString())
+        columns.append(str(folder / file_name(number, len(sizes))))
+        with ColumnsWriter(columns[-1], schema) as writer:
+            for part in (slice(0, size // 2), slice(size // 2, size)):
+                writer.add({name: _column(values[part], spec[name]) for name, values in table.items()})
+                writer._flush()  # a batch of each part, as large files have them
+    return records, columns
+
+
+def _example(row: dict[str, Any]) -> tf.train.Example:
+    kinds = {float: ("float_list", tf.train.FloatList), int: ("int64_list", tf.train.Int64List)}
+    bytes_list = ("bytes_list", tf.train.BytesList)
+    features = {}
+    for name, values in row.items():
+        field, message = kinds.get(type(values[0]), bytes_list) if values else bytes_list
+        features[name] = tf.train.Feature(**{field: message(value=values)}) if values else tf.train.Feature()
+    return tf.train.Example(features=tf.train.Features(feature=features))
+
+
+def _column(values: list[Any], feature: Any) -> pa.Array:
+    kind = {tf.float32: pa.float32(), tf.int64: pa.int64(), tf.string: pa.binary()}[feature.dtype]
+    if isinstance(feature, tf.io.FixedLenFeature) and not feature.shape:
+        return pa.array([value for (value,) in values], kind)
+    return pa.array(values, pa.list_(kind))
+
+
+def batches(dataset: tf.data.Dataset, most: int = 40) -> list[Any]:
+    """The tensors of some batches, by name, ragged and sparse ones in their parts."""
+    return [[np.asarray(one) for one in tf.nest.flatten(batch, expand_composites=True)] for batch in dataset.take(most)]
+
+
+@pytest.mark.parametrize("cache", ["memory", "none"])
+@pytest.mark.parametrize("spec", [TABLE, SEQUENCES], ids=["table", "sequences"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"shuffle": 0},
+        {"shuffle": 100},
+        {"shuffle": 1000, "steps_per_epoch": 3},
+        {"shuffle": 100, "buckets": LengthBuckets()},
+        {"shuffle": 100, "buckets": LengthBuckets((5, 20)), "steps_per_epoch": 5},
+    ],
+    ids=str,
+)
+def test_batches_are_those_of_tfrecords(tmp_path: Path, cache: Any, spec: dict[str, Any], settings: Any) -> None:
+    pipeline = InputPipeline(feature_spec=spec, label_key="label", batch_size=32, cache=cache, seed=5, **settings)
+    parsed, mapped = (pipeline.open("train", files) for files in write(tmp_path, spec))
+    for _ in range(2):  # epochs
+        np.testing.assert_equal(batches(mapped.dataset), batches(parsed.dataset))
+    np.testing.assert_equal(batches(mapped.peek), batches(parsed.peek))
+    assert mapped.dataset.element_spec == parsed.dataset.element_spec
+    assert mapped.size == sum(SIZES)
