@@ -182,7 +182,8 @@ class Run:
 
         A column with at most one value per example holds the values (int64, float32 or large_binary), with null for
         missing ones; a column in which all are missing has the type null. Other columns hold lists. Raises RunError if
-        there is no such split or some of its files are gone, DataError if one is damaged.
+        there is no such split or some of its files are gone, DataError or, for transformed ones, TrainingError if one
+        is damaged.
         """
         names = ("Transform", "transformed_examples") if transformed else ("ExampleGen", "examples")
         folder = self._split(*names, split)
@@ -282,11 +283,15 @@ def _record_form() -> TypeAdapter[RunRecord]:
 
 
 def _example_table(split: Path) -> pa.Table:
-    """All tf.Examples in a folder, in the order of its files, as `Run.examples` describes them."""
+    """All examples in a folder, in the order of its files, as `Run.examples` describes them."""
     import pyarrow as pa
 
     from headrace.components.statistics.read import batches
+    from headrace.trainer.input.transformed_columns import column_files, open_columns
 
+    if stored := column_files(str(split)):
+        table = pa.concat_tables(map(open_columns, stored))
+        return pa.table({name: _values(table.column(name)) for name in table.column_names})
     files = sorted(str(file) for file in split.iterdir() if file.is_file() and not file.name.startswith("."))
     parts = [pa.Table.from_batches([batch]) for file in files for batch in batches(file)]
     if not parts:
@@ -300,6 +305,8 @@ def _values(column: pa.ChunkedArray) -> pa.ChunkedArray:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if pa.types.is_fixed_size_list(column.type):
+        return pc.list_flatten(column) if column.type.list_size == 1 else column
     if not pa.types.is_list(column.type) and not pa.types.is_large_list(column.type):
         return column
     lengths = pc.list_value_length(column)

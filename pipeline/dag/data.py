@@ -195,6 +195,7 @@ def transform(config: PipelineConfig, built: Components, folders: Folders) -> Ba
         disable_analyzer_cache=True,  # TFX's own cache; ours is the store of spans
         store=str(folders.spans),
         code=sources_digest("headrace.components.transform.component"),
+        materialize="always" if config.own_training is not None else config.transform.materialize,
     )
     transform.add_upstream_node(built.drift or built.data_gate)
     return transform

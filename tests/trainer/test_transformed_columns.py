@@ -60,6 +60,7 @@ def test_rows_are_read_as_they_were_written(
             )
     table = open_columns(path)
     assert table.schema == schema
+    assert table.column_names == sorted(SPEC)
     for name in SPEC:
         written = [value for batch in batches for value in batch[name]]
         np.testing.assert_equal(table[name].to_pylist(), written)

@@ -8,7 +8,7 @@
         table = open_columns(file)                                # everything that reads what Transform wrote
 
 A file has the same rows in the same order as the TFRecord file of the same number would have. It is an uncompressed
-Arrow IPC file without nulls, whose columns have the names of the features in the transformed feature spec:
+Arrow IPC file without nulls, whose columns are the features of the transformed feature spec, sorted by name:
 
     FixedLenFeature []              float32, int64 or large_binary
     FixedLenFeature [k, ...]        fixed_size_list of the flattened values
@@ -72,7 +72,7 @@ def columns_schema(spec: Mapping[str, Any], largest: Mapping[str, int] | None = 
 
     largest: the largest value of integer features whose values are known not to be negative.
     """
-    types = {name: _type(feature, (largest or {}).get(name)) for name, feature in spec.items()}
+    types = {name: _type(feature, (largest or {}).get(name)) for name, feature in sorted(spec.items())}
     if any(one is None for one in types.values()):
         return None
     fields = [pa.field(name, one, nullable=False) for name, one in types.items()]
@@ -105,6 +105,7 @@ class ColumnsWriter:
     def __init__(self, path: str, schema: pa.Schema) -> None:
         self._path, self._schema = Path(path), schema
         self._batches: list[pa.RecordBatch] = []
+        self._bytes = 0
         self._stack = ExitStack()
         sink = self._stack.enter_context(pa.OSFile(path, "wb"))
         self._file = self._stack.enter_context(pa.ipc.new_file(sink, schema, options=_IPC))
@@ -121,17 +122,19 @@ class ColumnsWriter:
         if kind is not None:
             self._path.unlink()
 
-    def add(self, columns: Mapping[str, pa.Array]) -> None:
-        """Add rows: a column for each feature, of lists or of single values, without nulls."""
+    def add(self, columns: Mapping[str, pa.Array]) -> int:
+        """Add rows: a column for each feature, of lists or of single values, without nulls. Returns their number."""
         arrays = [_as_type(columns[field.name], field.type) for field in self._schema]
         self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
-        if sum(batch.nbytes for batch in self._batches) >= BATCH_BYTES:
+        self._bytes += self._batches[-1].nbytes
+        if self._bytes >= BATCH_BYTES:
             self._flush()
+        return len(arrays[0])
 
     def _flush(self) -> None:
         for batch in pa.Table.from_batches(self._batches, self._schema).combine_chunks().to_batches():
             self._file.write_batch(batch)
-        self._batches = []
+        self._batches, self._bytes = [], 0
 
 
 def _type(feature: object, largest: int | None) -> pa.DataType | None:
