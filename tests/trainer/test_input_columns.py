@@ -1,5 +1,6 @@
 """A training reads the same batches from transformed columns as from TFRecords, and says so where it cannot."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.train import TrainConfig
+from headrace.trainer import run
+from headrace.trainer.devices.strategy import choose_strategy, detect_hardware
 from headrace.trainer.input.buckets import LengthBuckets
+from headrace.trainer.input.mapped import MappedRows
+from headrace.trainer.input.memory import FreeSpace, choose_cache, estimate_examples
+from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.pipeline import InputPipeline
+from headrace.trainer.input.reading import records_of
 from headrace.trainer.input.sources import ExampleSources
 from headrace.trainer.input.transformed_columns import ColumnsWriter, columns_schema, file_name
 from headrace.trainer.input.weights import ExampleWeights
+from headrace.trainer.job import Job
 
 TABLE = {
     "label": tf.io.FixedLenFeature([], tf.float32),
@@ -178,7 +191,7 @@ def test_column_file_without_a_feature_of_the_graph_is_named(tmp_path: Path) -> 
         InputPipeline(feature_spec=spec, label_key="label", batch_size=32).open("train", files)
 
 
-@pytest.mark.parametrize("setting", [{"service": "localhost:1"}, {"snapshot": "snapshots"}])
+@pytest.mark.parametrize("setting", [{"service": "grpc://localhost:1"}, {"snapshot": "snapshots"}])
 def test_settings_that_parse_ahead_are_not_used_and_the_log_says_so(tmp_path: Path, setting: dict[str, Any]) -> None:
     train = TrainConfig.model_validate({"input": setting})
     sources = ExampleSources.of(train, tmp_path, columns=True)
@@ -196,3 +209,41 @@ def test_cache_says_which_rows_are_shuffled_together(tmp_path: Path, choice: Any
     cache = choose_cache(choice, files, FreeSpace(50, free, free))
     assert cache.kind == kind
     assert "mapped" in cache.why
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cache", ["memory", "none"])
+def test_trained_weights_are_those_of_tfrecords_to_the_last_bit(prepared: Any, tmp_path: Path, cache: str) -> None:
+    data = prepared("binary")
+    spec = data.output.transformed_feature_spec()
+    schema, packing = columns_schema(spec), Packing(spec)
+    assert schema is not None
+    for split, pattern in data.patterns.items():
+        folder = tmp_path / f"Split-{split}"
+        folder.mkdir()
+        files = sorted(tf.io.gfile.glob(pattern))
+        for number, file in enumerate(files):
+            (records,) = records_of(file).batch(1 << 20)
+            columns = packing.unpack(packing.parse(records))
+            with ColumnsWriter(str(folder / file_name(number, len(files))), schema) as writer:
+                writer.add({name: _arrow(column) for name, column in columns.items()})
+    options = {"epochs": 2, "input": {"cache": cache, "shuffle": 200}}
+    weights = []
+    for name in ("parsed", "mapped"):
+        fn_args = data.fn_args(tmp_path / name, **options)
+        if name == "mapped":
+            fn_args.train_files, fn_args.eval_files = (
+                [str(tmp_path / f"Split-{one}" / "*")] for one in ("train", "eval")
+            )
+        job = Job.of(fn_args)
+        weights.append(run.train(job, choose_strategy(job.sections.train, detect_hardware())).get_weights())
+        record = json.loads(Path(fn_args.model_run_dir, "training.json").read_text(encoding="utf-8"))
+        assert ("mapped into memory" in str(record)) == (name == "mapped")
+    np.testing.assert_equal(weights[1], weights[0])
+
+
+def _arrow(column: Any) -> pa.Array:
+    if isinstance(column, tf.SparseTensor):
+        column = tf.RaggedTensor.from_sparse(column)
+    values = column.to_list() if isinstance(column, tf.RaggedTensor) else column.numpy().tolist()
+    return pa.array(values)
