@@ -16,4 +16,5 @@ class TransformConfig(Section):
     """Whether they are written as TFRecords of tf.Example, as TFX's Transform writes them. `never`: as Arrow columns,
     which training maps into memory instead of unzipping and parsing them; what reads TFRecords cannot read these.
     `auto`: as TFRecords if something of yours reads them, which is a `model.run_fn` or a component of `pipeline.extend`
-    with the input `transformed_examples`, or if a feature cannot be a column (see docs/components.md)."""
+    with the input `transformed_examples`, with `train.input.service`, or if a feature cannot be a column (see
+    docs/components.md)."""

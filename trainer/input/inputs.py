@@ -109,7 +109,8 @@ class InputPlan:
     ) -> InputPlan:
         """Decide. device, worker: as in `open_inputs`."""
         train, output, sample = sections.train, examples.output, examples.sample
-        sources = ExampleSources.of(train, Path(output.transform_savedmodel_dir).parent, worker)
+        graph, mapped = Path(output.transform_savedmodel_dir).parent, are_columns(examples.train)
+        sources = ExampleSources.of(train, graph, worker, columns=mapped)
         space = FreeSpace.here(sample.bytes_each)
         cache = sources.cache(choose_cache(train.input.cache, examples.train + examples.eval, space))
         lengths = sample.lengths if train.input.shuffle else None  # without a shuffle the order of the files is kept

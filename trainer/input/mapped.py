@@ -68,10 +68,11 @@ class MappedRows(Packing):
         waiting, found = list(order)[::-1], list[tuple[int, int]]()
         turns: list[Iterator[tuple[int, int]] | None] = [None] * min(open_files, len(order))
         while waiting or any(turns):
-            for place, turn in enumerate(turns):
-                if turn is None and waiting:
+            for place in range(len(turns)):
+                if turns[place] is None and waiting:
                     number = waiting.pop()
-                    turn = _blocks(int(ends[number]), int(ends[number + 1]), size)
+                    turns[place] = _blocks(int(ends[number]), int(ends[number + 1]), size)
+                turn = turns[place]
                 block = next(turn, None) if turn else None
                 found += [block] if block else []
                 turns[place] = turn if block else None

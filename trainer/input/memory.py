@@ -114,7 +114,7 @@ def _choose_for_columns(
 
 
 def estimate_examples(files: Sequence[str]) -> int:
-    """Estimate the number of records in TFRecord files from the first few megabytes; exact for small data and columns."""
+    """Estimate the number of examples from the first few megabytes; exact for small data, and for columns."""
     if are_columns(files):
         return sum(open_columns(file).num_rows for file in files)
     seen = compressed = 0

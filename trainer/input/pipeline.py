@@ -44,8 +44,10 @@ from headrace.trainer.input.shuffle import (
 from headrace.trainer.input.transformed_columns import are_columns
 from headrace.trainer.input.weights import ExampleWeights
 
-GATHERED = 4096
-"""Examples that are fetched from memory at once, if batches are smaller."""
+GATHERED, GATHERED_ROWS = 4096, 16384
+"""Examples that are fetched from memory at once, if batches are smaller, and rows that are gathered from columns, which
+takes a call of Python: of a table of 16 columns it took 0.13 ms of a processor for each 1,024, and 0.23 ms with 4096.
+"""
 GATHERED_BYTES = 16 << 20
 """Maximum size of those examples."""
 GATHERED_AHEAD = 2
@@ -280,9 +282,10 @@ class InputPipeline:
         """Batches to fetch at once: fetching a small one takes less time than the calls around it."""
         if not packing.can_be_split:
             return 1
+        most = GATHERED
         if isinstance(packing, MappedRows):
-            bytes_each = packing.bytes_each
-        return max(int(min(GATHERED, GATHERED_BYTES // max(bytes_each, 1)) // self.batch_size), 1)
+            most, bytes_each = GATHERED_ROWS, packing.bytes_each
+        return max(int(min(most, GATHERED_BYTES // max(bytes_each, 1)) // self.batch_size), 1)
 
     def _from_stream(self, stream: Stream, packing: Packing, start: int, size: int | None) -> InputSplit:
         """A split that is read in each epoch, and shuffled through the pool. size: of the split, if known."""
