@@ -1,5 +1,7 @@
 """Files of transformed columns: what is written is what is mapped, and a file that is not whole is not read."""
 
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.common.errors import TrainingError
 from headrace.trainer.input.transformed_columns import (
+    BATCH_BYTES,
     VERSION_KEY,
     ColumnsWriter,
     column_files,
@@ -124,6 +127,19 @@ def test_nothing_is_left_of_a_file_whose_writer_failed(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="stop"):
         fail_after_some_rows(tmp_path / file_name(0, 1))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_whose_writer_was_killed_is_damaged(tmp_path: Path) -> None:
+    path, schema = tmp_path / file_name(0, 1), columns_schema({"fare": SPEC["fare"]})
+    assert schema is not None
+    if (child := os.fork()) == 0:
+        writer = ColumnsWriter(str(path), schema)
+        writer.add({"fare": pa.array(np.zeros(BATCH_BYTES // 4, np.float32))})  # enough to be written at once
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert path.stat().st_size > BATCH_BYTES
+    with pytest.raises(TrainingError, match="damaged"):
+        open_columns(str(path))
 
 
 @pytest.mark.parametrize("kept", [0, 7, 100, -1])
