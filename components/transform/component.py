@@ -33,6 +33,7 @@ from headrace.components.transform.shards import Learned, TransformShard, Transf
 from headrace.components.transform.task import AnalysisTask
 from headrace.components.transform.tft_analysis import analyze_by_tft
 from headrace.configs.schema.transform import Materialize
+from headrace.trainer import columns
 from headrace.trainer.input.transformed_columns import columns_schema, file_name
 from headrace.trainer.preprocessing import preprocessing_fn
 from headrace.trainer.sections import TrainerSections
@@ -52,14 +53,15 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         schema = io_utils.parse_pbtxt_file(schema_file, schema_pb2.Schema())
         graph = artifact_utils.get_single_uri(output_dict["transform_graph"])
         files, keys = _files(examples, splits.analyze), _span_keys(examples)
-        learned = self._analyze(AnalysisTask(files, schema, exec_properties, graph, keys))
+        task = AnalysisTask(files, schema, exec_properties, graph, keys)
+        learned = self._analyze(task)
         executor_utils.SetSplitNames(splits.transform, transformed)
-        columns = _columns(exec_properties, graph)
+        as_columns = _columns_schema(task)
         transform = functools.partial(
-            TransformShards, graph, schema.SerializeToString(), learned=learned, columns=columns
+            TransformShards, graph, schema.SerializeToString(), learned=learned, columns=as_columns
         )
         for source, target in zip(examples, transformed, strict=False):
-            self._transform(_shards(source, target, splits.transform, columns is not None), target, transform)
+            self._transform(_shards(source, target, splits.transform, as_columns is not None), target, transform)
 
     def _analyze(self, task: AnalysisTask) -> Learned | None:
         """Write the graph. Returns what is needed to compute the features without it, if they are feature columns."""
@@ -126,12 +128,16 @@ def _sections(task: AnalysisTask) -> TrainerSections | None:
     return TrainerSections.from_json(task.custom_config["config"])
 
 
-def _columns(properties: dict[str, Any], graph: str) -> pa.Schema | None:
+def _columns_schema(task: AnalysisTask) -> pa.Schema | None:
     """The schema of the files of columns; None to write TFRecords. Raises TrainingError if there must be columns."""
-    materialize = properties.get("materialize", "always")
+    materialize = task.properties.get("materialize", "always")
     if materialize == "always":
         return None
-    schema = columns_schema(tft.TFTransformOutput(graph).transformed_feature_spec())
+    output, sections = tft.TFTransformOutput(task.graph), _sections(task)
+    built = {} if sections is None else columns.build(sections.features)
+    size = columns.vocabulary_size(output)
+    small = {name for name, column in built.items() if 0 < (column.num_categories(size) or 0) < 1 << 31}
+    schema = columns_schema(output.transformed_feature_spec(), small)
     if schema is None and materialize == "never":
         raise TrainingError(
             "transform.materialize: `never` is not possible with a tf.io.SparseFeature, or a feature that is ragged in"

@@ -14,7 +14,7 @@ Arrow IPC file without nulls, whose columns are the features of the transformed 
     FixedLenFeature [k, ...]        fixed_size_list of the flattened values
     RaggedFeature, VarLenFeature    large_list of the values of each row
 
-An integer column may have a smaller type than the spec's int64 (`columns_schema`). A folder has either such files or
+Categories are int32, where the spec says int64. A folder has either such files or
 TFRecords: TFX's readers take every file in the folder of a split.
 """
 
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -40,7 +40,6 @@ BATCH_BYTES = 64 << 20
 _NAME = re.compile(r"transformed_columns-(\d{5})-of-(\d{5})\.arrow")
 REBUILD = "`headrace run --fresh` rebuilds the transformed examples"
 _TYPES = {tf.float32: pa.float32(), tf.int64: pa.int64(), tf.string: pa.large_binary()}
-_INTEGERS = pa.int8(), pa.int16(), pa.int32(), pa.int64()
 _IPC = pa.ipc.IpcWriteOptions(use_threads=False)  # threads would not survive a fork
 
 
@@ -66,13 +65,13 @@ def are_columns(files: Sequence[str]) -> bool:
     return any(_NAME.fullmatch(Path(file).name) for file in files)
 
 
-def columns_schema(spec: Mapping[str, Any], largest: Mapping[str, int] | None = None) -> pa.Schema | None:
+def columns_schema(spec: Mapping[str, Any], small: Collection[str] = ()) -> pa.Schema | None:
     """The schema for a transformed feature spec; None if a feature cannot be a column: a tf.io.SparseFeature, or ragged
     values in several levels.
 
-    largest: the largest value of integer features whose values are known not to be negative.
+    small: the integer features whose values fit in int32, as those of categories.
     """
-    types = {name: _type(feature, (largest or {}).get(name)) for name, feature in sorted(spec.items())}
+    types = {name: _type(feature, name in small) for name, feature in sorted(spec.items())}
     if any(one is None for one in types.values()):
         return None
     fields = [pa.field(name, one, nullable=False) for name, one in types.items()]
@@ -137,11 +136,10 @@ class ColumnsWriter:
         self._batches, self._bytes = [], 0
 
 
-def _type(feature: object, largest: int | None) -> pa.DataType | None:
-    """The type of a column. largest: see `columns_schema`."""
+def _type(feature: object, small: bool) -> pa.DataType | None:
+    """The type of a column. small: whether integers fit in int32."""
     value = _TYPES[feature.dtype]  # type: ignore[attr-defined]
-    if value == pa.int64() and largest is not None:
-        value = next(one for one in _INTEGERS if largest >> (one.bit_width - 1) == 0)
+    value = pa.int32() if small and value == pa.int64() else value
     if isinstance(feature, tf.io.FixedLenFeature):
         return pa.list_(value, math.prod(feature.shape)) if len(feature.shape) else value
     if isinstance(feature, tf.io.VarLenFeature):
