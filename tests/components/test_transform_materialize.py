@@ -1,6 +1,5 @@
 """Transformed examples as columns have the values of the TFRecords of `transform.materialize: always`."""
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,7 @@ OTHER: dict[str, Any] = {
     "own": {"column": "custom", "function": "test_transform_materialize.half", "keys": ["amount"]},
 }
 TASKS = {"tasks": {"label": {"kind": "binary"}, "count": {"kind": "regression"}}, "weight": "worth"}
-CONFIGS = {
+CONFIGS: dict[str, dict[str, Any]] = {
     "single values": {"label": LABEL, "features": SINGLE, "float64": ["exact"]},
     "any values": {"label": LABEL, "features": {**SINGLE, **OTHER}, "float64": ["exact"]},
     "several labels": {"label": {"kind": "multitask", **TASKS}, "features": {"scaled": SINGLE["scaled"]}},
@@ -142,11 +141,13 @@ def as_lists(values: Any) -> list[Any]:
     if isinstance(values, tf.SparseTensor):
         lengths = np.bincount(values.indices[:, 0], minlength=values.shape[0])
         values = tf.RaggedTensor.from_row_lengths(values.values, lengths)
+    found: list[Any]
     if isinstance(values, tf.RaggedTensor):
-        found: list[Any] = values.to_list()
+        found = values.to_list()
         return found
     array = values.numpy()
-    return array.reshape(len(array), -1).tolist() if array.ndim > 1 else array.tolist()  # type: ignore[no-any-return]
+    found = array.reshape(len(array), -1).tolist() if array.ndim > 1 else array.tolist()
+    return found
 
 
 def in_columns(outputs: Artifacts, split: str) -> dict[str, list[Any]]:
@@ -178,6 +179,9 @@ def test_columns_hold_the_values_of_the_records(inputs: Artifacts, tmp_path: Pat
 
 
 def test_outputs_of_a_users_function_are_columns_too(inputs: Artifacts, tmp_path: Path) -> None:
-    function = {"preprocessing_fn": "test_transform_materialize.own_preprocessing_fn"}
-    make = functools.partial(run, Executor, inputs, config={}, **function)
-    assert_same_values(*(make(folder=tmp_path / how, materialize=how) for how in ("always", "never")))
+    function = "test_transform_materialize.own_preprocessing_fn"
+    both = [
+        run(Executor, inputs, tmp_path / how, {}, materialize=how, preprocessing_fn=function)
+        for how in ("always", "never")
+    ]
+    assert_same_values(*both)
