@@ -291,6 +291,7 @@ def _example_table(split: Path) -> pa.Table:
 
     if stored := column_files(str(split)):
         table = pa.concat_tables(map(open_columns, stored))
+        table = table.cast(pa.schema([field.with_type(_with_int64(field.type)) for field in table.schema]))
         return pa.table({name: _values(table.column(name)) for name in table.column_names})
     files = sorted(str(file) for file in split.iterdir() if file.is_file() and not file.name.startswith("."))
     parts = [pa.Table.from_batches([batch]) for file in files for batch in batches(file)]
@@ -298,6 +299,17 @@ def _example_table(split: Path) -> pa.Table:
         return pa.table({})
     table = pa.concat_tables(parts, promote_options="default").combine_chunks()
     return pa.table({name: _values(table.column(name)) for name in sorted(table.column_names)})
+
+
+def _with_int64(kind: pa.DataType) -> pa.DataType:
+    """The type of a stored column as the feature spec has it."""
+    import pyarrow as pa
+
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_with_int64(kind.value_type), kind.list_size)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_with_int64(kind.value_type))
+    return pa.int64() if pa.types.is_int32(kind) else kind
 
 
 def _values(column: pa.ChunkedArray) -> pa.ChunkedArray:

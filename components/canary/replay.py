@@ -105,6 +105,8 @@ def _type(kind: pa.DataType) -> pa.DataType:
     """The type of a stored column as `encode` takes it."""
     if kind.num_fields:
         return pa.list_(_type(kind.value_type))
+    if pa.types.is_int32(kind):
+        return pa.int64()
     return pa.binary() if pa.types.is_large_binary(kind) else kind
 
 

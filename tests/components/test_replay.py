@@ -169,7 +169,7 @@ def test_columns_are_replayed_as_the_records_of_the_same_rows(tmp_path: Path) ->
 
 def write_columns(path: Path, given_rows: list[Row]) -> None:
     """A file as Transform writes it, of SPEC."""
-    schema = columns_schema(SPEC)
+    schema = columns_schema(SPEC, {"ids"})
     assert schema is not None
     numbers, ids, words = zip(*given_rows, strict=True)
     vectors = [[number, 1.0] for number in numbers]

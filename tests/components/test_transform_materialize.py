@@ -161,9 +161,8 @@ def in_columns(outputs: Artifacts, split: str) -> dict[str, list[Any]]:
 
 
 def assert_same_values(records: Artifacts, columns: Artifacts) -> None:
-    assert records["transformed_examples"][0].get_string_custom_property("rows") == columns["transformed_examples"][
-        0
-    ].get_string_custom_property("rows")
+    rows_of = [outputs["transformed_examples"][0].get_string_custom_property("rows") for outputs in (records, columns)]
+    assert rows_of[0] == rows_of[1]
     for split, sizes in SIZES.items():
         expected, found = recorded(records, split), in_columns(columns, split)
         assert list(found) == sorted(expected)
