@@ -63,7 +63,7 @@ def write(folder: Path, spec: dict[str, Any], sizes: Sequence[int] = SIZES) -> t
     records, columns = [str(folder / f"{n:05d}.gz") for n in range(len(sizes))], []
     schema = columns_schema(spec, {"company": 99})
     assert schema is not None
-    assert schema.field("company").type == pa.int8()
+    assert schema.field("company").type == pa.int32()
     for number, size in enumerate(sizes):
         table = {name: values for name, values in examples(size, number).items() if name in spec}
         with tf.io.TFRecordWriter(records[number], "GZIP") as file:
