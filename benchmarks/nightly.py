@@ -95,7 +95,8 @@ def night(home: str, data: str, window: str, newest: str, store: str) -> measure
     sections = json.dumps({"config": TrainerSections.for_transform(config).to_json()})
     function = "headrace.trainer.preprocessing.preprocessing_fn"
     outputs = ["transform_graph", "transformed_examples"]
-    _run(Timed, made, ["examples", "schema"], outputs, preprocessing_fn=function, custom_config=sections, **kept)
+    properties = {"preprocessing_fn": function, "custom_config": sections, "materialize": "auto"}
+    _run(Timed, made, ["examples", "schema"], outputs, **properties, **kept)
     return clock.seconds
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import tensorflow as tf
 import tensorflow_transform as tft
 
 from headrace.trainer.input.pipeline import InputPipeline, InputSplit
+from headrace.trainer.input.transformed_columns import ColumnsWriter, columns_schema, file_name
 
 SHUFFLE = 10_000
 """Examples in the shuffle buffer: what TFX's factory takes by default."""
@@ -140,6 +143,17 @@ class Pipelines:
             for name, column in {**features, self.label_key: label}.items():
                 parts.setdefault(name, []).append(column)
         return {name: np.concatenate(columns) for name, columns in parts.items()}
+
+    def write_columns(self, columns: dict[str, np.ndarray]) -> list[str]:
+        """These columns as Transform writes them, beside the TFRecords and in as many files."""
+        schema, count = columns_schema(self.spec), len(self.files)
+        assert schema is not None
+        paths = [str(Path(self.files[0]).with_name(file_name(number, count))) for number in range(count)]
+        parts = zip(*(np.array_split(column, count) for column in columns.values()), strict=True)
+        for path, part in zip(paths, parts, strict=True):
+            with ColumnsWriter(path, schema) as writer:
+                writer.add({name: pa.array(column) for name, column in zip(columns, part, strict=True)})
+        return paths
 
     def _parse(self, records: tf.Tensor) -> Any:
         return self._features(tf.io.parse_example(records, self.spec))

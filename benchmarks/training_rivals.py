@@ -1,7 +1,7 @@
 """Input pipelines that give a training like for like: the same examples, as well shuffled, cached or not.
 
     Rivals(pipelines).cached()      # name → how to open it, each with its parsed examples in memory
-    Rivals(pipelines).uncached()    # each reads and parses files in every epoch
+    Rivals(pipelines).uncached()    # each reads files in every epoch
 
 grain and Hugging Face's datasets take part where they are installed.
 """
@@ -18,8 +18,10 @@ import tensorflow as tf
 
 from benchmarks.training_ladder import LECTURE, NUMPY, STOCK, Fetch, Pipelines, fetcher
 
-OURS_CACHED = "ours, cache: memory"
-OURS_UNCACHED = "ours, cache: none"
+OURS_CACHED = "ours, columns, cache: memory"
+OURS_UNCACHED = "ours, columns, cache: none"
+OURS_RECORDS_CACHED = "ours, TFRecords, cache: memory"
+OURS_RECORDS_UNCACHED = "ours, TFRecords, cache: none"
 FACTORY_OF_BATCHES = "TFX's factory, cache(), batches in random order"
 FACTORY = "TFX's factory, unbatch(), cache(), full shuffle"
 FIVE_LINES = "five lines of tf.data, full shuffle"
@@ -38,12 +40,14 @@ class Rivals:
         self.pipelines = pipelines
         self.batch_size = pipelines.batch_size
         self.columns = pipelines.columns()
+        self.column_files = pipelines.write_columns(self.columns)
         self.size = len(self.columns[pipelines.label_key])
 
     def cached(self) -> dict[str, Open]:
         """With what they need in memory. Only the batches of `FACTORY_OF_BATCHES` are the same in each epoch."""
         found: dict[str, Open] = {
-            OURS_CACHED: lambda: fetcher(self.pipelines.ours("memory").dataset),
+            OURS_CACHED: lambda: fetcher(self.pipelines.ours("memory", files=self.column_files).dataset),
+            OURS_RECORDS_CACHED: lambda: fetcher(self.pipelines.ours("memory").dataset),
             FACTORY_OF_BATCHES: lambda: fetcher(self.batches_in_random_order()),
             FACTORY: lambda: fetcher(self.factory()),
             FIVE_LINES: lambda: fetcher(self.five_lines()),
@@ -58,9 +62,10 @@ class Rivals:
         return found
 
     def uncached(self) -> dict[str, Open]:
-        """That read and parse the files again in every epoch."""
+        """That read the files again in every epoch."""
         return {
-            OURS_UNCACHED: lambda: fetcher(self.pipelines.ours("none").dataset),
+            OURS_UNCACHED: lambda: fetcher(self.pipelines.ours("none", files=self.column_files).dataset),
+            OURS_RECORDS_UNCACHED: lambda: fetcher(self.pipelines.ours("none").dataset),
             STOCK: lambda: fetcher(self.pipelines.stock()),
             LECTURE: lambda: fetcher(self.pipelines.lecture()),
         }

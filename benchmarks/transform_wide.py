@@ -96,7 +96,7 @@ def transform(engine: str, given: str, out: str) -> Figures:
         "transformed_examples": artifact(standard_artifacts.Examples, Path(out, "transformed_examples")),
     }
     custom_config = json.dumps({"config": Path(given, "config.json").read_text(encoding="utf-8")})
-    properties = {"preprocessing_fn": FUNCTIONS[engine], "custom_config": custom_config}
+    properties = {"preprocessing_fn": FUNCTIONS[engine], "custom_config": custom_config, "materialize": "auto"}
     context = Executor.Context(make_beam_pipeline_fn=lambda: beam.Pipeline(argv=["--runner=FnApiRunner"]))
     before, held = measure.processor_seconds(), measure.own_memory("VmHWM")
     Executor(context).Do(inputs, outputs, {**properties, "disable_statistics": 1, "force_tf_compat_v1": 0})

@@ -29,6 +29,7 @@ from headrace.configs.schema.section import DottedPath, Name, Section, defaults_
 from headrace.configs.schema.sources import FileSource, SourceBase
 from headrace.configs.schema.table_model import TableModel
 from headrace.configs.schema.train import TrainConfig
+from headrace.configs.schema.transform import TransformConfig
 from headrace.configs.schema.tune import TuneConfig
 
 
@@ -59,6 +60,8 @@ class PipelineConfig(Section):
     all with `multivalued: true`. `auto` in place of the settings, and patterns such as `"x*"` in place of the name,
     stand for columns of the data (see docs/init.md). Instead of feature columns, `function:` names the
     preprocessing_fn of an existing TFX pipeline."""
+    transform: TransformConfig = defaults_of(TransformConfig)
+    """How Transform stores the transformed examples."""
     gates: GatesConfig = defaults_of(GatesConfig)
     """What arriving data must be like for a run to train on it (see docs/gates.md)."""
     model: AnyModelConfig = defaults_of(TableModel)

@@ -182,7 +182,8 @@ class Run:
 
         A column with at most one value per example holds the values (int64, float32 or large_binary), with null for
         missing ones; a column in which all are missing has the type null. Other columns hold lists. Raises RunError if
-        there is no such split or some of its files are gone, DataError if one is damaged.
+        there is no such split or some of its files are gone, DataError or, for transformed ones, TrainingError if one
+        is damaged.
         """
         names = ("Transform", "transformed_examples") if transformed else ("ExampleGen", "examples")
         folder = self._split(*names, split)
@@ -282,11 +283,16 @@ def _record_form() -> TypeAdapter[RunRecord]:
 
 
 def _example_table(split: Path) -> pa.Table:
-    """All tf.Examples in a folder, in the order of its files, as `Run.examples` describes them."""
+    """All examples in a folder, in the order of its files, as `Run.examples` describes them."""
     import pyarrow as pa
 
     from headrace.components.statistics.read import batches
+    from headrace.trainer.input.transformed_columns import column_files, open_columns
 
+    if stored := column_files(str(split)):
+        table = pa.concat_tables(map(open_columns, stored))
+        table = table.cast(pa.schema([field.with_type(_with_int64(field.type)) for field in table.schema]))
+        return pa.table({name: _values(table.column(name)) for name in table.column_names})
     files = sorted(str(file) for file in split.iterdir() if file.is_file() and not file.name.startswith("."))
     parts = [pa.Table.from_batches([batch]) for file in files for batch in batches(file)]
     if not parts:
@@ -295,11 +301,24 @@ def _example_table(split: Path) -> pa.Table:
     return pa.table({name: _values(table.column(name)) for name in sorted(table.column_names)})
 
 
+def _with_int64(kind: pa.DataType) -> pa.DataType:
+    """The type of a stored column as the feature spec has it."""
+    import pyarrow as pa
+
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_with_int64(kind.value_type), kind.list_size)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_with_int64(kind.value_type))
+    return pa.int64() if pa.types.is_int32(kind) else kind
+
+
 def _values(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The values of a column of lists if no list has more than one value; otherwise the column."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if pa.types.is_fixed_size_list(column.type):
+        return pc.list_flatten(column) if column.type.list_size == 1 else column
     if not pa.types.is_list(column.type) and not pa.types.is_large_list(column.type):
         return column
     lengths = pc.list_value_length(column)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import tensorflow as tf
 import tensorflow_transform as tft
 from numpy.typing import NDArray
@@ -25,7 +26,9 @@ from headrace.common.names import join_names
 from headrace.components.canary.inputs import texts
 from headrace.components.canary.signatures import Inputs
 from headrace.components.canary.verdict import ReplayedFeature, ReplayedRow, ReplayVerdict
+from headrace.components.examples.tfexample.encode import encode
 from headrace.components.transform.shards import records_of_split
+from headrace.trainer.input.transformed_columns import column_files, open_columns
 
 TOLERANCE = 1e-4
 """Of numbers, relative to the value or to a typical one of its feature, whichever is larger."""
@@ -72,7 +75,8 @@ def read_pairs(
             why_not="a Transform other than Headrace's wrote the transformed examples, so their order is unknown"
         )
     raw, features, size = [], [], 0
-    both = itertools.zip_longest(records_of_split(examples, split), records_of_split(transformed, split))
+    spec = tft.TFTransformOutput(graph.uri).transformed_feature_spec()
+    both = itertools.zip_longest(records_of_split(examples, split), _transformed(transformed, split, spec))
     for one, other in itertools.islice(both, count):
         if one is None or other is None:
             return Pairs(why_not=f"the split {split} has more raw examples than transformed ones, or fewer")
@@ -81,8 +85,29 @@ def read_pairs(
         size += len(one) + len(other)
         if size > MOST_BYTES:
             break
-    spec = tft.TFTransformOutput(graph.uri).transformed_feature_spec()
     return Pairs(raw, features, spec, "" if raw else f"the split {split} has no examples")
+
+
+def _transformed(examples: Examples, split: str, spec: Mapping[str, Any]) -> Iterator[bytes]:
+    """The transformed examples of a split, serialized, whichever form they are stored in."""
+    files = column_files(artifact_utils.get_split_uri([examples], split))
+    if not files:
+        yield from records_of_split(examples, split)
+    for file in files:
+        rows = open_columns(file)
+        keys = [getattr(spec[name], "value_key", name) for name in rows.column_names]
+        rows = rows.cast(pa.schema([(field.name, _type(field.type)) for field in rows.schema]))
+        for batch in rows.rename_columns(keys).to_batches(max_chunksize=REQUEST_ROWS):
+            yield from encode(batch).to_pylist()
+
+
+def _type(kind: pa.DataType) -> pa.DataType:
+    """The type of a stored column as `encode` takes it."""
+    if kind.num_fields:
+        return pa.list_(_type(kind.value_type))
+    if pa.types.is_int32(kind):
+        return pa.int64()
+    return pa.binary() if pa.types.is_large_binary(kind) else kind
 
 
 def replay(pairs: Pairs, ask: Ask) -> ReplayVerdict:

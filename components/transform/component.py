@@ -6,13 +6,15 @@ is read, decoded, transformed, encoded and written in batches; Beam distributes 
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_metadata.proto.v0 import schema_pb2
@@ -23,12 +25,16 @@ from tfx.dsl.components.base import base_beam_executor, executor_spec
 from tfx.types import artifact_utils
 from tfx.utils import io_utils
 
+from headrace.common.errors import TrainingError
 from headrace.components.beam_pipelines import is_small
 from headrace.components.transform.columns_analysis import analyze_columns, uses_tft
 from headrace.components.transform.example_errors import training_error_from
 from headrace.components.transform.shards import Learned, TransformShard, TransformShards
 from headrace.components.transform.task import AnalysisTask
 from headrace.components.transform.tft_analysis import analyze_by_tft
+from headrace.configs.schema.transform import Materialize
+from headrace.trainer import columns
+from headrace.trainer.input.transformed_columns import columns_schema, file_name
 from headrace.trainer.preprocessing import preprocessing_fn
 from headrace.trainer.sections import TrainerSections
 
@@ -47,10 +53,15 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         schema = io_utils.parse_pbtxt_file(schema_file, schema_pb2.Schema())
         graph = artifact_utils.get_single_uri(output_dict["transform_graph"])
         files, keys = _files(examples, splits.analyze), _span_keys(examples)
-        learned = self._analyze(AnalysisTask(files, schema, exec_properties, graph, keys))
+        task = AnalysisTask(files, schema, exec_properties, graph, keys)
+        learned = self._analyze(task)
         executor_utils.SetSplitNames(splits.transform, transformed)
+        as_columns = _columns_schema(task)
+        transform = functools.partial(
+            TransformShards, graph, schema.SerializeToString(), learned=learned, columns=as_columns
+        )
         for source, target in zip(examples, transformed, strict=False):
-            self._transform(_shards(source, target, splits.transform), schema, graph, target, learned)
+            self._transform(_shards(source, target, splits.transform, as_columns is not None), target, transform)
 
     def _analyze(self, task: AnalysisTask) -> Learned | None:
         """Write the graph. Returns what is needed to compute the features without it, if they are feature columns."""
@@ -68,15 +79,10 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         return learned
 
     def _transform(
-        self,
-        shards: list[TransformShard],
-        schema: schema_pb2.Schema,
-        graph: str,
-        target: types.Artifact,
-        learned: Learned | None,
+        self, shards: list[TransformShard], target: types.Artifact, make: Callable[..., TransformShards]
     ) -> None:
         counted, failed = Path(target.uri) / ".rows", Path(target.uri) / ".failed"
-        transform = TransformShards(graph, schema.SerializeToString(), failed, learned)
+        transform = make(failed=failed)
         if is_small(self, [shard.source for shard in shards]):
             with training_error_from(failed):
                 transform.setup()
@@ -101,14 +107,17 @@ class Transform(component.Transform):
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
 
-    def __init__(self, *, store: str = "", code: str = "", **parameters: Any) -> None:
-        """Add two parameters to TFX's.
+    def __init__(
+        self, *, store: str = "", code: str = "", materialize: Materialize = "always", **parameters: Any
+    ) -> None:
+        """Add three parameters to TFX's.
 
         store: the folder in which the analysis is stored by span, "" for none; code: a digest of the code that
-        analyzes, without the user's, whose digest is in `custom_config`.
+        analyzes, without the user's, whose digest is in `custom_config`; materialize: as `transform.materialize`, but
+        `auto` where nothing reads TFRecords.
         """
         super().__init__(**parameters)
-        self.spec.exec_properties.update(store=store, code=code)
+        self.spec.exec_properties.update(store=store, code=code, materialize=materialize)
 
 
 def _sections(task: AnalysisTask) -> TrainerSections | None:
@@ -117,6 +126,24 @@ def _sections(task: AnalysisTask) -> TrainerSections | None:
     if task.properties.get("module_file") or task.properties.get("preprocessing_fn") != ours:
         return None
     return TrainerSections.from_json(task.custom_config["config"])
+
+
+def _columns_schema(task: AnalysisTask) -> pa.Schema | None:
+    """The schema of the files of columns; None to write TFRecords. Raises TrainingError if there must be columns."""
+    materialize = task.properties.get("materialize", "always")
+    if materialize == "always":
+        return None
+    output, sections = tft.TFTransformOutput(task.graph), _sections(task)
+    built = {} if sections is None else columns.build(sections.features)
+    size = columns.vocabulary_size(output)
+    small = {name for name, column in built.items() if 0 < (column.num_categories(size) or 0) < 1 << 31}
+    schema = columns_schema(output.transformed_feature_spec(), small)
+    if schema is None and materialize == "never":
+        raise TrainingError(
+            "transform.materialize: `never` is not possible with a tf.io.SparseFeature, or a feature that is ragged in"
+            " several dimensions, which only tf.Examples hold; set it to `auto`"
+        )
+    return schema
 
 
 def _span_keys(examples: list[types.Artifact]) -> dict[str, str]:
@@ -131,12 +158,15 @@ def _files(examples: list[types.Artifact], splits: Sequence[str]) -> list[str]:
     return [file for uri in uris for file in sorted(tf.io.gfile.glob(io_utils.all_files_pattern(uri)))]
 
 
-def _shards(source: types.Artifact, target: types.Artifact, splits: Sequence[str]) -> list[TransformShard]:
+def _shards(
+    source: types.Artifact, target: types.Artifact, splits: Sequence[str], as_columns: bool
+) -> list[TransformShard]:
     shards = []
     for split in splits:
         files, (folder,) = _files([source], [split]), artifact_utils.get_split_uris([target], split)
         for number, file in enumerate(files):
-            name = f"transformed_examples-{number:05d}-of-{len(files):05d}.gz"
+            records = f"transformed_examples-{number:05d}-of-{len(files):05d}.gz"
+            name = file_name(number, len(files)) if as_columns else records
             shards.append(TransformShard(split, file, f"{folder}/{name}"))
     return shards
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -21,7 +21,6 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from headrace.common.errors import TrainingError
 from headrace.components.examples.compression import Compression
-from headrace.components.examples.tfexample.byte_columns import Dictionary
 from headrace.components.examples.tfexample.encode import feature_dictionary
 from headrace.components.examples.tfexample.framing import framed_examples
 from headrace.components.transform.columnar import Coded, Columnar, Values
@@ -29,6 +28,7 @@ from headrace.components.transform.example_errors import errors_written_to
 from headrace.components.transform.record_blocks import BATCH, record_blocks, rows_at_once
 from headrace.trainer.columns.analysis import Statistics
 from headrace.trainer.input.reading import records_of
+from headrace.trainer.input.transformed_columns import ColumnsWriter
 from headrace.trainer.sections import TrainerSections
 
 BATCHES, NARROW = 4, 1000
@@ -55,11 +55,20 @@ class TransformShards(beam.DoFn):
     """Shards to files of transformed examples, and the number of rows of each split.
 
     schema: of the raw examples, serialized; failed: the file to which the message of a TrainingError is written;
-    learned: None if the features are not this project's feature columns.
+    learned: None if the features are not this project's feature columns; columns: the schema of files of columns (see
+    trainer/input/transformed_columns.py), None to write TFRecords.
     """
 
-    def __init__(self, graph: str, schema: bytes, failed: Path, learned: Learned | None = None) -> None:
+    def __init__(
+        self,
+        graph: str,
+        schema: bytes,
+        failed: Path,
+        learned: Learned | None = None,
+        columns: pa.Schema | None = None,
+    ) -> None:
         self._graph, self._schema, self._failed, self._learned = graph, schema, failed, learned
+        self._columns = columns
 
     def setup(self) -> None:
         """Load the graph, unless the features come from columns."""
@@ -98,43 +107,50 @@ class TransformShards(beam.DoFn):
     def process(self, shard: TransformShard) -> Iterator[dict[str, int]]:
         """Transform one shard."""
         Path(shard.target).parent.mkdir(parents=True, exist_ok=True)
-        with open(shard.target, "wb") as file:
-            yield {shard.split: self._write(shard.source, file)}
+        write = self._write_records if self._columns is None else self._write_columns
+        yield {shard.split: write(shard.source, shard.target)}
 
-    def _write(self, source: str, file: BinaryIO) -> int:
-        compressor, rows = Compression().compressor(), 0
-        for columns, dictionaries in self._transformed(source):
-            batch = pa.RecordBatch.from_pydict({self._keys[name]: column for name, column in columns.items()})
-            for part in _parts(framed_examples(batch, dictionaries)):
-                file.write(compressor.compress(part))
-            rows += batch.num_rows
-        file.write(compressor.flush())
+    def _write_columns(self, source: str, target: str) -> int:
+        rows = 0
+        with ColumnsWriter(target, self._columns) as writer:
+            for columns in self._transformed(source):
+                rows += writer.add(columns)
         return rows
 
-    def _transformed(self, source: str) -> Iterator[tuple[dict[str, pa.Array], dict[str, Dictionary]]]:
-        """The features of each batch of a file, and what `framed_examples` takes for those that are coded."""
+    def _write_records(self, source: str, target: str) -> int:
+        compressor, rows = Compression().compressor(), 0
+        _, at_once = rows_at_once(source, self._batches)
+        with open(target, "wb") as file:
+            for columns in self._transformed(source):
+                dictionaries = {
+                    self._keys[name]: feature_dictionary(self._keys[name], column.dictionary)
+                    for name, column in columns.items()
+                    if isinstance(column, pa.DictionaryArray)
+                }
+                batch = pa.RecordBatch.from_pydict({self._keys[name]: column for name, column in columns.items()})
+                for first in range(0, batch.num_rows, at_once):
+                    for part in _parts(framed_examples(batch.slice(first, at_once), dictionaries)):
+                        file.write(compressor.compress(part))
+                rows += batch.num_rows
+            file.write(compressor.flush())
+        return rows
+
+    def _transformed(self, source: str) -> Iterator[dict[str, pa.Array]]:
+        """The features of some examples after others; ids of vocabularies as codes of the distinct ones."""
         if self._columnar is None:
             for serialized in read_records(source, self._batches):
-                yield self._by_graph(serialized), {}
+                yield self._by_graph(serialized)
             return
         size, counted = rows_at_once(source, READ_BATCHES)
         rows = min(counted, size * self._batches)
         for block in record_blocks(source, counted):
             features = self._columnar.coded_features(block)
-            parts = [slice(first, first + rows) for first in range(0, len(block), rows)]
-            if features is None:
-                serialized = block.serialized()
-                for part in parts:
-                    yield self._by_graph(serialized[part]), {}
+            if features is not None:
+                yield {name: _column(values) for name, values in features.items()}
                 continue
-            columns = {name: _column(values) for name, values in features.items()}
-            dictionaries = {
-                key: feature_dictionary(key, columns[name].dictionary)
-                for name, key in self._keys.items()
-                if isinstance(features[name], Coded)
-            }
-            for part in parts:
-                yield {name: column[part] for name, column in columns.items()}, dictionaries
+            serialized = block.serialized()
+            for first in range(0, len(block), rows):
+                yield self._by_graph(serialized[first : first + rows])
 
     def _by_graph(self, serialized: tf.Tensor) -> dict[str, pa.Array]:
         with errors_written_to(self._failed):

@@ -18,6 +18,7 @@ from headrace.configs.schema.models import AnyModelConfig, RunFnModel
 from headrace.configs.schema.schedule import ScheduleConfig
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.train import TrainConfig
+from headrace.configs.schema.transform import TransformConfig
 from headrace.configs.schema.tune import TuneConfig
 
 
@@ -82,6 +83,12 @@ def run_fn_predicts_no_word(training: RunFnModel, label: LabelConfig) -> Iterato
         yield ("label", "kind"), f"{what}; use `multiclass`, or `model: {{kind: {own}}}`"
 
 
+def run_fn_reads_records(training: RunFnModel, transform: TransformConfig) -> Iterator[Violation]:
+    if transform.materialize == "never":
+        what = f"{training.run_fn} reads TFRecords of transformed examples; set it to `auto` or `always`"
+        yield ("transform", "materialize"), what
+
+
 def functions_columns_are_not_the_label(
     preprocessing: PreprocessingFunction, label: LabelConfig
 ) -> Iterator[Violation]:
@@ -127,6 +134,7 @@ RULES: tuple[Rule, ...] = (
     run_fn_is_not_tuned,
     run_fn_has_one_worker,
     run_fn_predicts_no_word,
+    run_fn_reads_records,
     functions_columns_are_not_the_label,
     drift_is_of_known_columns,
     used_columns_are_known,

@@ -75,7 +75,9 @@ class InputConfig(Section):
 
     cache: Literal["auto", "memory", "disk", "none"] = "auto"
     """Where parsed examples are cached in the first epoch. auto: in memory if they fit in a quarter of the free memory,
-    else on disk if they fit in half of the free space, else nowhere: every epoch reads and parses them."""
+    else on disk if they fit in half of the free space, else nowhere: every epoch reads and parses them. Columns
+    (`transform.materialize`) are mapped into memory instead: `memory` shuffles all of their examples, `disk` and `none`
+    pass them through the pool of `shuffle`, and auto chooses `memory` or `none` by the same quarter."""
     shuffle: Annotated[int, Field(ge=0)] = 16384
     """Size of the train split's shuffle buffer, in examples; 0: file order. With the cache in memory, all examples are
     shuffled."""
@@ -106,9 +108,9 @@ class InputConfig(Section):
     one device."""
     snapshot: Name | None = None
     """A local folder in which parsed examples are stored for later runs with the same transform graph, examples and
-    code. The three most recently used snapshots of each split are kept."""
+    code. The three most recently used snapshots of each split are kept. Columns need none, and make none."""
     service: GrpcAddress | ServiceConfig | None = None
-    """A tf.data service that reads and parses: its address, or settings (see docs/training.md)."""
+    """A tf.data service that reads and parses TFRecords: its address, or settings (see docs/training.md)."""
 
 
 class CheckpointConfig(Section):

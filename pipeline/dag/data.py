@@ -25,6 +25,7 @@ from headrace.components.trigger.component import Drift, LookForNew
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.components import Components
 from headrace.configs.schema.data import JUDGING_SETTINGS, DataConfig
+from headrace.configs.schema.transform import Materialize
 from headrace.pipeline.code.digest import sources_digest
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.training_digest import (
@@ -186,6 +187,12 @@ def drift(config: PipelineConfig, built: Components, folders: Folders) -> BaseNo
     return drift
 
 
+def _materialize(config: PipelineConfig) -> Materialize:
+    """`transform.materialize`; `auto` also writes TFRecords for a tf.data service, which reads and parses them."""
+    served = config.train.input.service is not None and config.transform.materialize == "auto"
+    return "always" if served or config.own_training is not None else config.transform.materialize
+
+
 def transform(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode:
     transform = Transform(
         examples=built.example_gen.outputs["examples"],
@@ -195,6 +202,7 @@ def transform(config: PipelineConfig, built: Components, folders: Folders) -> Ba
         disable_analyzer_cache=True,  # TFX's own cache; ours is the store of spans
         store=str(folders.spans),
         code=sources_digest("headrace.components.transform.component"),
+        materialize=_materialize(config),
     )
     transform.add_upstream_node(built.drift or built.data_gate)
     return transform

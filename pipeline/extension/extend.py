@@ -41,7 +41,9 @@ def extended(path: str | None, components: Components) -> Components:
     for old, other in replaced.values():
         _put_in_place(old, other, new)
     _record_training_last(new)
-    _refuse(path, check.pipeline(new, [*new.extra, *(other for _, other in replaced.values())]))
+    theirs = [*new.extra, *(other for _, other in replaced.values())]
+    _refuse(path, check.pipeline(new, theirs))
+    _materialize(new, theirs)
     return new
 
 
@@ -102,3 +104,20 @@ def _record_training_last(components: Components) -> None:
         for node in components.extra:
             if last not in check.needed(node, components):
                 last.add_upstream_node(node)
+
+
+def _materialize(components: Components, theirs: Iterable[BaseNode]) -> None:
+    """Let our Transform write TFRecords if a component of the user's reads them. Raises ConfigError if it must not."""
+    transform = components.transform
+    materialize = transform.exec_properties.get("materialize")
+    readers = [node.id for node in theirs if any(_is_transformed(one, transform) for one in node.inputs.values())]
+    if readers and materialize == "never":
+        what = f"{readers[0]} of {SETTING} reads TFRecords of transformed examples; set it to `auto` or `always`"
+        raise ConfigError(Problem("transform.materialize", what))
+    if readers and materialize == "auto":
+        transform.exec_properties["materialize"] = "always"
+
+
+def _is_transformed(channel: Any, transform: BaseNode) -> bool:
+    produced = getattr(channel, "producer_component", None) is transform
+    return produced and channel.output_key == "transformed_examples"

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import tensorflow as tf
+import tensorflow_transform as tft
 from hypothesis import given
 from hypothesis import strategies as st
-from tfx.types.standard_artifacts import Examples
+from tensorflow_transform.tf_metadata import metadata_io
+from tfx.types.standard_artifacts import Examples, TransformGraph
 
 from headrace.components.canary.examination import Replaying, examine
 from headrace.components.canary.replay import Pairs, read_pairs, replay
+from headrace.trainer.input.transformed_columns import ColumnsWriter, columns_schema, file_name
 
 SPEC = {
     "number": tf.io.FixedLenFeature([], tf.float32),
@@ -136,6 +141,49 @@ def test_what_cannot_be_compared_is_skipped_with_the_reason(tmp_path: Path) -> N
         found = read_pairs(examples, transformed, graph, split, 5)
         assert why in found.why_not
         assert replay(found, lambda _: {}).skipped == found.why_not
+
+
+def test_columns_are_replayed_as_the_records_of_the_same_rows(tmp_path: Path) -> None:
+    given_rows: list[Row] = [(number / 4, [7] * (number % 3), b"abc"[: number % 4]) for number in range(40)]
+    raw, transformed, graph = Examples(), Examples(), TransformGraph()
+    for artifact, name in ((raw, "raw"), (transformed, "columns"), (graph, "graph")):
+        artifact.uri = str(tmp_path / name)
+    raw.split_names = transformed.split_names = '["test"]'
+    transformed.set_string_custom_property("rows", json.dumps({"test": 40}))
+    spec = {**SPEC, "ids": tf.io.RaggedFeature(tf.int64, "ids$ragged_values", row_splits_dtype=tf.int64)}
+    metadata = tft.DatasetMetadata.from_feature_spec(spec)
+    metadata_io.write_metadata(metadata, f"{graph.uri}/{tft.TFTransformOutput.TRANSFORMED_METADATA_DIR}")
+    for number, part in enumerate((given_rows[:25], given_rows[25:])):
+        write_columns(tmp_path / "columns" / "Split-test" / file_name(number, 2), part)
+        with tf.io.TFRecordWriter(str(made(tmp_path / "raw" / "Split-test" / f"data-{number}.gz")), "GZIP") as file:
+            for _ in part:
+                file.write(b"raw")
+    found = read_pairs(raw, transformed, graph, "test", 30)
+    assert (found.why_not, len(found.raw), len(found.transformed)) == ("", 30, 30)
+    verdict = replay(found, lambda _: served(given_rows[:30]))
+    assert (verdict.examples, verdict.features, verdict.differing) == (30, 4, ())
+    answer = served(given_rows[:30])
+    answer["ids"][28] += 1
+    assert [(one.name, one.rows) for one in replay(found, lambda _: answer).differing] == [("ids", 1)]
+
+
+def write_columns(path: Path, given_rows: list[Row]) -> None:
+    """A file as Transform writes it, of SPEC."""
+    schema = columns_schema(SPEC, {"ids"})
+    assert schema is not None
+    numbers, ids, words = zip(*given_rows, strict=True)
+    vectors = [[number, 1.0] for number in numbers]
+    with ColumnsWriter(str(made(path)), schema) as writer:
+        writer.add({
+            "number": pa.array(numbers, pa.float32()), "vector": pa.array(vectors, pa.list_(pa.float32())),
+            "ids": pa.array(ids, pa.list_(pa.int64())), "word": pa.array(words, pa.binary()),
+        })  # fmt: skip
+
+
+def made(path: Path) -> Path:
+    """The path, in a folder that exists."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 @pytest.mark.parametrize("signature", ["absent", "named"])

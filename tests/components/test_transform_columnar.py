@@ -170,8 +170,8 @@ def test_files_of_several_batches_are_those_of_the_graph(both: Both, tmp_path: P
         with (tmp_path / "rows").open("ab") as file:
             file.write(memoryview(framed_examples(two_words).buffers()[2]))
     for name in ("shards", "columns"):
-        with (tmp_path / name).open("wb") as file:
-            assert getattr(both, name)._write(str(tmp_path / "rows"), file) == rows + (not single)
+        written = getattr(both, name)._write_records(str(tmp_path / "rows"), str(tmp_path / name))
+        assert written == rows + (not single)
     assert (tmp_path / "columns").read_bytes() == (tmp_path / "shards").read_bytes()
 
 

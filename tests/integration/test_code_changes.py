@@ -178,6 +178,7 @@ SITUATIONS: dict[str, tuple[Callable[[Path], None], tuple[str, ...], set[str]]] 
         (),
         {*UP_TO_EXAMPLES, "Transform", *JUDGED},
     ),
+    "TFRecords": (lambda _: None, ("--set", "transform.materialize=always"), {"Transform", *JUDGED}),
 }
 WORDS = {"would be reused": "cached", "would run": "done", "always runs": "done", "not run": "skipped"}
 

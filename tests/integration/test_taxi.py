@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import tensorflow as tf
-import tensorflow_transform as tft
 from command import ROOT, Finished, Going, outputs_on_disk, versions
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
@@ -247,15 +247,14 @@ class Rows:
 
 @pytest.fixture(scope="session")
 def rows(taxi: Story) -> Rows:
-    output = tft.TFTransformOutput(str(taxi.first.uri("Transform", "transform_graph")))
-    spec = output.transformed_feature_spec()
     function = taxi.loaded.signatures["transform_features"]
     raw, written, served = [], [], []
     for split in ("train", "eval", "test"):
         examples = _records(taxi.first.uri("ExampleGen", "examples") / f"Split-{split}")
-        transformed = _records(taxi.first.uri("Transform", "transformed_examples") / f"Split-{split}")
+        files = sorted((taxi.first.uri("Transform", "transformed_examples") / f"Split-{split}").iterdir())
+        transformed = pa.concat_tables(pa.ipc.open_file(file).read_all() for file in files)
         raw += examples
-        written.append({name: np.asarray(x) for name, x in tf.io.parse_example(transformed, spec).items()})
+        written.append({name: transformed[name].to_numpy() for name in transformed.column_names})
         served += [_numbers(function(examples=tf.constant(batch))) for batch in _batches(examples)]
     return Rows(raw, _joined(written), _joined(served))
 

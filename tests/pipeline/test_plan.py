@@ -137,6 +137,18 @@ def test_a_setting_of_predictions_concerns_no_training(override: str, ids: set[s
     assert changed(nodes(PREDICT), nodes(PREDICT, override)) == ids
 
 
+def test_a_run_fn_gets_records_and_nothing_before_transform_changes(here: Path) -> None:
+    ours, as_records = nodes(), nodes("transform.materialize=always")
+    assert changed(ours, as_records) == {"Transform"}
+    own = "run_fn: mine_models.build, train_steps: 1, eval_steps: 1"
+    (here / "trips.yaml").write_text(CONFIG.replace("kind: mine_models.build", own))
+    theirs = nodes()
+    found = [one["Transform"].exec_properties["materialize"] for one in (ours, as_records, theirs)]
+    assert found == ["auto", "always", "always"]
+    assert changed(as_records, theirs) == {"Trainer", "Canary", "Evaluator"}
+    assert changed(theirs, nodes("transform.materialize=always")) == set()
+
+
 SKEW = "gates.skew={source: {kind: jsonl, path: log.jsonl}}"
 LOGGED = {"ServingLog", "ServingStatistics"}
 

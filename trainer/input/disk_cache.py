@@ -17,7 +17,7 @@ import tensorflow as tf
 from headrace.common.errors import TrainingError
 from headrace.trainer.input.packing import Packed, Packing, no_autograph
 from headrace.trainer.input.reading import without_autotune
-from headrace.trainer.input.shuffle import large_batches, permutation
+from headrace.trainer.input.shuffle import exact_batches, permutation
 
 SHARDS = 16
 """Files among which the blocks of examples are distributed; they are read in random order."""
@@ -40,7 +40,7 @@ class DiskCache:
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._packing, self.size = packing, 0
         try:
-            self._write(without_autotune(large_batches(batches, packing, BLOCK)))
+            self._write(without_autotune(exact_batches(batches, packing, BLOCK)))
         except BaseException as error:
             self._remove()
             if isinstance(error, tf.errors.ResourceExhaustedError) or "No space left" in str(error):

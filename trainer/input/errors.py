@@ -14,12 +14,12 @@ import tensorflow as tf
 from headrace.common.errors import TrainingError
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.input.packing import Packing, no_autograph
+from headrace.trainer.input.transformed_columns import REBUILD, are_columns
 from headrace.trainer.tasks import tasks_of
 
 _NOT_AN_EXAMPLE = (tf.errors.InvalidArgumentError, UnicodeDecodeError)  # the latter if the message quotes the bytes
 READ_ERRORS = (tf.errors.DataLossError, tf.errors.NotFoundError, *_NOT_AN_EXAMPLE)
 """What a damaged, foreign or missing file raises, in a dataset and in the training step that reads from it."""
-_REBUILD = "`headrace run --fresh` rebuilds the transformed examples"
 _LABEL_OUT_OF_RANGE = "label out of range"
 """Start of the assertion's message, from which `explain_label_errors` recognizes it."""
 
@@ -30,7 +30,7 @@ def explain_file_errors(files: Sequence[str], packing: Packing) -> Iterator[None
     try:
         yield
     except READ_ERRORS as error:
-        for file in files:
+        for file in () if are_columns(files) else files:  # a damaged file of columns cannot be opened
             if damage := _find_damage(file, packing):
                 raise TrainingError(damage) from error
         raise
@@ -44,13 +44,13 @@ def _find_damage(file: str, packing: Packing) -> str | None:
             records += 1
             packing.parse(record[tf.newaxis])
     except tf.errors.NotFoundError:
-        return f"{file} is gone: something removed it during the training. {_REBUILD}"
+        return f"{file} is gone: something removed it during the training. {REBUILD}"
     except (tf.errors.DataLossError, tf.errors.OutOfRangeError):
-        return f"{file} is damaged after {records:,} intact records. {_REBUILD}"
+        return f"{file} is damaged after {records:,} intact records. {REBUILD}"
     except UnicodeDecodeError:
-        return f"{file}, record {records:,} is not a tf.Example. {_REBUILD}"
+        return f"{file}, record {records:,} is not a tf.Example. {REBUILD}"
     except tf.errors.InvalidArgumentError as error:
-        return f"{file}, record {records:,}: {error.message.split('[[')[0].strip()}. {_REBUILD}"
+        return f"{file}, record {records:,}: {error.message.split('[[')[0].strip()}. {REBUILD}"
     return None
 
 

@@ -19,7 +19,9 @@ from headrace.trainer import columns
 from headrace.trainer.columns.image import stored_image_loader
 from headrace.trainer.input.buckets import choose_buckets
 from headrace.trainer.input.errors import explain_file_errors, label_check
+from headrace.trainer.input.mapped import MappedRows
 from headrace.trainer.input.memory import (
+    SAMPLE_EXAMPLES,
     CacheChoice,
     CacheKind,
     ExampleSample,
@@ -31,6 +33,7 @@ from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.pipeline import InputPipeline, InputSplit, ReadSplits
 from headrace.trainer.input.reading import SINGLE_WORKER, ClusterWorker, InputOptions
 from headrace.trainer.input.sources import ExampleSources
+from headrace.trainer.input.transformed_columns import are_columns, column_files
 from headrace.trainer.input.weights import ExampleWeights
 from headrace.trainer.sections import TrainerSections
 from headrace.trainer.tasks import joined_labels
@@ -75,7 +78,11 @@ class TransformedExamples(NamedTuple):
     ) -> TransformedExamples:
         """Find the files. Raises TrainingError if a split has none, or its first file is damaged."""
         train, evaluation = _files(train_patterns, "train"), _files(eval_patterns, "eval")
-        packing = Packing(output.transformed_feature_spec())
+        spec = output.transformed_feature_spec()
+        if are_columns(train):
+            rows = MappedRows(train, spec)
+            return cls(output, train, evaluation, ExampleSample(rows.bytes_each, rows.first_lengths(SAMPLE_EXAMPLES)))
+        packing = Packing(spec)
         with explain_file_errors(train, packing):
             return cls(output, train, evaluation, ExampleSample.of(train, packing))
 
@@ -102,7 +109,8 @@ class InputPlan:
     ) -> InputPlan:
         """Decide. device, worker: as in `open_inputs`."""
         train, output, sample = sections.train, examples.output, examples.sample
-        sources = ExampleSources.of(train, Path(output.transform_savedmodel_dir).parent, worker)
+        graph, mapped = Path(output.transform_savedmodel_dir).parent, are_columns(examples.train)
+        sources = ExampleSources.of(train, graph, worker, columns=mapped)
         space = FreeSpace.here(sample.bytes_each)
         cache = sources.cache(choose_cache(train.input.cache, examples.train + examples.eval, space))
         lengths = sample.lengths if train.input.shuffle else None  # without a shuffle the order of the files is kept
@@ -206,7 +214,7 @@ def _files(patterns: Sequence[str], split: str) -> list[str]:
     files = sorted(file for pattern in patterns for file in tf.io.gfile.glob(pattern))
     if not files:
         raise TrainingError(f"the {split} split has no files: nothing matches {', '.join(patterns)}")
-    return files
+    return column_files(str(Path(files[0]).parent)) if are_columns(files) else files
 
 
 def _batch_size_remark(size: int | None, files: Sequence[str], train: TrainConfig) -> tuple[str, ...]:

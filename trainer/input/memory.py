@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from headrace.trainer.input.packing import Packed, Packing
 from headrace.trainer.input.reading import records_of
+from headrace.trainer.input.transformed_columns import are_columns, open_columns
 
 SAMPLE_EXAMPLES = 4096
 """Examples that are parsed to measure how much memory one takes."""
@@ -34,6 +35,10 @@ CACHE_WORDS: dict[CacheKind, str] = {
     "memory": "they stay in memory",
     "disk": "they stay on disk for the duration of the training",
     "none": "examples are read and parsed in every epoch",
+}
+COLUMNS_WORDS: dict[CacheKind, str] = {
+    "memory": "and examples are taken from all of them",
+    "none": "and examples pass through the pool of `train.input.shuffle`",
 }
 SNAPSHOT_WORDS = {"for the duration of the training": "in the snapshot", "read and parsed": "read from the snapshot"}
 """Replacements in CACHE_WORDS if a snapshot stores the examples."""
@@ -79,6 +84,8 @@ def choose_cache(
         files: The files of all splits that would be cached.
         space: The size of an example and the free space, which only `auto` needs.
     """
+    if are_columns(files):
+        return _choose_for_columns(choice, files, space)
     if choice != "auto" or space is None:
         kind: CacheKind = "none" if choice == "auto" else choice
         what = CACHE_WORDS[kind].replace("they", "parsed examples")
@@ -95,8 +102,21 @@ def choose_cache(
     return CacheChoice("none", f"{words}, and more than half of the {disk} free on disk: {CACHE_WORDS['none']}")
 
 
+def _choose_for_columns(
+    choice: Literal["auto"] | CacheKind, files: Sequence[str], space: FreeSpace | None
+) -> CacheChoice:
+    """Columns need no cache. `memory` is said of those that may all be used at the same time."""
+    fits = (
+        choice == "auto" and space is not None and estimate_examples(files) * space.each * MEMORY_SHARE <= space.memory
+    )
+    kind: CacheKind = "memory" if fits or choice == "memory" else "none"
+    return CacheChoice(kind, f"columns are mapped into memory, {COLUMNS_WORDS[kind]}")
+
+
 def estimate_examples(files: Sequence[str]) -> int:
-    """Estimate the number of records in TFRecord files from the first few megabytes; exact for small data."""
+    """Estimate the number of examples from the first few megabytes; exact for small data, and for columns."""
+    if are_columns(files):
+        return sum(open_columns(file).num_rows for file in files)
     seen = compressed = 0
     sizes = [tf.io.gfile.stat(file).length for file in files]
     for file, size in zip(files, sizes, strict=True):

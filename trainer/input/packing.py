@@ -47,6 +47,16 @@ class Packing:
         }
         self._empty = [parts for layout in self.varying.values() for parts in layout.empty()]
 
+    @property
+    def in_tensors(self) -> bool:
+        """Whether packed batches hold the values of the columns."""
+        return True
+
+    @property
+    def can_be_split(self) -> bool:
+        """Whether the columns of a batch can be split into those of smaller ones."""
+        return not self.varying
+
     def parse(self, serialized: tf.Tensor) -> Packed:
         """Parse and pack serialized tf.Examples, string [batch]."""
         return self.pack(tf.io.parse_example(serialized, self.parsed))

@@ -89,7 +89,7 @@ def shuffled(
         multiple: The emitted batches, except the last, have a multiple of this size, independent of the input's.
     """
     half = max(buffer // 2, 1)
-    fresh = large_batches(batches, packing, half).concatenate(_empty(packing))  # the empty one flushes the pool
+    fresh = exact_batches(batches, packing, half).concatenate(_empty(packing))  # the empty one flushes the pool
 
     @no_autograph
     def mix(pool: Packed, element: tuple[tf.Tensor, Packed]) -> tuple[Packed, Packed]:
@@ -110,8 +110,13 @@ def exact_batches(batches: tf.data.Dataset, packing: Packing, size: int) -> tf.d
     if not packing.varying:
         return batches.rebatch(size)
 
-    def whole(arriving: tf.Tensor, waiting: tf.Tensor) -> tf.Tensor:
-        return tf.where(tf.equal(arriving, 0), waiting, waiting // size * size)
+    @no_autograph
+    def step(waiting: Packed, arriving: Packed) -> tuple[Packed, Packed]:
+        examples = packing.concat([waiting, arriving])
+        rows = packing.rows(examples)
+        whole = tf.where(tf.equal(packing.rows(arriving), 0), rows, rows // size * size)
+        leaving = packing.slice_rows(examples, tf.zeros_like(whole), whole)
+        return packing.slice_rows(examples, whole, rows), leaving
 
     @no_autograph
     def split(*chunk: tf.Tensor) -> tf.data.Dataset:
@@ -119,39 +124,8 @@ def exact_batches(batches: tf.data.Dataset, packing: Packing, size: int) -> tf.d
         starts = tf.data.Dataset.range(0, rows, size)
         return starts.map(no_autograph(lambda start: packing.slice_rows(chunk, start, tf.minimum(start + size, rows))))
 
-    return _rechunked(batches, packing, whole).flat_map(split)
-
-
-def large_batches(batches: tf.data.Dataset, packing: Packing, size: int) -> tf.data.Dataset:
-    """Rebatch to about the given size or more, in the same order."""
-    if not packing.varying:
-        return batches.rebatch(size)
-
-    def enough(arriving: tf.Tensor, waiting: tf.Tensor) -> tf.Tensor:
-        emit = tf.logical_or(tf.equal(arriving, 0), waiting >= size)
-        return tf.where(emit, waiting, tf.zeros_like(waiting))
-
-    return _rechunked(batches, packing, enough)
-
-
-def _rechunked(
-    batches: tf.data.Dataset, packing: Packing, emitted: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
-) -> tf.data.Dataset:
-    """Rebatch to chunks whose sizes a function chooses, in the same order.
-
-    emitted: from the number of arriving examples, and of those waiting including them, to the number to emit. At the
-    end none arrive, and it must emit all that wait.
-    """
-
-    @no_autograph
-    def step(waiting: Packed, arriving: Packed) -> tuple[Packed, Packed]:
-        examples = packing.concat([waiting, arriving])
-        rows = packing.rows(examples)
-        border = emitted(packing.rows(arriving), rows)
-        leaving = packing.slice_rows(examples, tf.zeros_like(border), border)
-        return packing.slice_rows(examples, border, rows), leaving
-
-    return _non_empty(batches.concatenate(_empty(packing)).scan(packing.empty(), step), packing)
+    large = batches.concatenate(_empty(packing)).scan(packing.empty(), step)  # the empty one at the end is for the rest
+    return _non_empty(large, packing).flat_map(split)
 
 
 def skip_examples(batches: tf.data.Dataset, packing: Packing, count: tf.Tensor) -> tf.data.Dataset:

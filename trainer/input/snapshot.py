@@ -32,7 +32,7 @@ from headrace.trainer.input import varying as varying_module
 from headrace.trainer.input.packing import Packing, no_autograph
 from headrace.trainer.input.pipeline import Stream
 from headrace.trainer.input.reading import without_autotune
-from headrace.trainer.input.shuffle import large_batches, shuffle_by_seed
+from headrace.trainer.input.shuffle import exact_batches, shuffle_by_seed
 
 SHARDS = 16
 """Files among which the batches are distributed; each epoch reads them in a different order."""
@@ -76,7 +76,7 @@ class Snapshots:
         began = time.monotonic()
         manifest, why = self._find_intact(path, split, key)
         if manifest is None:
-            manifest = self._write(path, key, large_batches(read(None), packing, STORED_BATCH))
+            manifest = self._write(path, key, exact_batches(read(None), packing, STORED_BATCH))
             self.log.append(f"{split} written in {time.monotonic() - began:.1f} s because {why}")
         else:
             self.log.append(f"{split} read back")

@@ -37,9 +37,22 @@ class ExampleSources:
     """Buckets of lengths, if the service's workers make the batches."""
 
     @classmethod
-    def of(cls, train: TrainConfig, transform_graph: Path, worker: ClusterWorker = SINGLE_WORKER) -> ExampleSources:
-        """Raises TrainingError if the service does not answer, or batches cannot be divided among the workers."""
+    def of(
+        cls,
+        train: TrainConfig,
+        transform_graph: Path,
+        worker: ClusterWorker = SINGLE_WORKER,
+        *,
+        columns: bool = False,
+    ) -> ExampleSources:
+        """Raises TrainingError if the service does not answer, or batches cannot be divided among the workers.
+
+        columns: whether examples are stored as columns, of which neither a service nor a snapshot has anything to
+        parse.
+        """
         config = train.input
+        if columns and (config.service or config.snapshot):
+            return cls._of_columns(train, worker)
         settings = service_config(config.service)
         reader = DataService(settings, worker, InputOptions.of(config)) if settings else None
         words = reader.check() if reader else ""
@@ -52,6 +65,16 @@ class ExampleSources:
             f"each of {worker.count} workers {reads}makes {worker.part(train.global_batch_size):,} examples of a batch"
         )
         return replace(sources, words="; ".join(filter(None, (words, own))))
+
+    @classmethod
+    def _of_columns(cls, train: TrainConfig, worker: ClusterWorker) -> ExampleSources:
+        """Explain what is not used."""
+        named = [f"`train.input.{name}`" for name in ("service", "snapshot") if getattr(train.input, name)]
+        why = "there is nothing to parse: Transform wrote columns. `transform.materialize: always` writes TFRecords"
+        left = train.model_copy(update={"input": train.input.model_copy(update={"service": None, "snapshot": None})})
+        sources = cls.of(left, Path(), worker, columns=True)
+        words = f"{' and '.join(named)} not used, since {why}"
+        return replace(sources, words="; ".join(filter(None, (words, sources.words))))
 
     def bucketed(self, buckets: LengthBuckets | None, lengths: np.ndarray | None) -> ExampleSources:
         """Let the service's workers make the batches by length, if they make them. lengths: of some examples."""

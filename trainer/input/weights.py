@@ -22,8 +22,10 @@ from headrace.common.errors import TrainingError
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.train import ClassWeight
 from headrace.trainer.input.errors import explain_file_errors
+from headrace.trainer.input.mapped import MappedRows
 from headrace.trainer.input.packing import Feature, Packing
 from headrace.trainer.input.reading import DEFAULT_INPUT_OPTIONS, without_autotune
+from headrace.trainer.input.transformed_columns import are_columns
 
 
 @dataclass(frozen=True)
@@ -109,11 +111,16 @@ def _batches(
     """Labels and weights of the examples in these files."""
     key = label.columns[0]
     names = [key, *([label.weight] if label.weight is not None else [])]
-    packing = Packing({name: feature_spec[name] for name in names})
+    spec, reading = {name: feature_spec[name] for name in names}, DEFAULT_INPUT_OPTIONS
+    if are_columns(files):
+        for labels, *given in MappedRows(files, spec).in_order(reading.read_batch, reading.open_files):
+            yield labels, (given[0] if given else np.ones(len(labels))).astype(np.float64)
+        return
+    packing = Packing(spec)
     gzip = all(file.endswith(".gz") for file in files)
     paths = tf.data.Dataset.from_tensor_slices(sorted(files))
     with explain_file_errors(files, packing):
-        for packed in without_autotune(DEFAULT_INPUT_OPTIONS.packed(paths, packing, len(files), gzip)):
+        for packed in without_autotune(reading.packed(paths, packing, len(files), gzip)):
             columns = packing.unpack(packed)
             labels = columns[key].numpy()
             weights = columns[label.weight].numpy() if label.weight is not None else np.ones(len(labels))

@@ -42,6 +42,12 @@ BROKEN: Broken = {
             "1: label.kind: mine.run_fn",
         )
     ],
+    "run_fn_reads_records": [
+        (
+            f"transform: {{materialize: never}}\n{RUN_FN}",
+            "1: transform.materialize: mine.run_fn",
+        )
+    ],
     "functions_columns_are_not_the_label": [
         (
             f"features: {{function: mine.preprocessing_fn, keys: [fare, tip]}}\n{RUN_FN}",

@@ -156,6 +156,10 @@ def own(components):
     return [OwnModel(examples(components), run_fn="own_types.Note")]
 
 
+def reads_transformed(components):
+    return [Count(examples=components.transform.outputs["transformed_examples"], column="fare")]
+
+
 def replaced(components):
     mine = Infer(statistics=components.statistics_gen.outputs["statistics"])
     reads = Tighten(

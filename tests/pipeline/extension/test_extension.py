@@ -52,6 +52,26 @@ def test_the_page_lists_the_components_with_their_outputs() -> None:
     assert absent == {name for name, condition, _ in rows if condition.strip()}
 
 
+@pytest.mark.parametrize(
+    ("function", "setting", "materialize"),
+    [
+        ("two", "auto", "auto"),
+        ("two", "never", "never"),
+        ("reads_transformed", "auto", "always"),
+        ("reads_transformed", "always", "always"),
+    ],
+)
+def test_records_are_written_for_a_component_that_reads_them(function: str, setting: str, materialize: str) -> None:
+    found = nodes(function, f"transform.materialize={setting}")
+    assert found["Transform"].exec_properties["materialize"] == materialize
+    assert found["Transform"].parts["settings"]["materialize"] == materialize
+
+
+def test_a_component_that_reads_records_which_are_never_written_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"transform\.materialize: Count of pipeline\.extend reads TFRecords"):
+        create_pipeline(config("reads_transformed", "transform.materialize=never"))
+
+
 def test_the_modules_of_types_and_of_named_functions_are_in_the_cache_key() -> None:
     assert nodes("own")["OwnModel"].modules == ("own_types",)
     assert {"own_parts", "own_types"} <= nodes("own")["OwnModel"].parts["sources"].keys()

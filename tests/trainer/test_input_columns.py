@@ -1,0 +1,249 @@
+"""A training reads the same batches from transformed columns as from TFRecords, and says so where it cannot."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.train import TrainConfig
+from headrace.trainer import run
+from headrace.trainer.devices.strategy import choose_strategy, detect_hardware
+from headrace.trainer.input.buckets import LengthBuckets
+from headrace.trainer.input.mapped import MappedRows
+from headrace.trainer.input.memory import FreeSpace, choose_cache, estimate_examples
+from headrace.trainer.input.packing import Packing
+from headrace.trainer.input.pipeline import InputPipeline
+from headrace.trainer.input.reading import records_of
+from headrace.trainer.input.sources import ExampleSources
+from headrace.trainer.input.transformed_columns import ColumnsWriter, columns_schema, file_name
+from headrace.trainer.input.weights import ExampleWeights
+from headrace.trainer.job import Job
+
+TABLE = {
+    "label": tf.io.FixedLenFeature([], tf.float32),
+    "company": tf.io.FixedLenFeature([], tf.int64),
+    "number": tf.io.FixedLenFeature([], tf.int64),
+    "vector": tf.io.FixedLenFeature([2, 3], tf.float32),
+    "image": tf.io.FixedLenFeature([], tf.string),
+}
+SEQUENCES = TABLE | {
+    "words": tf.io.RaggedFeature(tf.int64, "words", row_splits_dtype=tf.int64),
+    "tags": tf.io.VarLenFeature(tf.string),
+}
+SIZES = [130, 1, 0, 77, 301, 64]
+
+
+def examples(count: int, seed: int) -> dict[str, list[Any]]:
+    """Values of each feature of SEQUENCES."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(0, 40, count)
+    return {
+        "label": [[float(value)] for value in rng.integers(0, 2, count)],
+        "company": [[int(value)] for value in rng.integers(0, 100, count)],
+        "number": [[int(value)] for value in rng.integers(-(2**62), 2**62, count)],
+        "share": [[float(value)] for value in rng.random(count, np.float32)],
+        "vector": [values.tolist() for values in rng.random((count, 6), np.float32)],
+        "image": [[rng.bytes(int(size))] for size in lengths],
+        "words": [rng.integers(0, 9, int(size)).tolist() for size in lengths],
+        "tags": [[b"t%d" % tag for tag in range(size % 3)] for size in lengths],
+    }
+
+
+def write(folder: Path, spec: dict[str, Any], sizes: Sequence[int] = SIZES) -> tuple[list[str], list[str]]:
+    """The same examples as TFRecords and as columns: the files of both."""
+    records, columns = [str(folder / f"{n:05d}.gz") for n in range(len(sizes))], []
+    schema = columns_schema(spec, {"company": 99})
+    assert schema is not None
+    assert schema.field("company").type == pa.int32()
+    for number, size in enumerate(sizes):
+        table = {name: values for name, values in examples(size, number).items() if name in spec}
+        with tf.io.TFRecordWriter(records[number], "GZIP") as file:
+            for row in range(size):
+                file.write(_example({name: values[row] for name, values in table.items()}).SerializeToString())
+        columns.append(str(folder / file_name(number, len(sizes))))
+        with ColumnsWriter(columns[-1], schema) as writer:
+            for part in (slice(0, size // 2), slice(size // 2, size)):
+                writer.add({name: _column(values[part], spec[name]) for name, values in table.items()})
+                writer._flush()  # a batch of each part, as large files have them
+    return records, columns
+
+
+def _example(row: dict[str, Any]) -> tf.train.Example:
+    kinds = {float: ("float_list", tf.train.FloatList), int: ("int64_list", tf.train.Int64List)}
+    bytes_list = ("bytes_list", tf.train.BytesList)
+    features = {}
+    for name, values in row.items():
+        field, message = kinds.get(type(values[0]), bytes_list) if values else bytes_list
+        features[name] = tf.train.Feature(**{field: message(value=values)}) if values else tf.train.Feature()
+    return tf.train.Example(features=tf.train.Features(feature=features))
+
+
+def _column(values: list[Any], feature: Any) -> pa.Array:
+    kind = {tf.float32: pa.float32(), tf.int64: pa.int64(), tf.string: pa.binary()}[feature.dtype]
+    if isinstance(feature, tf.io.FixedLenFeature) and not feature.shape:
+        return pa.array([value for (value,) in values], kind)
+    return pa.array(values, pa.list_(kind))
+
+
+def batches(dataset: tf.data.Dataset, most: int = 40) -> list[Any]:
+    """The tensors of some batches, by name, ragged and sparse ones in their parts."""
+    return [[np.asarray(one) for one in tf.nest.flatten(batch, expand_composites=True)] for batch in dataset.take(most)]
+
+
+@pytest.mark.parametrize("cache", ["memory", "none"])
+@pytest.mark.parametrize("spec", [TABLE, SEQUENCES], ids=["table", "sequences"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"shuffle": 0},
+        {"shuffle": 100},
+        {"shuffle": 1000, "steps_per_epoch": 3},
+        {"shuffle": 100, "buckets": LengthBuckets()},
+        {"shuffle": 100, "buckets": LengthBuckets((5, 20)), "steps_per_epoch": 5},
+    ],
+    ids=str,
+)
+def test_batches_are_those_of_tfrecords(tmp_path: Path, cache: Any, spec: dict[str, Any], options: Any) -> None:
+    pipeline = InputPipeline(feature_spec=spec, label_key="label", batch_size=32, cache=cache, seed=5, **options)
+    parsed, mapped = (pipeline.open("train", files) for files in write(tmp_path, spec))
+    for _ in range(2):  # epochs
+        np.testing.assert_equal(batches(mapped.dataset), batches(parsed.dataset))
+    np.testing.assert_equal(batches(mapped.peek), batches(parsed.peek))
+    assert mapped.dataset.element_spec == parsed.dataset.element_spec
+    assert mapped.size == sum(SIZES)
+
+
+def test_resumed_training_continues_with_the_batches_of_tfrecords(tmp_path: Path) -> None:
+    files = write(tmp_path, SEQUENCES)
+    pipeline = InputPipeline(
+        feature_spec=SEQUENCES, label_key="label", batch_size=32, cache="none", shuffle=100, seed=5
+    )
+    parsed, mapped = (pipeline.open("train", one, start=25) for one in files)
+    np.testing.assert_equal(batches(mapped.dataset), batches(parsed.dataset))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 40), min_size=1, max_size=25),
+    block=st.integers(1, 15),
+    open_files=st.integers(1, 16),
+    data=st.data(),
+)
+def test_blocks_are_in_the_order_of_an_interleave(
+    sizes: list[int], block: int, open_files: int, data: st.DataObject
+) -> None:
+    order = data.draw(st.permutations(range(len(sizes))))
+    rows = object.__new__(MappedRows)
+    rows.sizes = sizes
+    ends = tf.constant(np.cumsum([0, *sizes]))
+    interleaved = tf.data.Dataset.from_tensor_slices(tf.constant(order, tf.int64)).interleave(
+        lambda file: tf.data.Dataset.range(ends[file], ends[file + 1]).batch(block),
+        cycle_length=min(open_files, len(sizes)),
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=True,
+    )
+    expected = [(int(numbers[0]), int(numbers[-1]) + 1) for numbers in interleaved.as_numpy_iterator()]
+    assert [tuple(found) for found in rows.blocks(order, block, open_files).tolist()] == expected
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_weights_are_those_of_tfrecords_to_the_last_bit(tmp_path: Path, class_weight: Any) -> None:
+    spec = TABLE | {"share": tf.io.FixedLenFeature([], tf.float32)}
+    label = LabelConfig.model_validate({"key": "label", "kind": "binary", "weight": "share"})
+    parsed, mapped = (
+        ExampleWeights.of("train", files, spec, label, class_weight) for files in write(tmp_path, spec, [3000, 1, 2500])
+    )
+    assert mapped == parsed
+    assert mapped is not None
+    assert mapped.mean != 1.0
+
+
+def test_examples_are_counted_and_measured_without_reading_them(tmp_path: Path) -> None:
+    _, files = write(tmp_path, SEQUENCES)
+    assert estimate_examples(files) == sum(SIZES)
+    lengths = MappedRows(files, SEQUENCES).first_lengths(100)
+    assert lengths is not None
+    expected = [len(words) for size, seed in ((130, 0),) for words in examples(size, seed)["words"]][:100]
+    assert lengths.tolist() == expected
+
+
+def test_damaged_column_file_is_named(tmp_path: Path) -> None:
+    _, files = write(tmp_path, TABLE)
+    whole = Path(files[3]).read_bytes()
+    Path(files[3]).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(TrainingError, match=f"(?s){file_name(3, len(SIZES))}.*damaged"):
+        InputPipeline(feature_spec=TABLE, label_key="label", batch_size=32).open("train", files)
+
+
+def test_column_file_without_a_feature_of_the_graph_is_named(tmp_path: Path) -> None:
+    _, files = write(tmp_path, TABLE)
+    spec = TABLE | {"fare": tf.io.FixedLenFeature([], tf.float32)}
+    with pytest.raises(TrainingError, match=rf"{file_name(0, len(SIZES))}.*'fare'"):
+        InputPipeline(feature_spec=spec, label_key="label", batch_size=32).open("train", files)
+
+
+@pytest.mark.parametrize("setting", [{"service": "grpc://localhost:1"}, {"snapshot": "snapshots"}])
+def test_settings_that_parse_ahead_are_not_used_and_the_log_says_so(tmp_path: Path, setting: dict[str, Any]) -> None:
+    train = TrainConfig.model_validate({"input": setting})
+    sources = ExampleSources.of(train, tmp_path, columns=True)
+    assert sources.service is None
+    assert sources.snapshots is None
+    assert f"train.input.{next(iter(setting))}" in sources.describe()
+    assert "transform.materialize" in sources.describe()
+
+
+@pytest.mark.parametrize(
+    ("choice", "free", "kind"), [("auto", 1 << 40, "memory"), ("auto", 1000, "none"), ("disk", 1 << 40, "none")]
+)
+def test_cache_says_which_rows_are_shuffled_together(tmp_path: Path, choice: Any, free: int, kind: str) -> None:
+    _, files = write(tmp_path, TABLE)
+    cache = choose_cache(choice, files, FreeSpace(50, free, free))
+    assert cache.kind == kind
+    assert "mapped" in cache.why
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cache", ["memory", "none"])
+def test_trained_weights_are_those_of_tfrecords_to_the_last_bit(prepared: Any, tmp_path: Path, cache: str) -> None:
+    data = prepared("binary")
+    spec = data.output.transformed_feature_spec()
+    schema, packing = columns_schema(spec), Packing(spec)
+    assert schema is not None
+    for split, pattern in data.patterns.items():
+        folder = tmp_path / f"Split-{split}"
+        folder.mkdir()
+        files = sorted(tf.io.gfile.glob(pattern))
+        for number, file in enumerate(files):
+            (records,) = records_of(file).batch(1 << 20)
+            columns = packing.unpack(packing.parse(records))
+            with ColumnsWriter(str(folder / file_name(number, len(files))), schema) as writer:
+                writer.add({name: _arrow(column) for name, column in columns.items()})
+    options = {"epochs": 2, "input": {"cache": cache, "shuffle": 200}}
+    weights = []
+    for name in ("parsed", "mapped"):
+        fn_args = data.fn_args(tmp_path / name, **options)
+        if name == "mapped":
+            fn_args.train_files, fn_args.eval_files = (
+                [str(tmp_path / f"Split-{one}" / "*")] for one in ("train", "eval")
+            )
+        job = Job.of(fn_args)
+        weights.append(run.train(job, choose_strategy(job.sections.train, detect_hardware())).get_weights())
+        record = json.loads(Path(fn_args.model_run_dir, "training.json").read_text(encoding="utf-8"))
+        assert ("mapped into memory" in str(record)) == (name == "mapped")
+    np.testing.assert_equal(weights[1], weights[0])
+
+
+def _arrow(column: Any) -> pa.Array:
+    if isinstance(column, tf.SparseTensor):
+        column = tf.RaggedTensor.from_sparse(column)
+    values = column.to_list() if isinstance(column, tf.RaggedTensor) else column.numpy().tolist()
+    return pa.array(values)

@@ -1,0 +1,174 @@
+"""Transformed columns of a split as packed batches of row numbers, whose values are gathered when a batch is made.
+
+    rows = MappedRows(files, feature_spec)            # maps the files into memory, and reads nothing
+    rows.unpack((numbers,))                           # graph code: the columns of these rows, as parsing returns them
+
+Caches, shuffles and pools handle packed batches, whatever is in them; so examples come in the same order as if they
+were parsed from TFRecords, but only eight bytes of each are moved until then. The page cache of the system holds what
+is used often, and gives way if memory is needed for anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headrace.common.errors import TrainingError
+from headrace.trainer.input.packing import Column, Feature, Packed, Packing
+from headrace.trainer.input.transformed_columns import REBUILD, open_columns
+
+COPIED_BYTES = 64 << 20
+"""Columns of up to this size are copied, each into one piece, from which gathering takes half the time."""
+_ROW = "row"
+
+
+class MappedRows(Packing):
+    """The rows of some files of transformed columns. Row numbers count through the files in their order."""
+
+    def __init__(self, files: Sequence[str], feature_spec: Mapping[str, Feature]) -> None:
+        super().__init__({_ROW: tf.io.FixedLenFeature([], tf.int64)})
+        self._columns = Packing(feature_spec)
+        self._spec = feature_spec
+        tables = [_open(file, feature_spec) for file in files]
+        self.sizes = [table.num_rows for table in tables]
+        table = pa.concat_tables(tables) if tables else pa.table({})
+        self.bytes_each = -(-table.nbytes // max(table.num_rows, 1))
+        table = table.combine_chunks() if table.nbytes <= COPIED_BYTES else table
+        self._parts: list[pa.RecordBatch] = [part for part in table.to_batches() if part.num_rows]
+        self._starts = np.cumsum([0, *(part.num_rows for part in self._parts)])
+        lengths = self._measured() if self._columns.varying else None
+        self._lengths = None if lengths is None else tf.constant(lengths)
+
+    @property
+    def in_tensors(self) -> bool:
+        """Whether packed batches hold the values."""
+        return False
+
+    @property
+    def can_be_split(self) -> bool:
+        """Whether the columns of a batch can be split into those of smaller ones."""
+        return self._columns.can_be_split
+
+    def blocks(self, order: Sequence[int], size: int, open_files: int) -> NDArray[np.int64]:
+        """Blocks of rows in the order in which tf.data's interleave reads as many records: int64 [blocks, 2], the first
+        row and the one after the last.
+
+        Args:
+            order: The files' numbers, in the order in which they are opened.
+            size: The most rows of a block.
+            open_files: Files that take turns.
+        """
+        ends = np.cumsum([0, *self.sizes])
+        waiting, found = list(order)[::-1], list[tuple[int, int]]()
+        turns: list[Iterator[tuple[int, int]] | None] = [None] * min(open_files, len(order))
+        while waiting or any(turns):
+            for place in range(len(turns)):
+                if turns[place] is None and waiting:
+                    number = waiting.pop()
+                    turns[place] = _blocks(int(ends[number]), int(ends[number + 1]), size)
+                turn = turns[place]
+                block = next(turn, None) if turn else None
+                found += [block] if block else []
+                turns[place] = turn if block else None
+        return np.array(found, np.int64).reshape(-1, 2)
+
+    def lengths(self, packed: Packed) -> tf.Tensor | None:
+        """As of the columns of these rows."""
+        return None if self._lengths is None else tf.gather(self._lengths, packed[0][:, 0])
+
+    def first_lengths(self, count: int) -> NDArray[np.int64] | None:
+        """int64 [at most count]: values of the first rows in the column where each has most."""
+        return None if self._lengths is None else np.asarray(self._lengths[:count])
+
+    def unpack(self, packed: Packed) -> dict[str, Column]:
+        """Gather the columns of these rows."""
+        types = [dtype for feature in self._spec.values() for dtype in _types(feature)]
+        outputs = iter(tf.numpy_function(self._arrays, [packed[0]], types, stateful=False))
+        columns: dict[str, Column] = {}
+        for name, feature in self._spec.items():
+            if layout := self._columns.varying.get(name):
+                splits, values = next(outputs), next(outputs)
+                columns[name] = layout.column([(tf.ensure_shape(splits, [None]), tf.ensure_shape(values, [None]))])
+            else:
+                columns[name] = tf.ensure_shape(next(outputs), [None, *feature.shape])
+        return columns
+
+    def gathered(self, numbers: NDArray[np.int64]) -> pa.RecordBatch:
+        """Return the rows of these numbers, in that order."""
+        if len(self._parts) == 1:
+            return pc.take(self._parts[0], pa.array(numbers), boundscheck=False)
+        part = np.searchsorted(self._starts, numbers, side="right") - 1
+        by_part = np.argsort(part, kind="stable")
+        bounds = np.searchsorted(part[by_part], np.arange(len(self._parts) + 1))
+        taken = [
+            pc.take(rows, pa.array(numbers[by_part[first:last]] - start), boundscheck=False)
+            for rows, start, first, last in zip(self._parts, self._starts, bounds, bounds[1:], strict=False)
+            if last > first
+        ]
+        places = np.empty_like(by_part)
+        places[by_part] = np.arange(len(by_part))
+        together = pa.Table.from_batches(taken).combine_chunks().to_batches()[0]
+        return pc.take(together, pa.array(places), boundscheck=False)
+
+    def in_order(self, size: int, open_files: int) -> Iterator[list[NDArray[Any]]]:
+        """All columns, which are of fixed size, a block at a time. The arguments are those of `blocks`."""
+        for first, last in self.blocks(range(len(self.sizes)), size, open_files):
+            yield self._arrays(np.arange(first, last)[:, np.newaxis])
+
+    def _arrays(self, rows: NDArray[np.int64]) -> list[NDArray[Any]]:
+        """What `unpack` makes columns of: the values of each, and before them, where they vary, their row splits."""
+        batch = self.gathered(rows[:, 0])
+        arrays: list[NDArray[Any]] = []
+        for name, feature in self._spec.items():
+            column = batch.column(name)
+            arrays += _varying(column, feature) if name in self._columns.varying else [_fixed(column, feature)]
+        return arrays
+
+    def _measured(self) -> NDArray[np.int64]:
+        """int64 [rows]: the values of each row in the column where it has most."""
+        most = [
+            np.max([np.diff(part.column(name).offsets.to_numpy()) for name in self._columns.varying], axis=0)
+            for part in self._parts
+        ]
+        return np.concatenate([np.zeros(0, np.int64), *most])
+
+
+def _blocks(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
+    return ((first, min(first + size, stop)) for first in range(start, stop, size))
+
+
+def _open(file: str, feature_spec: Mapping[str, Feature]) -> pa.Table:
+    """Map a file. Raises TrainingError if it is damaged or lacks a feature of the transform graph."""
+    table = open_columns(file)
+    lacking = [name for name in feature_spec if name not in table.column_names]
+    if lacking:
+        raise TrainingError(f"{file} has no column {lacking[0]!r}, which the transform graph names. {REBUILD}")
+    return table.select(list(feature_spec))
+
+
+def _types(feature: Feature) -> list[tf.DType]:
+    """Types of the arrays of a column."""
+    return [feature.dtype] if isinstance(feature, tf.io.FixedLenFeature) else [tf.int64, feature.dtype]
+
+
+def _fixed(column: pa.Array, feature: Feature) -> NDArray[Any]:
+    """[rows, ...]: a column of fixed size."""
+    flat = column.flatten() if pa.types.is_fixed_size_list(column.type) else column
+    return _values(flat, feature).reshape(len(column), *feature.shape)
+
+
+def _varying(column: pa.Array, feature: Feature) -> list[NDArray[Any]]:
+    """Row splits, int64 [rows + 1], and values of a column of lists."""
+    return [column.offsets.to_numpy(), _values(column.flatten(), feature)]
+
+
+def _values(flat: pa.Array, feature: Feature) -> NDArray[Any]:
+    if feature.dtype == tf.string:
+        return flat.to_numpy(zero_copy_only=False)
+    return flat.to_numpy().astype(feature.dtype.as_numpy_dtype, copy=False)
