@@ -5,7 +5,7 @@ tables, evaluation, predictions, also of wide tables and click logs.
 python -m benchmarks                               tables; about half an hour on two idle cores
 python -m benchmarks --quick                       one round of the sizes that matter; about twelve minutes
 python -m benchmarks --only ingest
-python -m benchmarks --write docs/benchmarks.md    the tables as a document, with the machine they come from
+python -m benchmarks --write docs/benchmarks.md    puts what was measured in place of what the page said of it
 python -m benchmarks --json figures.json           the figures, for programs
 python -m benchmarks --check                       exits with 1 if a ratio is below its floor (benchmarks/floors.py)
 """
@@ -35,7 +35,7 @@ from benchmarks import (
     transform_wide,
     whole_run,
 )
-from benchmarks.document import Machine, document
+from benchmarks.document import Machine, updated
 from benchmarks.floors import judged, without_ratio
 from benchmarks.tables import Section
 
@@ -47,7 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer runs and sizes")
     parser.add_argument("--only", choices=list(BENCHMARKS), action="append", help="can be repeated")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write a Markdown document")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="bring this Markdown page up to date")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument("--check", action="store_true", help="compare the ratios with their floors")
     given = parser.parse_args()
@@ -56,9 +56,11 @@ def main() -> None:
     for name in given.only or BENCHMARKS:
         outcomes[name] = BENCHMARKS[name](given.quick)
         print(outcomes[name][1].text(), end="\n\n", flush=True)
-    if given.write:
-        given.write.write_text(document(machine, [section for _, section in outcomes.values()]), encoding="utf-8")
     figures = {name: own for name, (own, _) in outcomes.items()}
+    if given.write:
+        page = given.write.read_text(encoding="utf-8") if given.write.exists() else "# Benchmarks\n\n"
+        sections = [section for _, section in outcomes.values()]
+        given.write.write_text(updated(page, machine, figures, sections), encoding="utf-8")
     if given.json:
         given.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
     if given.check:

@@ -3,7 +3,7 @@
     python -m benchmarks.criteo            a table
     python -m benchmarks.criteo --json     the same figures as JSON
 
-The data is generated: a label with 3 % positives, 13 integers with gaps, and 26 columns of hexadecimal hashes, whose
+The data is generated: a label with 3% positives, 13 integers with gaps, and 26 columns of hexadecimal hashes, whose
 frequencies follow Zipf's law and of which the largest columns can take a million values.
 """
 

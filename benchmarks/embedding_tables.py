@@ -146,9 +146,16 @@ def section(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Section:
         " first two are the product's layers and `compile_model`, the third is Keras' own `fit` of the same network.",
         "Adagrad by rows learns what it learns with whole tables, except for rounding. Adam and momentum do not: the"
         " moments of a row neither decay nor move it between the batches that have its category.",
+        f"AUC on other examples with Adam: {_aucs(found['quality'])}.",
     )
     parts = [("Milliseconds of a step (CPU milliseconds), Adam", speed), ("AUC on other examples", quality)]
     return Section("Embedding tables", parts, notes)
+
+
+def _aucs(quality: Sequence[Mapping[str, Any]]) -> str:
+    """Of each engine, for each seed."""
+    of = {name: [f"{row['adam']:.3f}" for row in quality if row["engine"] == name] for name in ENGINES}
+    return "; ".join(f"{ENGINES[name]} {', '.join(aucs)}" for name, aucs in of.items() if aucs)
 
 
 def main() -> None:

@@ -72,13 +72,14 @@ def _of_rows(figure: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> C
     """A figure of one row divided by that of another; the rows are found by their values."""
 
     def ratio(rows: Any) -> float | None:
-        first, second = _row(rows, one), _row(rows, other)
+        first, second = row_with(rows, one), row_with(rows, other)
         return None if first is None or second is None else float(first[figure] / second[figure])
 
     return ratio
 
 
-def _row(rows: Any, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def row_with(rows: Any, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The first row that has these values; None if there is none."""
     return next((row for row in rows if wanted.items() <= row.items()), None)
 
 
@@ -86,7 +87,7 @@ def _of_nights(night: str, other: str, window: int) -> Callable[[Any], float | N
     """Processor seconds of ExampleGen, StatisticsGen and the analysis together."""
 
     def ratio(found: Any) -> float | None:
-        nights = [_row(found["nights"], {"night": name, "window": window}) for name in (night, other)]
+        nights = [row_with(found["nights"], {"night": name, "window": window}) for name in (night, other)]
         sums = [sum(row[step] for step in STEPS) for row in nights if row is not None]
         return float(sums[0] / sums[1]) if len(sums) == 2 else None
 
@@ -94,7 +95,7 @@ def _of_nights(night: str, other: str, window: int) -> Callable[[Any], float | N
 
 
 def _of_analyses(found: Any) -> float | None:
-    row = _row(found["analyses"], {"window": 30})
+    row = row_with(found["analyses"], {"window": 30})
     return None if row is None else float(row["stock, next night"] / row["ours, next night"])
 
 
@@ -126,7 +127,7 @@ def _of_tables(engine: str) -> Callable[[Any], float | None]:
 
     def ratio(found: Any) -> float | None:
         largest = max(row["weights"] for row in found["speed"])
-        other, rows = (_row(found["speed"], {"weights": largest, "engine": one}) for one in (engine, "rows"))
+        other, rows = (row_with(found["speed"], {"weights": largest, "engine": one}) for one in (engine, "rows"))
         return None if other is None or rows is None else float(other["cpu_ms"] / rows["cpu_ms"])
 
     return ratio

@@ -148,7 +148,6 @@ def section(rows: Sequence[Mapping[str, float | str]]) -> Section:
         "Equal work of the first and the last: one gzip file of tf.Examples to gzip files of them with the predictions,"
         " by the same model, the wide and deep network of the taxi example. Measured: everything but imports, the"
         " loading of the model included.",
-        "Wide tables and click logs are measured by benchmarks.predict_tables.",
     )
     return Section("Predict", [("Predictions for new data", Table(["", *measure.THROUGHPUT], cells))], notes)
 

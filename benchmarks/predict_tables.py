@@ -119,7 +119,9 @@ def section(rows: Sequence[Mapping[str, Any]]) -> Section:
         f"CPU seconds by those of ingest: {', '.join(ratios)}.",
         "Measured: everything but imports, the loading of the model included.",
     )
-    return Section("Predict tables", [("Wide tables and click logs", Table(["", *measure.THROUGHPUT], cells))], notes)
+    return Section(
+        "Predictions of wide tables", [("From CSV to Parquet", Table(["", *measure.THROUGHPUT], cells))], notes
+    )
 
 
 def child(engine: str, folder: str, last: str) -> measure.Figures | int:

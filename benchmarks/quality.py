@@ -67,7 +67,7 @@ class Result:
 
     @property
     def matches_trees(self) -> bool:
-        """Whether ours is within 1 % of the trees' AUC or log loss, or R²."""
+        """Whether ours is within 1% of the trees' AUC or log loss, or R²."""
         ours, trees = self.scores["ours"], self.scores["trees"]
         return ours.score >= trees.score * (1 - WITHIN) or ours.loss <= trees.loss * (1 + WITHIN)
 
@@ -216,7 +216,7 @@ def shares(results: Sequence[Result]) -> tuple[float, float]:
 
 def section(results: Sequence[Result]) -> Section:
     """The tables of the tuned and of the held-aside data sets."""
-    head = ["data", "label", "rows", *MODELS, "errors above linear", "≥ linear", "≥ trees - 1 %"]
+    head = ["data", "label", "rows", *MODELS, "errors above linear", "≥ linear", "≥ trees - 1%"]
     groups = (("Looked at while tuning the defaults", False), ("Held aside", True))
     parts = []
     for caption, held_aside in groups:

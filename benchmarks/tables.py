@@ -26,21 +26,25 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """The result of one benchmark: tables with captions, and notes on them."""
+    """The result of one benchmark: tables with captions, and notes on them.
+
+    The page has the first table and `notes`, the terminal also the other tables and `details`.
+    """
 
     title: str
     parts: Sequence[tuple[str, Table]]
     notes: Sequence[str]
+    details: Sequence[str] = ()
 
     def text(self) -> str:
         """The section for the terminal."""
         blocks = [f"{caption}\n\n{table.text()}" for caption, table in self.parts]
-        return "\n\n".join([f"== {self.title} ==", *blocks, _bullets(self.notes)])
+        return "\n\n".join([f"== {self.title} ==", *blocks, _bullets([*self.notes, *self.details])])
 
     def markdown(self) -> str:
         """The section for the page."""
-        blocks = [f"{caption}\n\n{table.markdown()}" for caption, table in self.parts]
-        return "\n\n".join([f"## {self.title}", *blocks, _bullets(self.notes)])
+        caption, table = self.parts[0]
+        return "\n\n".join([f"## {self.title}", caption, table.markdown(), _bullets(self.notes)])
 
 
 def _aligned(row: Sequence[str], widths: Iterable[int]) -> str:

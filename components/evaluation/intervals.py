@@ -23,7 +23,7 @@ Values = Mapping[str, float]
 LEAST_EXAMPLES = 2 * FOLDS
 """Examples below which a metric has no interval."""
 _QUANTILES = (2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093)
-"""97.5 % of Student's t distribution lie below these, for 9 to 19 degrees of freedom."""
+"""97.5% of Student's t distribution lie below these, for 9 to 19 degrees of freedom."""
 _LEAST_FOLDS = FOLDS + 1 - len(_QUANTILES)
 _POSITIVE = FRACTION_METRICS | LOWER_IS_BETTER | {"calibration"}
 """Metrics that are never negative."""

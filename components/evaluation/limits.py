@@ -24,7 +24,7 @@ from typing import NamedTuple
 from headrace.components.evaluation.result import Interval, Intervals
 
 _ERROR = 0.025
-"""Of each end of a 95 % confidence interval."""
+"""Of each end of a 95% confidence interval."""
 
 
 def as_it_is(share: float) -> float:

@@ -20,7 +20,7 @@ FILE_NAME = "evaluation.json"
 Metrics = dict[str, float | None]
 """Values by the metric's name in the config; None if it has no value, as precision where nothing is predicted."""
 Interval = tuple[float, float]
-"""The ends of a 95 % confidence interval."""
+"""The ends of a 95% confidence interval."""
 Intervals = dict[str, Interval]
 """By the metric's name; without those that have none, as over a few examples."""
 
@@ -115,7 +115,7 @@ class ThresholdCheck:
         if self.interval is not None:
             low, high = self.interval
             relation = "within" if self.passed else "not all within"
-            return f"{what}, with a 95 % confidence interval from {low:.4g} to {high:.4g}, {relation} {limit}"
+            return f"{what}, with a 95% confidence interval from {low:.4g} to {high:.4g}, {relation} {limit}"
         relation = "within" if self.passed else "above" if self.value > self.limit else "below"
         return f"{what}, {relation} {limit}"
 
@@ -127,7 +127,7 @@ class ThresholdCheck:
             )
         low, high = self.interval
         relation = "within" if self.passed else "not all within"
-        what = f"{self.metric} is {self.value:.4g}, with a 95 % confidence interval from {low:.4g} to {high:.4g}"
+        what = f"{self.metric} is {self.value:.4g}, with a 95% confidence interval from {low:.4g} to {high:.4g}"
         return f"{what}, {relation} the limit {limit:.4g}{given}"
 
 

@@ -113,7 +113,7 @@ def few_examples(margin: Margin | None, split: str, examples: int) -> tuple[str,
         )
     else:
         what, helps = f"{examples:,} examples", " helps"
-    interval = f"{margin.metric} is {margin.value:.2g} ± {margin.width:.1g} (95 % confidence interval)"
+    interval = f"{margin.metric} is {margin.value:.2g} ± {margin.width:.1g} (95% confidence interval)"
     return (f"the {split} split has only {what}: {interval}; a larger share in `data.splits`{helps}",)
 
 

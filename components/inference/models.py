@@ -2,7 +2,7 @@
 
 choose_model(sample, "binary", features).settings      # {"kind": "tabm"}
 
-`benchmarks.quality` compares the kinds on real tables (docs/benchmarks.md).
+`benchmarks.quality` compares the kinds on real tables (docs/quality.md).
 """
 
 from __future__ import annotations

@@ -140,8 +140,8 @@ class _Comparison:
             )
         if lite.min_agreement is not None and found.agreement is not None and found.agreement < lite.min_agreement:
             yield (
-                f"the {lite.precision} file predicts the SavedModel's class for {100 * found.agreement:.4g} % of the"
-                f" examples; deploy.lite.min_agreement asks for {100 * lite.min_agreement:.4g} %"
+                f"the {lite.precision} file predicts the SavedModel's class for {100 * found.agreement:.4g}% of the"
+                f" examples; deploy.lite.min_agreement asks for {100 * lite.min_agreement:.4g}%"
             )
 
 

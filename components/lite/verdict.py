@@ -57,9 +57,9 @@ class LiteVerdict(RecordFile):
 
     @property
     def words(self) -> str:
-        """The measurements, such as `int8, 29.3 kB, differs by at most 0.084, same class for 98.2 %`."""
+        """The measurements, such as `int8, 29.3 kB, differs by at most 0.084, same class for 98.2%`."""
         found = [self.precision]
         found += [] if self.size is None else [f"{self.size / 1000:,.1f} kB"]
         found += [] if self.difference is None else [f"differs by at most {self.difference:.2g}"]
-        found += [] if self.agreement is None else [f"same class for {100 * self.agreement:.4g} %"]
+        found += [] if self.agreement is None else [f"same class for {100 * self.agreement:.4g}%"]
         return ", ".join(found)

@@ -110,6 +110,8 @@ def _missing_setting(violation: SchemaViolation) -> str:
     needed = describe_allowed(violation.schema)
     if "const" in violation.schema:
         return f"missing; write `{violation.path[-1]}: {needed}`"
+    if "properties" in resolve(violation.schema):
+        return f"this section is missing{hints.meaning(violation.schema)}; write it with {needed}"
     return f"missing; required: {needed}{hints.meaning(violation.schema)}"
 
 

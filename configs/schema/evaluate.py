@@ -43,8 +43,8 @@ class ChangeThreshold(Section):
     """Bound of the difference from the baseline. Where higher is better, the least: 0.005 asks for that much
     improvement, -0.01 allows a loss of 0.01. Where lower is better, the greatest."""
     relative: float | None = None
-    """Bound of the difference as a share of the baseline's value, with the same signs: -0.02 allows an AUC to be 2 %
-    lower, 0.02 an error to be 2 % higher. A baseline of 0 does not meet it."""
+    """Bound of the difference as a share of the baseline's value, with the same signs: -0.02 allows an AUC to be 2%
+    lower, 0.02 an error to be 2% higher. A baseline of 0 does not meet it."""
     direction: Literal["higher_is_better", "lower_is_better"] | None = None
     """null: lower is better for losses and errors, higher for all other metrics."""
 
@@ -70,7 +70,7 @@ class Threshold(Section):
     """By how much it must or may differ from the latest blessed model, relative to its value or with a direction of
     your own. Damage to that model has the same effect. null: no bound."""
     confident: bool = False
-    """Whether a bound must hold for the whole 95 % confidence interval of the metric, or of the difference from the
+    """Whether a bound must hold for the whole 95% confidence interval of the metric, or of the difference from the
     baseline, and not just for the value: a model that only seems good enough on few examples is then not blessed. A
     metric without an interval, as over fewer than 40 examples, does not meet the bound; one that is 1 or 0 on all of
     them has an exact interval. The bounds of `slices` must hold for the interval of each slice, and for that of the

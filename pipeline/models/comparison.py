@@ -41,7 +41,7 @@ class Comparison:
         names: What was compared, as it was given.
         runs: The ids of the runs.
         metrics: All metrics over the evaluated split, by their names in the config.
-        intervals: The 95 % confidence intervals of those that have any.
+        intervals: The 95% confidence intervals of those that have any.
         settings: The settings that differ, by dotted name, without credentials.
         data: Spans, fingerprint, rows of each split, and on how many examples of which split the metrics are.
         code: The Git commit, and the modules and packages that differ, with digests and versions. Runs on Kubeflow keep

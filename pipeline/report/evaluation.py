@@ -64,7 +64,7 @@ class MetricRow:
     def better(self) -> bool | None:
         """Whether the metric improved on the baseline.
 
-        None without a baseline or a change, and for a change whose 95 % interval contains 0, as it may be chance.
+        None without a baseline or a change, and for a change whose 95% interval contains 0, as it may be chance.
         """
         if self.value is None or self.baseline is None or not self.change or base_of(self.name) in NEITHER_IS_BETTER:
             return None

@@ -140,9 +140,9 @@ def agreement_pictures(found: Agreement, evaluated: int) -> list[Picture]:
     bands = [
         ChartLine(name, [(band.prediction, band.errors[place]) for band in found.bands], style, dots=place == MEDIAN)
         for place, name, style in (
-            (0, "10 %", "second"),
+            (0, "10%", "second"),
             (MEDIAN, "median", "first"),
-            (len(BAND) - 1, "90 %", "second"),
+            (len(BAND) - 1, "90%", "second"),
         )
     ]
     about = f", for a sample of {found.examples:,} examples" if found.examples < evaluated else ""

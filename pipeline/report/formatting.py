@@ -76,15 +76,15 @@ def count(value: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    """Format a fraction (0 to 1) as `34 %`, `0.2 %` or `< 0.1 %`; only an exact 0 or 1 is shown as `0 %` or `100 %`."""
+    """Format a fraction (0 to 1) as `34%`, `0.2%` or `< 0.1%`; only an exact 0 or 1 is shown as `0%` or `100%`."""
     hundredths = share * 100
     if hundredths in (0, 100):
-        return f"{hundredths:.0f} %"
+        return f"{hundredths:.0f}%"
     if 1 <= hundredths < 99:
-        return f"{hundredths:.0f} %"
+        return f"{hundredths:.0f}%"
     if hundredths < 0.1:
-        return "< 0.1 %"
-    return "> 99.9 %" if hundredths > 99.9 else f"{hundredths:.1f} %"
+        return "< 0.1%"
+    return "> 99.9%" if hundredths > 99.9 else f"{hundredths:.1f}%"
 
 
 def size(number: int) -> str:

@@ -200,7 +200,7 @@ def _rule_of_slices(check: ThresholdCheck) -> tuple[str, str]:
     where = f"in each slice by {check.slicing}"
     if check.limit is None or check.value is None:
         return f"known {where} with enough examples", f"{check.slice} has no value" if check.slice else "too few have"
-    sure = " over the whole 95 % confidence interval" if check.confident else ""
+    sure = " over the whole 95% confidence interval" if check.confident else ""
     found = f"{check.slice}: {_number(check.value)}"
     if check.confident:
         found += " without an interval" if check.interval is None else f" ({_ends(check.interval)})"
@@ -228,7 +228,7 @@ def _rule(check: ThresholdCheck) -> str:
     if not check.confident:
         return rule
     found = "there is none" if check.interval is None else _ends(check.interval)
-    return f"{rule} over the whole 95 % confidence interval ({found})"
+    return f"{rule} over the whole 95% confidence interval ({found})"
 
 
 def _plain_rule(check: ThresholdCheck) -> str:

@@ -13,6 +13,7 @@ thread. For production there is TensorFlow Serving, which takes the same request
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import logging
 import threading
@@ -228,10 +229,13 @@ def serving(app: App, host: str, port: int) -> Iterator[str]:
 
     port: 0 takes any free one. Raises RunError if the port is taken.
     """
+    printed = io.StringIO()
     try:
-        server = make_server(host, port, app, threaded=True)
+        with contextlib.redirect_stderr(printed):  # werkzeug prints why it cannot, and exits
+            server = make_server(host, port, app, threaded=True)
     except (OSError, SystemExit) as error:
-        raise RunError(f"port {port} of {host} cannot be served: {error}; choose another with --port") from error
+        why = printed.getvalue().partition("\n")[0] or error
+        raise RunError(f"port {port} of {host} cannot be served: {why}; choose another with --port") from error
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -38,7 +38,7 @@ def print_summary(
     report: Path | None = None,
     remarks: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> None:
-    """Print `summary`, with the verdict in colour if the terminal supports it."""
+    """Print `summary`, with the verdict in color if the terminal supports it."""
     for line in ["", *summary(record, verdict, report, remarks)]:
         text = Text(line)
         for words, style in _STYLES.items():

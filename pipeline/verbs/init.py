@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "labels",
     metavar="COLUMN",
     multiple=True,
-    help="The column to predict; of several, one model predicts all. Without it, candidates are listed.",
+    help="The column to predict. Repeat it for several, which one model predicts. Without it, candidates are listed.",
 )
 @click.option("--table", metavar="NAME", help="The table, if DATA is the URL of a database.")
 @click.option("--query", metavar="SQL", help="A SELECT in place of --table.")

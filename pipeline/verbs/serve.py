@@ -34,7 +34,7 @@ def serve(
     """Answer requests over HTTP with a model of CONFIG.
 
     CONFIG may also be the folder of a pushed version. The requests and answers are those of TensorFlow Serving's REST
-    API; rows of data columns are taken too, and get class names and probabilities. It serves until Ctrl-C.
+    API; rows of data columns are accepted too, and get class names and probabilities. It serves until Ctrl-C.
     """
     prepare()
     from headrace.common.errors import RunError

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     help="The folder to write. The default is shared/<name>.",
 )
 @click.option(
-    "--logs/--no-logs", default=True, help="Copy TensorBoard's logs and profiles next to the page, or do not."
+    "--logs/--no-logs", default=True, help="Whether to copy TensorBoard's logs and profiles next to the page."
 )
 @click.option("--to", metavar="URL", help="Copy the folder to a bucket too: gs://bucket/path or s3://bucket/path.")
 @click.option(
@@ -45,7 +45,7 @@ def share(
     """Write a page about one or more trainings, to show to others.
 
     The path of the page is printed. RUN is a run's folder (<root>/<pipeline>/runs/<id>). A pipeline's folder or a
-    config stands for its latest run that trained a model. The first run gets the first colour. Runs that trained no
+    config stands for its latest run that trained a model. The first run gets the first color. Runs that trained no
     model are left out and listed.
 
     The page is a folder with an index.html. It opens from disk and from any static host or bucket, and needs no server.

@@ -32,7 +32,7 @@ def _rules(*, compiled: bool = False) -> Sequence[Rule]:
 @param_option
 @click.option("--name", metavar="NAME", help="The name of the run. The default is derived from the pipeline's content.")
 @click.option("--again", is_flag=True, help="Make another run, even if one of the same content or name exists.")
-@click.option("--cache/--no-cache", default=True, help="Let Kubeflow reuse the outputs of earlier runs, or do not.")
+@click.option("--cache/--no-cache", default=True, help="Whether Kubeflow may reuse the outputs of earlier runs.")
 @click.option("--watch", is_flag=True, help="Follow the run until it has ended.")
 @reports_errors
 def submit(config: Path, profile: str | None, overrides: tuple[str, ...], watch: bool, **chosen: Any) -> None:

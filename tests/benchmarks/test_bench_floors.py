@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import ingest_parquet
+from benchmarks.document import Machine, updated
 from benchmarks.floors import FLOORS, judged, without_ratio
+from benchmarks.headlines import measured
 from benchmarks.ingest_wide import WIDE
 
 IN_MEMORY = "examples in memory a CPU second, by TFX's factory with a cache and a full shuffle"
@@ -89,10 +92,21 @@ FIGURES: dict[str, Any] = {
             {"pipeline": "+ parsed examples in memory (ours, cache: memory)", "times_tfx": 90.0, "of_numpy": 0.3},
         ],
         "like_for_like": [
-            {"pipeline": "TFX's factory, unbatch(), cache(), full shuffle", "ours_by_it": 40.0},
+            {
+                "pipeline": "TFX's factory, unbatch(), cache(), full shuffle",
+                "ours_by_it": 40.0,
+                "examples_per_cpu_second": 5.0,
+            },
             {"pipeline": "tf.data over permuted row numbers, tf.gather of each column", "ours_by_it": 2.0},
-            {"pipeline": "TFX tf_dataset_factory", "ours_by_it": 3.5},
+            {"pipeline": "TFX tf_dataset_factory", "ours_by_it": 3.5, "examples_per_cpu_second": 7.0},
         ],
+    },
+}
+RUNS = {
+    "ours": {"first": {"cpu_seconds": 10.0, "wall_seconds": 9.0}, "second": {"cpu_seconds": 1.0, "wall_seconds": 0.5}},
+    "stock": {
+        "first": {"cpu_seconds": 30.0, "wall_seconds": 36.0},
+        "second": {"cpu_seconds": 6.0, "wall_seconds": 8.0},
     },
 }
 WIDE_RATIOS = [32.0, 0.375, 32.0, 0.375, 0.375, 32.0, 32.0, 0.5, *[0.75] * 4]
@@ -163,19 +177,58 @@ def test_floors_are_well_below_what_was_measured() -> None:
 
 def test_floors_are_well_below_what_the_document_reports() -> None:
     floors = {(floor.benchmark, floor.what): floor.least for floor in FLOORS}
-    parquet, statistics, *_ = re.findall(r"Rows per CPU second, Headrace by stock: ([\d.]+)\.", DOCUMENT)
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in DOCUMENT.splitlines() if "| `" in line]
+    ratios = {what: float(ratio or other) for what, _, _, ratio, _, other, *_ in lines if ratio or other}
     (sizes,) = re.findall(r"Headrace by stock, gzip: (.*)\.", DOCUMENT)
     csv = {int(copies): float(ratio) for ratio, copies in re.findall(r"([\d.]+) \((\d+) x\)", sizes)}
-    (memory,) = re.findall(r"unbatch\(\), cache\(\), full shuffle \| [\w ]+ \| [\d,]+ \| ([\d.]+) \|", DOCUMENT)
     reported = {
-        ("ingest_parquet", "rows a CPU second, ours by stock"): float(parquet),
-        ("statistics_gen", "rows of the taxi table a CPU second, ours by stock"): float(statistics),
-        ("training_input", IN_MEMORY): float(memory),
+        ("ingest_parquet", "rows a CPU second, ours by stock"): ratios["Parquet to shards (20 MB), rows per CPU s"],
+        ("statistics_gen", "rows of the taxi table a CPU second, ours by stock"): ratios["statistics, rows per CPU s"],
+        ("training_input", IN_MEMORY): ratios["training input in memory, fully shuffled, examples per CPU s"],
+        ("predict", "predictions a CPU second, ours by BulkInferrer"): ratios[
+            "predictions, TFRecords to TFRecords, rows per CPU s"
+        ],
+        ("criteo", "CPU seconds of click logs, polars by all three"): ratios[
+            "click logs, CSV to transformed examples, CPU s"
+        ],
         ("ingest", "rows of CSV a CPU second at 4 times the data, ours by stock"): csv[4],
         ("ingest", "rows of CSV a CPU second at 16 times the data, ours by stock"): csv[16],
     }
     for place, ratio in reported.items():
         assert 0.25 * ratio < floors[place] < 0.8 * ratio, place
+
+
+def test_what_was_measured_replaces_its_part_of_the_page_and_the_rest_stays() -> None:
+    machine = Machine("Intel 8080", 1, 24.0, 3.0)
+    found = rows(500.0, 20.0, file_mb=1.0, cpu_seconds=1.0, wall_seconds=1.0, peak_mb=1.0, rows=1)
+    page = updated(DOCUMENT, machine, {"ingest_parquet": found}, [ingest_parquet.section(found)])
+    line = "| Parquet to shards (20 MB), rows per CPU s | 500 | 20.0 | 25 |  |  | `ingest_parquet` | D, busy |"
+    assert line in page.splitlines()
+    assert "Headrace by stock: 25.\n" in page
+    assert "Headrace by stock: 54.\n" not in page
+    assert "- **D**: Intel 8080, 1 core, 24 GB" in page.partition("## Machines")[2]
+    before, after = (Counter(text.splitlines()) for text in (DOCUMENT, page))
+    own = (DOCUMENT.partition("## Ingest of Parquet")[2].partition("\n## ")[0]).splitlines()
+    assert (before - after).total() <= len(own) + 1
+    assert updated(page, machine, {"ingest_parquet": found}, [ingest_parquet.section(found)]) == page
+
+
+def test_a_page_is_begun_with_what_was_measured() -> None:
+    found = rows(500.0, 20.0, file_mb=1.0, cpu_seconds=1.0, wall_seconds=1.0, peak_mb=1.0, rows=1)
+    machine = Machine("Intel 8080", 2, 24.0, 0.1)
+    page = updated("# Benchmarks\n\n", machine, {"ingest_parquet": found}, [ingest_parquet.section(found)])
+    assert re.findall("(?m)^## .*$", page) == ["## Headlines", "## Ingest of Parquet", "## Machines"]
+    assert page.count("| `ingest_parquet` | A |") == 1
+
+
+def test_headlines_are_those_of_the_figures() -> None:
+    lines = {line[0]: line for line in measured({**FIGURES, "whole_run": RUNS}, "A")}
+    assert lines["first run of the taxi example, CPU s"][1:4] == ["10.0", "30.0", "3.0"]
+    assert lines["the same, nothing changed, wall s"][1:4] == ["0.5", "8.0", "16"]
+    assert lines["statistics, rows per CPU s"][1:4] == ["10.0", "5.0", "2.0"]
+    assert lines["CSV of 20,000 columns, values per CPU s"][1:6] == ["600", "25.0", "24", "polars 1,600", "0.38"]
+    assert lines["click logs, CSV to transformed examples, CPU s"][1:6] == ["20.0", "", "", "polars 5.0", "0.25"]
+    assert lines["step with 58 million embedding weights, CPU ms"][1:6] == ["2.0", "", "", "Keras 20.0", "10"]
 
 
 @pytest.mark.parametrize(("ours", "code"), [(40.0, 0), (20.0, 1)])

@@ -92,7 +92,7 @@ def test_rare_rows_of_many_spans_get_their_shares(size: int) -> None:
 
 
 def test_a_rare_label_is_divided_as_scikit_learn_does(tmp_path: Path) -> None:
-    """500 rows, of which 1 % are positive, and three classes of other sizes."""
+    """500 rows, of which 1% are positive, and three classes of other sizes."""
     labels = np.random.default_rng(5).permutation(np.repeat([0, 1, 2, 3], [375, 5, 90, 30]))
     pq.write_table(rows(labels), tmp_path / "a.parquet")
     found = run(str(tmp_path / "a.parquet"), tmp_path / "out")

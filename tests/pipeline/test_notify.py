@@ -123,7 +123,7 @@ def test_what_slices_and_the_canary_quote_of_the_data_stays_in_the_report(tmp_pa
     assert [limit["rule"] for limit in request.json["data"]["limits"]] == [
         "at least 0.6 in each slice by poet",
         "at most 0.1 apart between slices by poet",
-        "at least 0.6 in each slice by poet over the whole 95 % confidence interval",
+        "at least 0.6 in each slice by poet over the whole 95% confidence interval",
     ]
     assert request.json["data"]["reasons"] == ["the canary did not pass; the report says why"]
 

@@ -27,7 +27,7 @@ FOLDS = 20
 _ROUNDING = 1e-6
 """How far sums over the predictions of one model may be apart, as a fraction, because devices add in any order."""
 STANDARD_ERRORS = 1.96
-"""Half the width of a 95 % confidence interval."""
+"""Half the width of a 95% confidence interval."""
 
 
 class Linear(NamedTuple):
@@ -158,7 +158,7 @@ class RunningTotal:
 
 
 class Margin(NamedTuple):
-    """The 95 % confidence interval of a metric as value ± width, and the width at which it is too wide to rely on.
+    """The 95% confidence interval of a metric as value ± width, and the width at which it is too wide to rely on.
 
     rarer: examples of the rarer of two classes; of a few, an interval says little, since it may be narrow by chance.
     """

@@ -16,7 +16,7 @@ TOO_WIDE = 0.05
 
 
 def wilson_width(share: float, examples: float) -> float:
-    """Half the 95 % confidence interval of a share of examples (Wilson, "Probable inference, the law of succession, and
+    """Half the 95% confidence interval of a share of examples (Wilson, "Probable inference, the law of succession, and
     statistical inference", 1927).
     """
     z = STANDARD_ERRORS

@@ -23,7 +23,7 @@ TOO_WIDE = 0.25
 """Width of the confidence interval of the mean squared error, either way, as a fraction of it, from which the examples
 are too few."""
 RESOLUTION = 64
-"""Buckets of errors for each doubling of their size: a bucket is 1.1 % wide."""
+"""Buckets of errors for each doubling of their size: a bucket is 1.1% wide."""
 SMALLEST = 2.0**-100
 """Errors below it count as none."""
 EPSILON = 1e-7

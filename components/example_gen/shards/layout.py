@@ -86,7 +86,7 @@ def _planned(packed: Mapping[str, float], shards: str | int, readers: int) -> Sh
     if shards == "auto":
         counts = {split: automatic_count(bytes_, readers) for split, bytes_ in packed.items()}
         rule = (
-            f"{PER_READER} shards for {_counted(readers, 'reading host')} if each stays over"
+            f"auto, {PER_READER} shards for {_counted(readers, 'reading host')} if each stays over"
             f" {_megabytes(MIN_SHARD_BYTES)}, more if they would exceed {_megabytes(MAX_SHARD_BYTES)}"
         )
     else:
@@ -94,7 +94,7 @@ def _planned(packed: Mapping[str, float], shards: str | int, readers: int) -> Sh
         counts = {split: max(1, round(bytes_ / target)) for split, bytes_ in packed.items()}
         rule = f"shards of about {_megabytes(target)}, as configured"
     expected = ", ".join(f"{split} {_megabytes(bytes_)} in {counts[split]}" for split, bytes_ in packed.items())
-    return ShardPlan(counts, {}, f"{'auto, ' if shards == 'auto' else ''}expecting {expected}: {rule}")
+    return ShardPlan(counts, {}, f"{rule}; expected {expected}")
 
 
 def automatic_count(size: float, readers: int) -> int:

@@ -120,7 +120,7 @@ def test_failed_version_is_taken_back(cluster: Cluster, plan: Plan, reason: str)
 
 
 def test_failed_version_never_gets_more_while_the_old_one_is_made_again(cluster: Cluster) -> None:
-    """Without a canary's 0 %, Knative would send everything to the latest revision that is ready: the failed one."""
+    """Without a canary's 0%, Knative would send everything to the latest revision that is ready: the failed one."""
     cluster.plans[NEXT] = Plan(ready_after=2, crashes_after=5)
     cluster.plans[FIRST] = Plan(ready_after=6)
     one = rollout(cluster)

@@ -34,7 +34,7 @@ def _table(run: Any, evaluation: Evaluation, *headings: str) -> dict[str, dict[s
 
 def test_metrics_have_their_intervals_and_those_without_a_dash(run: Any) -> None:
     rows = _table(run, replace(PLAIN, intervals={"accuracy": (0.71234, 0.88766)}), "Metric")
-    assert {name: row["95 % interval"] for name, row in rows.items()} == {
+    assert {name: row["95% interval"] for name, row in rows.items()} == {
         "accuracy": "0.7123 to 0.8877",
         "macro_f1": NONE,
     }
@@ -60,7 +60,7 @@ def _judged(evaluation: Evaluation) -> list[bool | None]:
 
 
 def test_without_any_interval_there_is_no_column_for_them(run: Any) -> None:
-    assert "95 % interval" not in _table(run, PLAIN, "Metric")["accuracy"]
+    assert "95% interval" not in _table(run, PLAIN, "Metric")["accuracy"]
 
 
 def test_classes_are_shown_by_name_with_what_is_predicted_for_them(run: Any) -> None:
@@ -89,7 +89,7 @@ def test_classes_have_their_areas_the_lowest_first(run: Any) -> None:
     rows = _table(run, of_one, "Class", "Examples in it")
     assert {name: row["auc"] for name, row in rows.items()} == {"1": "0.8000", "0": "0.9000", "2": NONE}
     assert [rows["1"][each] for each in ("Examples in it", "precision", "recall", "f1")] == [
-        "25 %", "0.5000", "0.4000", "0.3000"
+        "25%", "0.5000", "0.4000", "0.3000"
     ]  # fmt: skip
 
 
@@ -114,7 +114,7 @@ def test_decisions_are_shown_at_a_few_thresholds_and_drawn_at_all(run: Any) -> N
     rows = _table(run, evaluation, "Threshold", "Examples above it")
     assert [*rows] == ["0.89", "0.78", "0.67", "0.56", "0.45", "0.34", "0.23", "0.12", "0.01"]
     assert rows["0.67"] == {
-        "Threshold": "0.67", "Examples above it": "33 %", "precision": "0.9000", "recall": "0.3333", "f1": "0.5000"
+        "Threshold": "0.67", "Examples above it": "33%", "precision": "0.9000", "recall": "0.3333", "f1": "0.5000"
     }  # fmt: skip
     (picture,) = evaluation_section(evaluation, ModelVerdict(), None).pictures
     assert ">0.3<" in picture.chart

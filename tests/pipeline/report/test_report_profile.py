@@ -35,20 +35,20 @@ def section(run: Any, verdict: str) -> Any:
 def test_the_verdict_is_reported_with_its_split_and_the_changes(run: Any) -> None:
     page = section(run, VERDICT.model_dump_json())
     text = page.all_text()
-    assert "input-bound Steps waited for input 78 % of the time. Cause: examples are read and parsed again" in text
-    assert "Set train.input.cache to memory : parsed data is 38 MB of 21 GB free. Saves up to 74 %" in text
+    assert "input-bound Steps waited for input 78% of the time. Cause: examples are read and parsed again" in text
+    assert "Set train.input.cache to memory : parsed data is 38 MB of 21 GB free. Saves up to 74%" in text
     assert "The first execution was left out." in text
     assert {name: row["Share"] for name, row in page.table("Part").items()} == {
-        "Input": "78 %", "Compute": "19 %", "Host": "3 %", "Between steps": "0.2 %",
+        "Input": "78%", "Compute": "19%", "Host": "3%", "Between steps": "0.2%",
     }  # fmt: skip
     (operation,) = page.table("Operation").values()
     assert (operation["Type"], operation["ms"], operation["Share"], operation["Runs"]) == (
         "MatMul",
         "23.1",
-        "31 %",
+        "31%",
         "12",
     )
-    assert page.table("Work")["parsing examples"]["Share"] == "75 %"
+    assert page.table("Work")["parsing examples"]["Share"] == "75%"
     assert "710.0 MB" in text
     assert "2.0 GB" in text
     assert "#profile" in [attributes.get("href") for _, attributes in page.tags]

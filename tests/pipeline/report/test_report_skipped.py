@@ -15,7 +15,7 @@ def test_records_left_out_and_notes_are_shown_as_text(whole: Run) -> None:
     properties["notes"] = json.dumps([f"/d/f.csv changed since it was last read {EVIL}"])
     page = whole.report()
     text = page.all_text()
-    assert "100 of 500 records (20 %) could not be read" in text
+    assert "100 of 500 records (20%) could not be read" in text
     assert text.count(EVIL) >= 21
     assert "/d/f.csv:21: " in text
     assert ("ul", {"class": "places"}) in page.tags  # its bullets hang inside the page's edge
