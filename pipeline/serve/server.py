@@ -219,7 +219,9 @@ class App:
 
 
 def _json(content: dict[str, Any], status: int | None = 200) -> Response:
-    return Response(json.dumps(content, allow_nan=False) + "\n", status, content_type="application/json")
+    text = json.dumps(content, allow_nan=False, ensure_ascii=False) + "\n"
+    body = text.encode("utf-8", "backslashreplace")  # half of a surrogate pair, which a request may quote
+    return Response(body, status, content_type="application/json")
 
 
 @contextlib.contextmanager
