@@ -322,7 +322,7 @@ class TestErrors:
             ),
             (("--input", "taken.parquet"), ["'prediction'", "--prefix"]),
             (("--input", "bad.csv"), ["bad.csv:4", "'x'"]),
-            (("--input", "tabs.csv"), ["'distance'", "single column", 'data.source.delimiter="\\t"']),
+            (("--input", "tabs.csv"), ["'distance'", "single column", "data.source.delimiter='\"\\t\"'"]),
             (("--input", "bad.jsonl"), ["bad.jsonl:2"]),
             (("--input", "lists.parquet"), ["record 3", "'distance'"]),
         ],
