@@ -45,15 +45,22 @@ FILES = {
 def prepare(folder: Path, copies: int) -> int:
     """Train a model, and write the data as CSV and as examples; the number of rows."""
     import headrace
-    from headrace.components.examples.compression import Compression
-    from headrace.components.examples.tfexample.framing import framed_examples
-    from headrace.components.sources import open_source, serial_map
-    from headrace.components.sources.types import Kind
 
     rows = write_taxi(folder / CSV, copies)
     settings = {"train.epochs": 1, "pipeline.root": str(folder / "runs"), "deploy.push": None}
     run = headrace.run(measure.PROJECT / "configs" / "taxi.yaml", overrides=settings, show=False)
     (folder / MODEL).symlink_to(run.artifact("Trainer", "model").uri)
+    write_examples(folder)
+    return rows
+
+
+def write_examples(folder: Path) -> None:
+    """Write the rows of the CSV file as one gzip file of tf.Examples too."""
+    from headrace.components.examples.compression import Compression
+    from headrace.components.examples.tfexample.framing import framed_examples
+    from headrace.components.sources import open_source, serial_map
+    from headrace.components.sources.types import Kind
+
     source = open_source(CsvSource(kind="csv", path=str(folder / CSV)))
     found = [source.scan(part, {}) for part in source.parts(serial_map)]
     kinds: dict[str, Kind] = {name: kind for one in found for name, kind in one.kinds.items()}
@@ -64,7 +71,6 @@ def prepare(folder: Path, copies: int) -> int:
             for batch in source.batches(part, kinds):
                 file.write(compressor.compress(memoryview(framed_examples(batch).buffers()[2])))
         file.write(compressor.flush())
-    return rows
 
 
 def prepare_ours(folder: Path, given: str, output: Path) -> Iterator[None]:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0.schema_pb2 import Schema
     from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
 
+    from headrace.pipeline.predict.trained import TrainedModel
     from headrace.pipeline.results.verdict import ModelVerdict
 
 WHOLE = "all"
@@ -222,24 +223,20 @@ class Run:
 
         return tft.TFTransformOutput(self.artifact("Transform", "transform_graph").uri)
 
-    def model(self) -> Any:
-        """The trained model, blessed or not, loaded with `tf.saved_model.load`. README lists its signatures.
+    def model(self) -> TrainedModel:
+        """The trained model, blessed or not. README lists its signatures.
 
-        It has a method of ours too: `predict(data, *, columns=None, prefix="", batch_size=None)` returns a Table with
-        the predictions for a pandas DataFrame, a pyarrow Table or {name: array}; see `headrace.predict`.
+        Its method `predict(data, *, columns=None, prefix="", batch_size=None)` returns a Table with the predictions for
+        a pandas DataFrame, a pyarrow Table or {name: array}; see `headrace.predict`. It has the attributes of what
+        `tf.saved_model.load` returns, too, which the first use of one of them calls.
         """
         folder = Path(self.artifact("Trainer", "model").uri) / SERVING_MODEL_DIR
         if not (folder / "saved_model.pb").is_file():
             raise RunError(f"the model of run {self.id} is gone from {folder}")
-        from headrace.pipeline.predict.scoring import predict_table
+        from headrace.pipeline.predict.trained import TrainedModel
 
         prepare()
-        with quiet():
-            import tensorflow as tf
-
-            loaded = tf.saved_model.load(str(folder))
-        loaded.predict = functools.partial(predict_table, folder)
-        return loaded
+        return TrainedModel(folder)
 
     def _split(self, component: str, output: str, split: str) -> Path:
         directory = Path(self.artifact(component, output).uri)

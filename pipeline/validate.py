@@ -36,9 +36,6 @@ from headrace.trainer.devices.machine import unmet_requirements
 if TYPE_CHECKING:
     from headrace.components.spans.manifest import Span
 
-DELIMITERS = (";", "\t", "|", ",")
-"""Delimiters in common use."""
-
 
 def check_data(loaded: LoadedConfig) -> list[Problem]:
     """Check the data, files and functions. Returns problems in the order of the config file."""
@@ -141,17 +138,9 @@ def _names(config: PipelineConfig, columns: Sequence[str]) -> Iterator[Violation
 
 def _other_delimiter(source: SourceConfig, columns: Sequence[str]) -> Iterator[Violation]:
     """A header that is one column because its delimiter seems to be another."""
-    if found := other_delimiter(source, columns):
+    if isinstance(source, CsvSource) and (found := source.other_delimiter(columns)):
         what = f"the header is a single column, {json.dumps(columns[0], ensure_ascii=False)}"
         yield ("data", "source", "delimiter"), f"{what}; set data.source.delimiter: {json.dumps(found)}"
-
-
-def other_delimiter(source: SourceConfig, columns: Sequence[str]) -> str | None:
-    """The delimiter that a header of a single column seems to use, or None."""
-    if len(columns) != 1 or not isinstance(source, CsvSource):
-        return None
-    most = max(DELIMITERS, key=columns[0].count)
-    return most if most != source.delimiter and most in columns[0] else None
 
 
 NamedColumns = Iterator[tuple[KeyPath, str, Sequence[str]]]

@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.components.examples.tfexample.rounding import COARSE, lost_digits
-from headrace.components.inference.dates import EPOCHS, find_dates
+from headrace.components.inference.dates import EPOCHS, are_dates_of_several_formats, find_dates
 from headrace.components.inference.facts import ColumnFacts
 from headrace.components.inference.images import image_settings
+from headrace.components.inference.units import units_of
 from headrace.configs.schema.features import FALSE_WORDS, TRUE_WORDS
 from headrace.configs.schema.features.calendar import EPOCH_UNITS
 
@@ -64,7 +65,8 @@ class Choice:
 
     group: NUMBERS, CATEGORIES, ... or LEFT_OUT; features: their settings without `key`, by what each adds to the name
     of the column; comment: what was found, or the reason to leave it out; suspicion: why it may give the label away;
-    lost_digits: what float32 would lose that the column needs, or nothing.
+    lost_digits: what float32 would lose that the column needs, or nothing; mendable: whether it is left out for how its
+    values are written, which the data could change.
     """
 
     column: str
@@ -73,6 +75,7 @@ class Choice:
     features: Mapping[str, Settings] = field(default_factory=dict)
     suspicion: str = ""
     lost_digits: str = ""
+    mendable: bool = False
 
 
 def choose(facts: ColumnFacts) -> Choice:
@@ -85,6 +88,8 @@ def choose(facts: ColumnFacts) -> Choice:
         _list,
         _boolean,
         _dates,
+        _several_formats,
+        _with_unit,
         _id,
         _string,
         _code,
@@ -175,6 +180,21 @@ def _dates(facts: ColumnFacts) -> Choice | None:
     if dates.ambiguous is not None:
         what += f"; if the month comes first, the format is {dates.ambiguous}"
     return Choice(facts.name, DATES, what + _missing(facts), features)
+
+
+def _several_formats(facts: ColumnFacts) -> Choice | None:
+    if facts.kind != "string" or facts.distinct <= LISTED or not are_dates_of_several_formats(facts):
+        return None
+    what = f"dates in several formats, such as {show(facts.least)} and {show(facts.greatest)}"
+    return Choice(facts.name, LEFT_OUT, f"{what}: write all of them in one", mendable=True)
+
+
+def _with_unit(facts: ColumnFacts) -> Choice | None:
+    """Numbers such as `3 km`, of which the order of magnitude matters, unless they are few enough for categories."""
+    if facts.kind != "string" or facts.distinct <= LISTED or not units_of(facts.texts.to_pylist()):
+        return None
+    what = f"numbers with a unit, such as {show(facts.greatest)}"
+    return Choice(facts.name, LEFT_OUT, f"{what}: remove it, or compute a number with `column: custom`", mendable=True)
 
 
 def _moment(value: Any, date_format: str | None) -> Any:

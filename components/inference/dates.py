@@ -61,6 +61,19 @@ def find_dates(facts: ColumnFacts) -> Dates | None:
     return Dates(fitting[0], _parts(facts, fitting[0]), exchanged if exchanged in fitting else None)
 
 
+def are_dates_of_several_formats(facts: ColumnFacts) -> bool:
+    """Whether each text of a column, for which `find_dates` has no format, is a date in some format."""
+    return _all_are_dates(facts.texts.slice(0, 20)) and _all_are_dates(facts.texts)
+
+
+def _all_are_dates(texts: pa.Array) -> bool:
+    for written in FORMATS:
+        if not len(texts):
+            break
+        texts = texts.filter(pc.invert(pc.match_substring_regex(texts, f"^(?:{pattern_of(written).regex})$")))
+    return not len(texts)
+
+
 def _fits(facts: ColumnFacts, pattern: DatePattern) -> bool:
     return _all_match(facts.texts.slice(0, 20), pattern) and _all_match(facts.texts, pattern)
 

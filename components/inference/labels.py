@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -34,7 +34,8 @@ class LabelChoice:
 
     settings: `label:` without `key`; comment: what was found; threshold: a metric with its bound, which guessing does
     not reach; baseline: says what guessing would; type: of the column, if it must be declared; several: whether a row
-    may have several classes, and so none; rarest: rows of the class that has the fewest, if each row has one.
+    may have several classes, and so none; rarest: rows of the class that has the fewest, if each row has one; alike:
+    the classes of which each is another one in other letters or with other white space.
     """
 
     settings: Mapping[str, Any]
@@ -45,6 +46,7 @@ class LabelChoice:
     type: str | None = None
     several: bool = False
     rarest: float = math.inf
+    alike: Sequence[str] = ()
 
 
 def choose_label(facts: ColumnFacts) -> LabelChoice:
@@ -165,7 +167,15 @@ def _multiclass(facts: ColumnFacts) -> LabelChoice:
         ("accuracy", {"min": _ceiling(share + 0.1 * (1 - share))}),
         f"Always predicting {show(most)} gives {share:.3f}",
         rarest=pc.min(facts.counts).as_py(),
+        alike=_alike(values),
     )
+
+
+def _alike(values: Sequence[Any]) -> list[str]:
+    """The texts that others equal but for upper case and white space, all in order."""
+    spelled = Counter(" ".join(str(value).casefold().split()) for value in values)
+    texts = [value for value in values if isinstance(value, str)]
+    return [text for text in texts if spelled[" ".join(text.casefold().split())] > 1]
 
 
 def _multilabel(facts: ColumnFacts, counts: Mapping[Any, int], separator: str | None = None) -> LabelChoice:

@@ -2,9 +2,12 @@
 
 determines(column, label, facts, label_facts)      # True: each value stands for one of the label
 suspicion(column, label, facts, label_facts)       # "alone reaches an AUC of 0.970", "by whether it has a value ..."
+suspicion(column, label, facts, label_facts, COPY) # the same, for what can hardly be anything but the label again
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +15,20 @@ import pyarrow.compute as pc
 
 from headrace.components.inference.facts import ColumnFacts
 
-SUSPICIOUS_AUC, SUSPICIOUS_CORRELATION = 0.95, 0.99
-"""The AUC, or Spearman's correlation, of a single column from which on a comment warns."""
+
+class Bounds(NamedTuple):
+    """The AUC, or Spearman's correlation, of a single column from which on it is suspicious."""
+
+    auc: float
+    correlation: float
+
+
+SUSPICIOUS = Bounds(0.95, 0.99)
+"""What someone who writes a config is asked about. Columns that are merely good reach it: two of breast_cancer do."""
+COPY = Bounds(0.999, 0.999)
+"""What a copy of the label reaches, with some digits lost or some rows changed."""
+MOST_MISSING = 0.5
+"""Fraction of the rows without a value up to which a column can stand for the label."""
 ENOUGH_ROWS = 100
 FEW_VALUES = 20
 """Distinct values up to which a label of numbers is not an amount, whose order alone would say much."""
@@ -25,7 +40,7 @@ NUMBERS = frozenset({"int", "float"})
 def determines(column: pa.ChunkedArray, label: pa.ChunkedArray, facts: ColumnFacts, label_facts: ColumnFacts) -> bool:
     """Whether the values of a column stand for those of the label one to one, as `alive` does for `survived`.
 
-    Rows without a label do not count.
+    Rows without a label do not count, nor do those without a value, as long as they are not most.
     """
     if (
         facts.is_list
@@ -34,14 +49,21 @@ def determines(column: pa.ChunkedArray, label: pa.ChunkedArray, facts: ColumnFac
         or facts.distinct > 0.5 * facts.rows
     ):
         return False
-    if facts.distinct < 2 or facts.present < facts.rows:
+    if facts.distinct < 2 or facts.missing > MOST_MISSING * facts.rows:
         return False
-    rows = pa.table({"column": column, "label": label}).filter(pc.is_in(label, label_facts.values))
+    rows = pa.table({"column": column, "label": label})
+    rows = rows.filter(pc.and_(pc.is_in(label, label_facts.values), pc.is_in(column, facts.values)))
     return int(rows.group_by(["column", "label"]).aggregate([]).num_rows) == facts.distinct
 
 
-def suspicion(column: pa.ChunkedArray, label: pa.ChunkedArray, facts: ColumnFacts, label_facts: ColumnFacts) -> str:
-    """How well a column alone tells a label of two values, or a number; empty if that is not suspicious.
+def suspicion(
+    column: pa.ChunkedArray,
+    label: pa.ChunkedArray,
+    facts: ColumnFacts,
+    label_facts: ColumnFacts,
+    bounds: Bounds = SUSPICIOUS,
+) -> str:
+    """How well a column alone tells a label of two values, or a number; empty if that is within the bounds.
 
     A label of two values may be told by the order of numbers, by a few texts, or by whether there is a value.
     """
@@ -49,23 +71,23 @@ def suspicion(column: pa.ChunkedArray, label: pa.ChunkedArray, facts: ColumnFact
         return ""
     pairs = pa.table({"column": column, "label": label}).filter(pc.is_in(label, label_facts.values))
     if label_facts.distinct == 2:
-        return _of_two(pairs, facts, label_facts)
+        return _of_two(pairs, facts, label_facts, bounds.auc)
     if facts.is_list or {facts.scalar, label_facts.scalar} - NUMBERS or label_facts.distinct <= FEW_VALUES:
         return ""
     known = _known(pairs)
     if known.num_rows < ENOUGH_ROWS:
         return ""
     rho = rank_correlation(*(known[name].cast(pa.float64()).to_numpy() for name in ("column", "label")))
-    return f"has a rank correlation of {rho:.3f} with it" if abs(rho) >= SUSPICIOUS_CORRELATION else ""
+    return f"has a rank correlation of {rho:.3f} with it" if abs(rho) >= bounds.correlation else ""
 
 
-def _of_two(pairs: pa.Table, facts: ColumnFacts, label_facts: ColumnFacts) -> str:
-    """How well a column tells a label of two values."""
+def _of_two(pairs: pa.Table, facts: ColumnFacts, label_facts: ColumnFacts, least: float) -> str:
+    """How well a column tells a label of two values. least: the AUC from which on that is suspicious."""
     positive = pc.equal(pairs["label"], label_facts.values[1]).to_numpy()
     if len(positive) < ENOUGH_ROWS:
         return ""
     present = _is_present(pairs["column"])
-    if facts.missing and (auc := separation(present.to_numpy(), positive)) >= SUSPICIOUS_AUC:
+    if facts.missing and (auc := separation(present.to_numpy(), positive)) >= least:
         return f"reaches an AUC of {auc:.3f} by whether it has a value"
     if facts.is_list:
         return ""
@@ -77,7 +99,7 @@ def _of_two(pairs: pa.Table, facts: ColumnFacts, label_facts: ColumnFacts) -> st
     else:
         return ""
     auc = separation(values, positive) if len(values) >= ENOUGH_ROWS else 0.5
-    return f"alone reaches an AUC of {auc:.3f}" if auc >= SUSPICIOUS_AUC else ""
+    return f"alone reaches an AUC of {auc:.3f}" if auc >= least else ""
 
 
 def _shares(texts: pa.ChunkedArray, positive: np.ndarray) -> np.ndarray:

@@ -52,6 +52,10 @@ class Sample:
     def column(self, name: str) -> pa.ChunkedArray:
         return self.table.column(name)
 
+    def texts(self) -> list[pa.ChunkedArray]:
+        """The values of the columns of texts, without missing ones."""
+        return [self.column(name).drop_null() for name, kind in self.kinds.items() if kind == "string"]
+
 
 def read_sample(data: DataConfig, without: Collection[str] = ()) -> Sample:
     """Read the rows from which types are inferred: of the window's newest spans, as many as are read as a whole, or

@@ -6,6 +6,8 @@ still has the columns of the training data. Only a column that the model has nev
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
@@ -34,6 +36,7 @@ from headrace.components.sources.types import LIST, Kind, listed
 from headrace.components.spans.find import find_spans
 from headrace.components.spans.manifest import Span
 from headrace.configs.schema.data import DataConfig, read_as
+from headrace.configs.schema.sources import CsvSource, SourceConfig
 from headrace.configs.schema.sources.base import SourceBase
 from headrace.configs.schema.sources.stores import ArraysSource
 from headrace.trainer.description import ModelDescription, StoredType
@@ -160,7 +163,7 @@ def open_input(
     check_fraction(given.data, found.skipped, sum(found.rows.values()))
     for name in uncertain:
         if found.kinds.get(name, "missing") == "missing":
-            raise _missing_feature(name, names)
+            raise _missing_feature(name, names, given.data.source)
     kinds = {name: declared.get(name) or _kind(model.types.get(name), found.kinds.get(name)) for name in read}
     parts = [part if part.cache and part.cache.fits(kinds) else Part(part.source, part.part, 0) for part in parts]
     return OpenedInput(parts, kinds, model.features, tuple(passed_through), found.skipped, unreadable)
@@ -192,16 +195,16 @@ def _check_features(given: Input, model: ModelDescription, names: Sequence[str])
     """The features that only a scan can find. Raises DataError for one that is missing."""
     missing = [name for name in model.features if name not in names]
     if missing and not given.is_open_ended:
-        raise _missing_feature(missing[0], names)
+        raise _missing_feature(missing[0], names, given.data.source)
     return set(missing)
 
 
-def _missing_feature(name: str, names: Sequence[str]) -> DataError:
-    return DataError(
-        "the model reads this column, and the input does not have it",
-        column=name,
-        hint=suggest_columns(name, tuple(names)),
-    )
+def _missing_feature(name: str, names: Sequence[str], source: SourceConfig) -> DataError:
+    hint = suggest_columns(name, tuple(names))
+    if isinstance(source, CsvSource) and (found := source.other_delimiter(names)):
+        setting = f"`--set data.source.delimiter={shlex.quote(json.dumps(found))}`"
+        hint = f"The header is a single column; add {setting}, which needs a config in place of the folder of a model"
+    return DataError("the model reads this column, and the input does not have it", column=name, hint=hint)
 
 
 def _is_small(given: Input) -> bool:

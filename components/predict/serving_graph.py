@@ -132,6 +132,13 @@ def _free(handles: Iterable[tf.Tensor], functions: Iterable[str]) -> None:
         remove_function(name)
 
 
+def read_signatures(folder: Path) -> dict[str, Any]:
+    """The SignatureDef of each signature of a SavedModel, by name, in order; empty for a folder without one."""
+    meta = _only_graph(folder)
+    found = {} if meta is None else dict(meta.signature_def)
+    return {name: found[name] for name in sorted(found.keys() - {_INIT})}
+
+
 def _only_graph(folder: Path) -> Any:
     try:
         saved = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())

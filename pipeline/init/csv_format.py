@@ -1,6 +1,7 @@
-"""The format of CSV files that nobody has described: encoding, comments, delimiter, and how numbers are written.
+"""The format of CSV files that nobody has described: encoding, comments, delimiter, missing values and numbers.
 
 format_of({"kind": "csv", "path": "trips.csv"})     # {..., "delimiter": ";", "encoding": "cp1252"}
+null_values(settings, columns_of_texts)             # {"null_values": ("", "NA")}
 number_marks(settings, columns_of_texts)            # {"decimal": ",", "thousands": "."}
 """
 
@@ -11,20 +12,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-from pydantic import TypeAdapter
 
 from headrace.common.errors import DataError
 from headrace.common.storage.files import resolve
+from headrace.components.inference import null_values as nulls
 from headrace.components.inference import number_marks as marks
 from headrace.components.sources import open_source
 from headrace.components.sources.streams import open_truncated, read_fully
-from headrace.configs.schema.sources import SourceConfig
-from headrace.pipeline.validate import DELIMITERS, other_delimiter
+from headrace.configs.schema.sources import CsvSource
+from headrace.configs.schema.sources.files import DELIMITERS
 
 READ = 1 << 20
 """Bytes of a file by which its encoding is told, and whether it starts with comments."""
 COMMENTS = ("#", "%")
-_SOURCE: TypeAdapter[SourceConfig] = TypeAdapter(SourceConfig)
 
 
 def format_of(settings: dict[str, Any]) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def format_of(settings: dict[str, Any]) -> dict[str, Any]:
     encoding, comment = _encoding(text), _comment(text)
     settings = settings if encoding is None else {**settings, "encoding": encoding}
     settings = settings if comment is None else {**settings, "comment": comment}
-    other = other_delimiter(_SOURCE.validate_python(settings), _columns({**settings, "duplicate_names": "rename"}))
+    other = _source(settings).other_delimiter(_columns({**settings, "duplicate_names": "rename"}))
     settings = settings if other is None else {**settings, "delimiter": other}
     try:
         _columns(settings)
@@ -45,7 +45,11 @@ def format_of(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _columns(settings: Mapping[str, Any]) -> list[str]:
-    return open_source(_SOURCE.validate_python(settings)).columns()
+    return open_source(_source(settings)).columns()
+
+
+def _source(settings: Mapping[str, Any]) -> CsvSource:
+    return CsvSource.model_validate(settings)
 
 
 def _comment(text: bytes) -> str | None:
@@ -75,9 +79,14 @@ def _decodes(text: bytes, encoding: str) -> bool:
         return False
 
 
+def null_values(settings: Mapping[str, Any], texts: Iterable[pa.ChunkedArray]) -> dict[str, tuple[str, ...]]:
+    """`null_values` of a CSV file, if columns of numbers or dates have words for missing ones."""
+    found = nulls.null_values(texts) if settings["kind"] == "csv" else []
+    return {"null_values": ("", *found)} if found else {}
+
+
 def number_marks(settings: Mapping[str, Any], texts: Iterable[pa.ChunkedArray]) -> dict[str, str]:
     """`decimal` and `thousands` of a CSV file, if with them most of its columns of texts are numbers."""
     if settings["kind"] != "csv":
         return {}
-    delimiter = getattr(_SOURCE.validate_python({**settings}), "delimiter", ",")
-    return marks.number_marks(delimiter, texts)
+    return marks.number_marks(_source(settings).delimiter, texts)

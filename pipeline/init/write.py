@@ -16,7 +16,7 @@ from headrace.components.inference.sample import Sample, read_sample
 from headrace.components.inference.table import infer, labels_of
 from headrace.components.spans.source_state import source_patterns
 from headrace.configs.schema.data import DataConfig, placeholders
-from headrace.pipeline.init.csv_format import number_marks
+from headrace.pipeline.init.csv_format import null_values, number_marks
 from headrace.pipeline.init.document import WINDOW, Draft, document
 from headrace.pipeline.init.splits import unnamed_splits, without_unlabelled
 
@@ -69,7 +69,9 @@ def write(
 
 
 def _read(source: dict[str, Any]) -> tuple[dict[str, Any], Sample, dict[str, str]]:
-    """The source, with the marks that its numbers have; the sample; and the columns that it lacks, with the reason."""
+    """The source, with what its missing values and numbers look like; the sample; and the columns that it lacks, with
+    the reason.
+    """
     unreadable: dict[str, str] = {}
     while True:
         try:
@@ -79,12 +81,12 @@ def _read(source: dict[str, Any]) -> tuple[dict[str, Any], Sample, dict[str, str
             if error.column is None or error.column in unreadable:
                 raise
             unreadable[error.column] = error.what
-    texts = [sample.column(name).drop_null() for name, kind in sample.kinds.items() if kind == "string"]
-    marks = number_marks(source, texts)
-    if not marks:
-        return source, sample, unreadable
-    source = {**source, **marks}
-    return source, read_sample(_window(source)), unreadable
+    for found in (null_values, number_marks):
+        settings = found(source, sample.texts())
+        if settings:
+            source = {**source, **settings}
+            sample = read_sample(_window(source))
+    return source, sample, unreadable
 
 
 def _window(source: dict[str, Any]) -> DataConfig:

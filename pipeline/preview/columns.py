@@ -32,11 +32,14 @@ def columns_that(names: Sequence[str], one: str, several: str) -> str:
 
 def facts_in(rows: pa.Table, name: str, kind: Kind) -> ColumnFacts:
     """What is true of the values of a column, which has this kind."""
-    import pyarrow as pa
-
     from headrace.components.inference.facts import facts_of
 
+    return facts_of(name, kind, plain_column(rows, name))
+
+
+def plain_column(rows: pa.Table, name: str) -> pa.ChunkedArray:
+    """The values of a column, of which a dictionary may have stored each once."""
+    import pyarrow as pa
+
     column = rows.column(name)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return facts_of(name, kind, column)
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

@@ -41,7 +41,7 @@ _CATEGORIES = ("int", "string")
 _IN_WORDS = {"int": "integers", "string": "texts", "float": "numbers"}
 
 
-class _Use(NamedTuple):
+class Use(NamedTuple):
     """A data column that a feature reads, and the setting that names it."""
 
     where: KeyPath
@@ -63,8 +63,8 @@ def feature_violations(
         certain: whether these are the kinds in all rows.
     """
     rejected, notes = list[Violation](), list[Violation]()
-    alike: dict[tuple[str, str], list[_Use]] = {}
-    for use in _uses(config, rows):
+    alike: dict[tuple[str, str], list[Use]] = {}
+    for use in uses_of(config, rows):
         kind = kinds.get(use.column, "missing").removesuffix(" list")
         fitting = _fitting(use.feature)
         if fitting and kind not in {*fitting, "missing", "bytes"} and not _checked_elsewhere(use.feature):
@@ -99,7 +99,7 @@ def _called(facts: ColumnFacts) -> str:
     return f"{_IN_WORDS.get(facts.scalar, facts.scalar)} such as {facts.least!r}"
 
 
-def _remedy(use: _Use, facts: ColumnFacts) -> str:
+def _remedy(use: Use, facts: ColumnFacts) -> str:
     if facts.scalar == "float" and facts.is_whole:
         return f"set `data.types.{use.column}: int` if all of its numbers are whole"
     if isinstance(use.feature, CrossedFeature):
@@ -111,7 +111,7 @@ def _remedy(use: _Use, facts: ColumnFacts) -> str:
 def empty_columns(config: PipelineConfig, rows: pa.Table, kinds: Mapping[str, Kind]) -> Iterator[Violation]:
     """Columns without any value, which the DataGate refuses if that goes for all rows."""
     facts = _facts(rows, kinds)
-    empty = {use.column: use.where for use in reversed([*_uses(config, rows)]) if _is_empty(use.column, kinds, facts)}
+    empty = {use.column: use.where for use in reversed([*uses_of(config, rows)]) if _is_empty(use.column, kinds, facts)}
     for names in by_message(list(reversed(empty))):
         what = f"{columns_that(names, 'has', 'have')} no value in {_seen(rows)}"
         yield empty[names[0]], f"{what}, so there is nothing to learn from; leave {_them(names)} out"
@@ -122,7 +122,7 @@ def feature_notes(
 ) -> Iterator[Violation]:
     """Features from which nothing can be learned, as far as the first rows show it. whole: whether these are all."""
     facts = _facts(rows, kinds)
-    uses = [use for use in _uses(config, rows) if not _is_empty(use.column, kinds, facts)]
+    uses = [use for use in uses_of(config, rows) if not _is_empty(use.column, kinds, facts)]
     constant, ids = dict[str, KeyPath](), dict[str, KeyPath]()
     for use in uses:
         if kinds[use.column].startswith("bytes"):
@@ -147,7 +147,7 @@ def feature_notes(
         yield ids[names[0]], f"{what}; new rows have others, so there is nothing to learn from {_them(names)}"
 
 
-def _uses(config: PipelineConfig, rows: pa.Table) -> Iterator[_Use]:
+def uses_of(config: PipelineConfig, rows: pa.Table) -> Iterator[Use]:
     """The columns that features read, in the order of the config, as far as there are rows with them; not those that a
     cross reads through a feature.
     """
@@ -157,7 +157,7 @@ def _uses(config: PipelineConfig, rows: pa.Table) -> Iterator[_Use]:
         for setting, column in feature.column_settings(name).items():
             through_feature = isinstance(feature, CrossedFeature) and column in features and column != name
             if column in known and not through_feature:
-                yield _Use(("features", name, *setting), name, feature, column)
+                yield Use(("features", name, *setting), name, feature, column)
 
 
 def _facts(rows: pa.Table, kinds: Mapping[str, Kind]) -> Callable[[str], ColumnFacts]:
@@ -179,7 +179,7 @@ def _names_rows(feature: FeatureBase, facts: ColumnFacts, *, whole: bool) -> boo
     return facts.present >= MANY_ROWS and facts.distinct > least
 
 
-def _out_of_range(use: _Use, feature: IdentityFeature, facts: ColumnFacts, rows: pa.Table) -> Iterator[Violation]:
+def _out_of_range(use: Use, feature: IdentityFeature, facts: ColumnFacts, rows: pa.Table) -> Iterator[Violation]:
     """Integers that count as missing because they are no category."""
     if facts.scalar != "int" or (facts.least >= 0 and facts.greatest < feature.num_buckets):
         return
@@ -193,7 +193,7 @@ def _out_of_range(use: _Use, feature: IdentityFeature, facts: ColumnFacts, rows:
     yield use.where, f"{what}, and {takes}; {way}"
 
 
-def _constant_part(use: _Use, feature: DatetimeFeature, facts: ColumnFacts, rows: pa.Table) -> Iterator[Violation]:
+def _constant_part(use: Use, feature: DatetimeFeature, facts: ColumnFacts, rows: pa.Table) -> Iterator[Violation]:
     """A part that is the same for all dates, such as the hour of dates without a time."""
     from headrace.components.inference.dates import constant_part
 

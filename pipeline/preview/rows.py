@@ -18,6 +18,7 @@ from headrace.pipeline.preview.columns import by_message, columns_that
 from headrace.pipeline.preview.dates import date_violations
 from headrace.pipeline.preview.features import empty_columns, feature_notes, feature_violations
 from headrace.pipeline.preview.labels import label_violations, weight_violations
+from headrace.pipeline.preview.leaks import leak_notes
 from headrace.pipeline.preview.numbers import infinite_numbers, lost_digits, not_numbers, number_columns
 from headrace.pipeline.preview.splits import split_notes, split_violations
 from headrace.pipeline.preview.values import value_mismatches
@@ -69,6 +70,7 @@ def _check_split(
     odd, unseen = value_mismatches(config.declared_features, found.rows, found.kinds, whole=_whole(found, spans))
     unfit, doubtful = feature_violations(config, found.rows, found.kinds, certain=_settled(found, spans))
     notes += [*unseen, *doubtful, *feature_notes(config, found.rows, found.kinds, whole=_whole(found, spans))]
+    notes += leak_notes(config, found.rows, found.kinds)
     rejected = [*_rejected(config, spans, found, numbers), *unfit, *odd]
     empty = [*empty_columns(config, found.rows, found.kinds)]
     (rejected if config.data.on_anomaly == "stop" and _whole(found, spans) else notes).extend(empty)

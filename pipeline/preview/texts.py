@@ -26,11 +26,8 @@ SHOWN = 40
 """Characters of a value that a message shows."""
 LISTED = 12
 """Values of a vocabulary up to which a message lists them."""
-MOST_UNITS = 3
-"""Different units of numbers such as `3 km` and `20 m` in one column."""
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?|\d{1,2}[./]\d{1,2}[./](\d{2}|\d{4})( .*)?")
 _NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
-_WITH_UNIT = re.compile(rf"(?P<before>[$€£¥₹<>~≈\s]*){_NUMBER}\s*(?P<after>[^\d\s.,;|]{{0,8}})")
 _DATES = "`column: datetime` reads a part of them, such as `part: weekday`, or the days until a `reference`"
 _ELSEWHERE = {
     "label": "predict a column of numbers, or compute one in the data",
@@ -112,11 +109,9 @@ def _mostly_numbers(facts: ColumnFacts) -> Texts | None:
 
 def _with_unit(facts: ColumnFacts, use: Use) -> Texts | None:
     """Numbers that all have a unit, such as `50%`, `$3.50` and `3 km`."""
-    found = [_WITH_UNIT.fullmatch(text) for text in facts.texts.to_pylist()]
-    if facts.is_list or not all(found):
-        return None
-    units = {(match["before"].strip(), match["after"]) for match in found if match}
-    if units == {("", "")} or len(units) > MOST_UNITS:
+    from headrace.components.inference.units import units_of
+
+    if facts.is_list or not units_of(facts.texts.to_pylist()):
         return None
     way = "remove the unit in the data" + (", or compute a number with `column: custom`" if use == "feature" else "")
     return Texts("numbers with a unit", _example(facts), way)

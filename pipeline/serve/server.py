@@ -17,7 +17,7 @@ import io
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,20 @@ from werkzeug.wrappers import Request, Response
 
 from headrace.common.errors import DataError, HeadraceError, RunError
 from headrace.common.names import did_you_mean_or_list
+from headrace.components.predict.model import Predictor
+from headrace.components.predict.serving_graph import read_signatures
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.predict.models import ChosenModel, choose_model, pushed_versions
 from headrace.pipeline.predict.scoring import predict_table
-from headrace.pipeline.serve.rest import BadRequestError, PredictRequest, arrays, check_lengths, flat_records
+from headrace.pipeline.predict.trained import TrainedModel
+from headrace.pipeline.serve.rest import (
+    BadRequestError,
+    PredictRequest,
+    arrays,
+    check_lengths,
+    flat_records,
+)
 from headrace.trainer.description import ModelDescription
 
 logger = logging.getLogger(__name__)
@@ -62,28 +71,31 @@ class LoadedModel:
         version: The number of its folder, or 1 if it has none, as clients need one.
         description: What it reads and predicts; None if Headrace did not export it.
 
-    Raises RunError if TensorFlow cannot load it.
+    Raises RunError if TensorFlow cannot load it. Of a model with a description, only what predicts rows of data columns
+    is loaded at first; the first request to a signature loads all of them, which takes several times as long.
     """
 
     def __init__(self, chosen: ChosenModel) -> None:
         self.chosen, name = chosen, chosen.folder.name
         self.version = int(name) if name.isdecimal() else 1
         self.description: ModelDescription | None = None
+        self._model, self._signatures = TrainedModel(chosen.folder), read_signatures(chosen.folder)
         with contextlib.suppress(RunError):
             self.description = ModelDescription.read(chosen.folder)
-        try:
-            self._model = tf.saved_model.load(str(chosen.folder))
-        except (OSError, ValueError, tf.errors.OpError) as error:
-            reason = str(error).splitlines()[0]
-            raise RunError(f"{chosen.folder} is not a SavedModel that TensorFlow can load: {reason}") from None
-        self._signatures: Mapping[str, Any] = self._model.signatures  # which need the model that they are of
+        if self.description is None:
+            _ = self._model.signatures
+        else:
+            Predictor(chosen.folder.absolute(), self.description).load()
 
     def inputs(self, signature: str) -> dict[str, tf.TensorSpec]:
         """The inputs of a signature. Raises BadRequestError if there is no such signature."""
         if signature not in self._signatures:
             known = did_you_mean_or_list(signature, self._signatures, "the model has")
             raise BadRequestError(f"there is no signature {signature!r}{known}")
-        return dict(self._signatures[signature].structured_input_signature[1])
+        return {
+            name: tf.TensorSpec(tf.TensorShape(one.tensor_shape), one.dtype, name)
+            for name, one in self._signatures[signature].inputs.items()
+        }
 
     def predict(self, request: PredictRequest) -> dict[str, Any]:
         """The answer to a request. Raises BadRequestError if it does not fit, or the model refuses it."""
@@ -94,7 +106,7 @@ class LoadedModel:
             tensors = request.tensors(inputs)
             if self.description is not None:
                 check_lengths(tensors, inputs)
-            outputs = self._signatures[request.signature](**tensors)
+            outputs = self._model.signatures[request.signature](**tensors)
         except UnicodeDecodeError:  # of TensorFlow's own message, which quotes the request
             raise BadRequestError("the model refuses it: it holds bytes that are not UTF-8") from None
         except tf.errors.OpError as error:
@@ -121,17 +133,17 @@ class LoadedModel:
         """The signatures in the form of TensorFlow Serving."""
         return {
             name: {
-                "inputs": {key: _tensor_info(spec) for key, spec in self.inputs(name).items()},
-                "outputs": {key: _tensor_info(spec) for key, spec in function.structured_outputs.items()},
+                "inputs": {key: _tensor_info(one) for key, one in sorted(signature.inputs.items())},
+                "outputs": {key: _tensor_info(one) for key, one in sorted(signature.outputs.items())},
                 "method_name": "tensorflow/serving/predict",
             }
-            for name, function in self._signatures.items()
+            for name, signature in self._signatures.items()
         }
 
 
-def _tensor_info(spec: tf.TensorSpec) -> dict[str, Any]:
-    sizes = [{"size": str(-1 if size is None else size)} for size in spec.shape]
-    return {"dtype": types_pb2.DataType.Name(spec.dtype.as_datatype_enum), "tensor_shape": {"dim": sizes}}
+def _tensor_info(info: Any) -> dict[str, Any]:
+    sizes = [{"size": str(dimension.size)} for dimension in info.tensor_shape.dim]
+    return {"dtype": types_pb2.DataType.Name(info.dtype), "tensor_shape": {"dim": sizes}}
 
 
 Follow = Callable[[], ChosenModel]
@@ -220,7 +232,9 @@ class App:
 
 
 def _json(content: dict[str, Any], status: int | None = 200) -> Response:
-    return Response(json.dumps(content, allow_nan=False) + "\n", status, content_type="application/json")
+    text = json.dumps(content, allow_nan=False, ensure_ascii=False) + "\n"
+    body = text.encode("utf-8", "backslashreplace")  # half of a surrogate pair, which a request may quote
+    return Response(body, status, content_type="application/json")
 
 
 @contextlib.contextmanager

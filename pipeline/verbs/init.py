@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,9 @@ from headrace.pipeline.verbs.options import reports_errors, short
 
 if TYPE_CHECKING:
     from headrace.pipeline.init.document import Draft
+
+LISTED_CLASSES = 8
+"""Classes that a note lists."""
 
 
 @click.command()
@@ -89,11 +92,23 @@ def _show(draft: Draft, file: Path, *, runs: bool) -> None:
     for path in draft.unnamed:
         taken = join_names(list(draft.source["path"])) if isinstance(draft.source["path"], dict) else "train"
         click.echo(f"note: {path} is not named after a split, and is left out; those that are read: {taken}", err=True)
-    for choice in draft.table.choices:
-        if choice.suspicion:
-            click.echo(f"note: {choice.column} {choice.suspicion}", err=True)
+    for what in _doubts(draft):
+        click.echo(f"note: {what}", err=True)
     left_out = "are left out" if len(labels) == 1 else "count for the other labels only"
     for name, missing in draft.table.missing.items():
         if missing:
             what = "count as rows of no class" if labels[name].several else left_out
             click.echo(f"note: {missing:,} rows have no {name}, and {what}", err=True)
+
+
+def _doubts(draft: Draft) -> Iterator[str]:
+    """What may be wrong with the columns and the classes."""
+    for choice in draft.table.choices:
+        if choice.suspicion:
+            yield f"{choice.column} {choice.suspicion}"
+        if choice.mendable:
+            yield f"{choice.column} is left out: {choice.comment}"
+    for name, label in draft.table.labels.items():
+        if label.alike:
+            classes = join_names(map(repr, label.alike), LISTED_CLASSES)
+            yield f"{classes} are different classes of {name}, although some differ in upper case and white space alone"

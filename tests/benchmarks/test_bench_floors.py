@@ -64,9 +64,9 @@ FIGURES: dict[str, Any] = {
     "predict_tables": [
         {"table": table, "engine": engine, "rows_per_cpu_second": rate}
         for table, engine, rate in (
-            ("numbers", "predict", 1.0),
+            ("numbers", "csv", 1.0),
             ("numbers", "ingest", 2.0),
-            ("clicks", "predict", 1.0),
+            ("clicks", "csv", 1.0),
             ("clicks", "ingest", 4.0),
         )
     ],

@@ -166,12 +166,24 @@ def test_a_name_that_occurs_twice_is_an_error_or_renamed(tmp_path: Path, caplog:
     ]
 
 
-@given(st.lists(st.sampled_from(["a", "a_2", "a_2_2", "a_3", "b"]), min_size=1, max_size=9))
+def test_a_column_without_a_name_is_an_error_or_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = written(tmp_path, ",a, ,unnamed_1\n1,2,3,4\n")
+    with pytest.raises(DataError, match=r"(?s)f\.csv:1: column 1 .*no name.*duplicate_names: rename.*'unnamed_1_2'"):
+        read(path)
+    with caplog.at_level(logging.INFO):
+        found = read(path, duplicate_names="rename")[1]
+    assert found == {"unnamed_1_2": [1], "a": [2], "unnamed_3": [3], "unnamed_1": [4]}
+    assert ["column without a name" in record.getMessage() for record in caplog.records] == [True, True]
+
+
+@given(st.lists(st.sampled_from(["a", "a_2", "a_2_2", "a_3", "b", "", " ", "unnamed_2"]), min_size=1, max_size=9))
 def test_names_become_distinct_and_those_that_were_stay(names: list[str]) -> None:
     columns = distinct_names(names)
     assert len(set(columns)) == len(names)
-    assert {column for column in columns if column in names} == set(names)
-    assert all(columns[names.index(name)] == name for name in names)
+    given_names = [name for name in names if name.strip()]
+    assert {column for column in columns if column in names} == set(given_names)
+    assert all(columns[names.index(name)] == name for name in given_names)
+    assert all(columns)
 
 
 @pytest.mark.parametrize(

@@ -336,3 +336,37 @@ def test_values_and_gaps_that_give_the_label_away_are_kept_with_a_suspicion() ->
     assert "alone reaches an AUC of 1.000" in found["state"].suspicion
     assert not found["gaps"].suspicion
     assert not found["plan"].suspicion
+
+
+def test_a_column_with_gaps_may_stand_for_the_label() -> None:
+    label = pa.chunked_array([[0, 1] * 50])
+    for gaps, expected in ((10, True), (49, True), (60, False)):
+        column = pa.chunked_array([[*[None] * gaps, *(["no", "yes"] * 50)[gaps:]]])
+        of_column, of_label = facts_of("x", "string", column), facts_of("y", "int", label)
+        assert determines(column, label, of_column, of_label) is expected
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([f"${number}.50" for number in range(1, 50)], "numbers with a unit, such as $9.50"),
+        ([f"{number},5 %" for number in range(50)], "numbers with a unit"),
+        ([f"{number:,} km" for number in range(900, 1100)], "numbers with a unit"),
+        ([f"{number}%" for number in range(10)] * 5, ""),
+        ([f"{number} {'abcd'[number % 4]}" for number in range(60)], "an id or a name"),
+        ([f"{day:%d.%m.%Y}" if day.day % 2 else f"{day}" for day in DAYS], "dates in several formats, such as 0"),
+        ([f"{day:%d.%m.%Y}" if day.day % 2 else "soon" for day in DAYS], ""),
+    ],
+)
+def test_values_that_the_data_could_write_as_numbers_or_dates_are_told(values: list[str], words: str) -> None:
+    found = chosen(values, "string")
+    assert words in found.comment
+    assert found.mendable == ("numbers with" in words or "dates in" in words)
+    assert found.group == LEFT_OUT or not words
+
+
+def test_classes_that_differ_in_case_and_white_space_are_told() -> None:
+    assert choose_label(facts(["Yes", "yes", "No", "no "] * 9, "string")).alike == ["No", "Yes", "no ", "yes"]
+    assert choose_label(facts(["red", "green", "Green"] * 9, "string")).alike == ["Green", "green"]
+    assert choose_label(facts(["red", "green", "blue"] * 9, "string")).alike == []
+    assert choose_label(facts([0, 1, 2] * 30, "int")).alike == []

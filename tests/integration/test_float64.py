@@ -5,6 +5,7 @@ The label depends on digits that float32 does not have. The expected features ar
 
 from __future__ import annotations
 
+import base64
 import csv
 import json
 import re
@@ -192,6 +193,32 @@ def test_a_table_in_python_and_records_over_http_are_predicted_alike(story: Stor
     body = PredictRequest.parse(json.dumps({"instances": records}).encode())
     answer = LoadedModel(ChosenModel(story.exported, "x")).predict(body)["predictions"]
     np.testing.assert_allclose([one["probability_1"] for one in answer], served[2][:40, 0], atol=1e-6)
+
+
+def test_a_server_loads_the_other_signatures_once_one_of_them_is_asked(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, loads = tf.saved_model.load(str(story.exported)), list[str]()
+    load = tf.saved_model.load
+    monkeypatch.setattr(tf.saved_model, "load", lambda folder: loads.append(folder) or load(folder))
+    model = LoadedModel(ChosenModel(story.exported, "x"))
+    assert model.metadata().keys() == whole.signatures.keys()
+    for name, function in whole.signatures.items():
+        takes = function.structured_input_signature[1]
+        assert model.inputs(name) == {key: takes[key] for key in model.inputs(name)}
+        assert takes.keys() == model.inputs(name).keys() == model.metadata()[name]["inputs"].keys()
+        assert function.structured_outputs.keys() == model.metadata()[name]["outputs"].keys()
+    row = rows(1).to_dict("records")[0]
+    model.predict(PredictRequest.parse(json.dumps({"instances": [row]}).encode()))
+    assert loads == []
+    example = tf.train.Example().SerializeToString()
+    encoded = {"b64": base64.b64encode(example).decode()}
+    for _ in range(2):
+        answer = model.predict(PredictRequest.parse(json.dumps({"instances": [encoded]}).encode()))["predictions"][0]
+    (name,) = whole.signatures["serving_default"].structured_input_signature[1]
+    expected = whole.signatures["serving_default"](**{name: tf.constant([example])})
+    assert np.float32(answer["predictions"]) == expected["predictions"].numpy()[0]
+    assert loads == [str(story.exported)]
 
 
 def test_the_report_shows_the_digits_and_not_the_bits(story: Story) -> None:

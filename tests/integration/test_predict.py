@@ -322,6 +322,7 @@ class TestErrors:
             ),
             (("--input", "taken.parquet"), ["'prediction'", "--prefix"]),
             (("--input", "bad.csv"), ["bad.csv:4", "'x'"]),
+            (("--input", "tabs.csv"), ["'distance'", "single column", "data.source.delimiter='\"\\t\"'"]),
             (("--input", "bad.jsonl"), ["bad.jsonl:2"]),
             (("--input", "lists.parquet"), ["record 3", "'distance'"]),
         ],
@@ -334,6 +335,7 @@ class TestErrors:
         pq.write_table(table.set_column(2, "distance", lists), folder / "lists.parquet")
         (folder / "bad.csv").write_text("id,note,distance,stops,code,tags\n1,a,1,1,x,\n2,b,,2,y,\n3,c,x,3,z,\n")
         (folder / "bad.jsonl").write_text('{"id": 1, "distance": 1, "stops": 1, "code": "x", "tags": ["a"]}\n{"id": \n')
+        (folder / "tabs.csv").write_text("id\tnote\tdistance\tstops\tcode\ttags\n1\ta\t1\t1\tx\t\n")
         error = refusal(pushed.predict(*arguments, "--output", "refused.jsonl"))
         assert all(word in error for word in words), error
         assert not list(folder.glob("*refused*"))

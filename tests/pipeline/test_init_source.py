@@ -112,6 +112,11 @@ def test_a_european_file_is_read_as_it_was_written(tmp_path: Path) -> None:
         ("# made by hand\n# 2026\ny,n", ["1", "2"], {"comment": "#"}),
         ("#y,n", ["1", "2"], {}),
         ("y,n,n", ["1,2", "2,3"], {"duplicate_names": "rename"}),
+        ("y,", ["1", "2"], {"duplicate_names": "rename"}),
+        ("y,n", ["NA", "2"], {"null_values": ("", "NA")}),
+        ("y,n", ["n/a", "21.11.2026"], {"null_values": ("", "n/a")}),
+        ("y;n", ["-", "1.234,5"], {"delimiter": ";", "null_values": ("", "-"), "decimal": ",", "thousands": "."}),
+        ("y,n", ["NA", "DE"], {}),
         ("y,n", ["007", "008"], {}),
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,7 +25,7 @@ class CsvHeader:
     """The names of the columns.
 
     rows_at: the offset of the first row in the unpacked text; renamed: the new name and the name in the file of each
-    column whose name occurs earlier in the header.
+    column whose name is empty or occurs earlier in the header.
     """
 
     columns: tuple[str, ...]
@@ -37,7 +36,7 @@ class CsvHeader:
 def read_header(path: str, dialect: Dialect, encoding: str = "utf-8", *, rename: bool = False) -> CsvHeader:
     """The header of a file that has one. Raises DataError if it cannot name columns.
 
-    rename: give columns whose name occurs earlier a name of their own.
+    rename: give columns without a name, and those whose name occurs earlier, a name of their own.
     """
     start, text = _first_bytes(path, dialect)
     blank = len(text) - len(text.lstrip(b"\r\n"))
@@ -59,14 +58,20 @@ def encoding_hint(dialect: Dialect) -> str:
 
 
 def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, of which each that occurs earlier gets its number, or the next one that makes a new name."""
-    taken, numbers = set(names), Counter[str]()
-    columns = []
-    for name in names:
-        numbers[name] += 1
-        column = name
-        while numbers[name] > 1 and (column := f"{name}_{numbers[name]}") in taken:
-            numbers[name] += 1
+    """The names, of which each that occurs earlier gets its number, or the next one that makes a new name.
+
+    A column without a name is called `unnamed_`, with its position from 1.
+    """
+    taken, numbers = set(filter(str.strip, names)), dict[str, int]()
+    seen, columns = set[str](), list[str]()
+    for position, name in enumerate(names, 1):
+        is_first = bool(name.strip()) and name not in seen
+        seen.add(name)
+        column = base = name if name.strip() else f"unnamed_{position}"
+        numbers.setdefault(base, 1)
+        while column in taken and not is_first:
+            numbers[base] += 1
+            column = f"{base}_{numbers[base]}"
         taken.add(column)
         columns.append(column)
     return tuple(columns)
@@ -137,8 +142,10 @@ def _names(path: str, line: int, text: bytes, dialect: Dialect, encoding: str) -
 def _check(path: str, line: int, names: list[str], section: str, *, rename: bool) -> None:
     found: dict[str, list[int]] = {}
     for number, name in enumerate(names, 1):
-        if not name.strip():
-            raise DataError(f"column {number} of the header has no name", file=path, line=line)
+        if not name.strip() and not rename:
+            what, new = f"column {number} of the header has no name", distinct_names(names)[number - 1]
+            hint = f"Set `{section}.duplicate_names: rename`, which reads it as {new!r}, or edit the header"
+            raise DataError(what, file=path, line=line, hint=hint)
         found.setdefault(name, []).append(number)
     repeated = {name: numbers for name, numbers in found.items() if len(numbers) > 1}
     if not repeated or rename:

@@ -57,7 +57,8 @@ class CsvFiles(SourceFiles[CsvSource], RowScanner):
     def parts(self, parallel_map: ParallelMap) -> list[Part]:
         """The files, cut and grouped into parts of about the same size."""
         for column, name in self._first.renamed:
-            logger.info("%s: another column is called %r; this one is read as %r", self.files[0], name, column)
+            why = f"another column is called {name!r}; this one" if name.strip() else "a column without a name"
+            logger.info("%s: %s is read as %r", self.files[0], why, column)
         sizes = {state.path: text_size(state) for state in stats(self.files)}
         size = sum(sizes.values())
         length = part_length(size, len(self._first.columns))

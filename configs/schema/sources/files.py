@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -15,6 +16,8 @@ Paths = Name | Annotated[tuple[Name, ...], Field(min_length=1)]
 """A path or glob pattern, or a list of them."""
 PathsBySplit = Annotated[dict[str, Paths], Field(min_length=1)]
 """The paths of each split."""
+DELIMITERS = (";", "\t", "|", ",")
+"""Delimiters in common use."""
 
 
 class FileSource(SourceBase):
@@ -69,8 +72,15 @@ class CsvSource(FileSource):
     """Skip lines that start with this character, before the header too. null: none. It starts no comment later in a
     line or in a quoted field."""
     duplicate_names: Literal["error", "rename"] = "error"
-    """What to do if a name occurs twice in the header. error: stop. rename: the second column called `price` becomes
-    `price_2`, the third `price_3`, or the next number that no other column has; the log of ExampleGen lists them."""
+    """What to do if a name occurs twice in the header, or a column has none. error: stop. rename: the second column
+    called `price` becomes `price_2`, the third `price_3`, or the next number that no other column has, and a first
+    column without a name, such as the index that pandas writes, becomes `unnamed_1`; the log of ExampleGen lists
+    them."""
+
+    def other_delimiter(self, columns: Sequence[str]) -> str | None:
+        """The delimiter that a header which is a single column seems to have, or None."""
+        most = max(DELIMITERS, key=columns[0].count) if len(columns) == 1 else self.delimiter
+        return most if most != self.delimiter and most in columns[0] else None
 
     @field_validator("encoding")
     @classmethod

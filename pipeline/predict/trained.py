@@ -1,0 +1,59 @@
+"""A model in this process that predicts tables at once, and is loaded as a whole only if more is asked of it.
+
+model = TrainedModel(folder)
+model.predict(frame)                    # loads one signature
+model.signatures["serving_raw"]         # loads all of them, and whatever else `tf.saved_model.load` returns
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.environment import quiet
+from headrace.common.errors import RunError
+from headrace.pipeline.predict.scoring import predict_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class TrainedModel:
+    """A SavedModel. All of its public attributes but `predict` are those of what `tf.saved_model.load` returns.
+
+    The first use of one of them raises RunError if TensorFlow cannot load the model.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._lock = folder, threading.Lock()
+        self._whole: Any = None
+
+    def predict(
+        self, data: Any, *, columns: Sequence[str] | None = None, prefix: str = "", batch_size: int | None = None
+    ) -> pa.Table:
+        """The predictions for a pandas DataFrame, a pyarrow Table or {name: array}; see `headrace.predict`."""
+        return predict_table(self._folder, data, columns=columns, prefix=prefix, batch_size=batch_size)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # a notebook asks for `_repr_html_` and the like, which should load nothing
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        with self._lock:
+            if self._whole is None:
+                self._whole = _load(self._folder)
+        return getattr(self._whole, name)
+
+    def __repr__(self) -> str:
+        return f"<Model {self._folder}>"
+
+
+def _load(folder: Path) -> Any:
+    with quiet():
+        import tensorflow as tf
+
+        try:
+            return tf.saved_model.load(str(folder))
+        except (OSError, ValueError, tf.errors.OpError) as error:
+            reason = str(error).splitlines()[0]
+            raise RunError(f"{folder} is not a SavedModel that TensorFlow can load: {reason}") from None
