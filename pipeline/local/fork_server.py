@@ -34,19 +34,34 @@ prepare()
 
 REEXPORTING = (
     "IPython",  # imported by Keras, for an editor of weights
+    "boto3",  # imported by Beam, as are Google's clients
+    "google.cloud.bigquery",
+    "google.cloud.dataflow",
+    "google.cloud.pubsub",
     "keras.wrappers",  # imports scikit-learn
+    "tensorflow._api.v2.__internal__.*",  # TensorFlow's names under `tf.__internal__`
+    "tensorflow._api.v2.compat.*",  # those of TensorFlow 1; imports its debugger
+    "tensorflow.python.distribute.cluster_resolver",  # imports the client of Google's API, as does the client of TPUs
+    "tensorflow.python.keras",  # Keras 2 of long ago; imports SciPy
+    "tensorflow.python.keras.layers",
+    "tensorflow.python.tpu.client.client",
+    "tf_keras.datasets",  # of Keras 2, from which TFT derives a class; imports SciPy's images, as does the next
+    "tf_keras.preprocessing",
+    "tqdm.notebook",  # imported by BigQuery's client; imports IPython's widgets
+)
+"""Packages and modules that import what no component uses: a quarter of all imports. Not in the list are
+`tensorflow_model_analysis.metrics`, which registers metrics as well; the other names of TensorFlow, whose modules
+register the types of tensors that a SavedModel may have; and NLTK, whose submodules import each other in a circle.
+"""
+REEXPORTING_TOGETHER = (
     "tensorflow_model_analysis",
     "tensorflow_model_analysis.evaluators",
     "tensorflow_model_analysis.extractors",
     "tensorflow_model_analysis.utils",
     "tensorflow_model_analysis.writers",
     "tfx.components",  # imports the client of Kubernetes
-    "tqdm.notebook",  # imported by BigQuery's client; imports IPython's widgets
 )
-"""Packages and modules that import what no component uses: a fifth of all imports. The Evaluator imports the submodules
-of TFMA that it needs. Not in the list are `tensorflow_model_analysis.metrics`, which registers metrics as well, and
-NLTK, whose submodules import each other in a circle.
-"""
+"""The same, for packages that patch each other. The Evaluator imports the submodules of TFMA that it needs."""
 
 
 def main(descriptor: int, processes_file: int) -> None:
@@ -187,6 +202,7 @@ def _import_and_plan(config: Any) -> dict[str, Any]:
     Children neither scan these objects for garbage nor copy the memory that holds them.
     """
     postpone_reexports(*REEXPORTING)
+    postpone_reexports(*REEXPORTING_TOGETHER, together=True)
     with imports_alone():
         import google.protobuf.wrappers_pb2  # noqa: F401 - TFMA's messages refer to its own, and do not import it
 
