@@ -102,7 +102,8 @@ def test_the_fork_server_leaves_out_what_components_do_not_use_and_users_code_fi
         import sys
         from headrace.pipeline.local import fork_server
         from headrace.configs.config import PipelineConfig
-        fork_server._import_and_plan(PipelineConfig.model_validate({
+        fork_server._import()
+        fork_server._plan(PipelineConfig.model_validate({
             "pipeline": {"name": "trips"}, "data": {"source": {"kind": "csv", "path": "trips.csv"}},
             "label": {"key": "tip", "kind": "binary"}, "features": {"fare": {"column": "numeric"}}}))
         print(*sorted({"kubernetes", "sklearn", "nltk", "ipywidgets", "scipy.stats", "scipy.ndimage", "botocore",
