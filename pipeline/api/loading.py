@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -56,13 +56,15 @@ def load_checked(
     functions: bool = False,
     components: bool = False,
     remembered: bool = False,
+    valid: Callable[[PipelineConfig], None] | None = None,
     rules: Sequence[Rule] = (),
 ) -> LoadedConfig:
     """Load a config and check it and what it names, as far as its own mistakes leave certain what that is.
 
     data: check the data, files and functions; functions: check the functions only; components: if the rest is valid,
     check the components of `pipeline.extend` by building the pipeline; remembered: do not check data again that the
-    last run checked by the same config; rules: further rules for the config. Raises ConfigError with every mistake.
+    last run checked by the same config; valid: called with the config if it has no mistake, before anything else is
+    checked; rules: further rules for the config. Raises ConfigError with every mistake.
     """
     from headrace.pipeline.checked_data import data_key, notes_of
     from headrace.pipeline.validate import data_violations, file_violations, function_violations
@@ -71,6 +73,8 @@ def load_checked(
     loaded = reading.loaded
     if loaded is None:
         return reading.checked()
+    if valid is not None and not reading.problems:
+        valid(loaded.config)
     key = data_key(loaded.config) if remembered and not reading.problems else None
     known = None if key is None else notes_of(loaded.config, key)
     violations: list[Violation] = []

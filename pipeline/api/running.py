@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from headrace.pipeline.api.serving import serve_after_run
 logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
+    from headrace.pipeline.local.lazy_server import EarlyProcess
     from headrace.pipeline.registration.register import RegistrationOutcome
     from headrace.pipeline.run import Run
     from headrace.pipeline.terminal import Display
@@ -44,15 +45,17 @@ def run(
     KeyboardInterrupt after Ctrl-C or SIGTERM, once all processes have ended.
     """
     from headrace.pipeline.interrupts import handlers_restored, uninterrupted
+    from headrace.pipeline.local.lazy_server import EarlyProcess
     from headrace.pipeline.results.record import Status
     from headrace.pipeline.run_parameters import value_overrides
     from headrace.pipeline.terminal import SilentDisplay, failure_text, open_display
 
     given, obey_retrain = value_overrides(parameters or {})
-    loaded = load_to_run(config, profile, (*as_pairs(overrides), *given))
     with handlers_restored():
-        with open_display() if show else SilentDisplay() as display:
-            done = run_loaded(loaded, name_of(config), display, fresh=fresh, obey_retrain=obey_retrain)
+        with EarlyProcess(fresh=fresh) as early:
+            loaded = load_to_run(config, profile, (*as_pairs(overrides), *given), early.start_if_needed)
+            with open_display() if show else SilentDisplay() as display:
+                done = run_loaded(loaded, name_of(config), display, early, fresh=fresh, obey_retrain=obey_retrain)
         serving = serve_after_run(loaded.config, done)
         with uninterrupted(), notifying(loaded.config, done):
             if done.status is not Status.INTERRUPTED:
@@ -87,11 +90,13 @@ def runs(config: ConfigSource, *, profile: str | None = None, overrides: Overrid
     return sorted(found, key=lambda run: (run.record.started, run.id), reverse=True)
 
 
-def run_loaded(loaded: LoadedConfig, name: str, display: Display, *, fresh: bool, obey_retrain: bool) -> Run:
+def run_loaded(  # noqa: PLR0913 - two of them are what a caller may change
+    loaded: LoadedConfig, name: str, display: Display, early: EarlyProcess, *, fresh: bool, obey_retrain: bool
+) -> Run:
     """Run the pipeline in processes of its own. A failure or interruption is in the status of the result.
 
-    name: names the config in the record; obey_retrain: train only if `schedule.retrain` sees a reason to. Raises
-    ConfigError if this machine lacks what the config needs.
+    name: names the config in the record; early: may have started the first of them; obey_retrain: train only if
+    `schedule.retrain` sees a reason to. Raises ConfigError if this machine lacks what the config needs.
     """
     from headrace.pipeline.checked_data import remember_checked
     from headrace.pipeline.local.runner import run as run_pipeline
@@ -105,7 +110,13 @@ def run_loaded(loaded: LoadedConfig, name: str, display: Display, *, fresh: bool
             raise ConfigError(*problems)
         loaded.pin_selection()
         record, run_dir = run_pipeline(
-            config, name, display, reuse=not fresh, obey_retrain=obey_retrain, cleared=lambda: _notify_of_killed(config)
+            config,
+            name,
+            display,
+            early=early,
+            reuse=not fresh,
+            obey_retrain=obey_retrain,
+            cleared=lambda: _notify_of_killed(config),
         )
     except InProgressError:  # nothing failed, and the other command notifies of what becomes of it
         raise
@@ -117,18 +128,23 @@ def run_loaded(loaded: LoadedConfig, name: str, display: Display, *, fresh: bool
     return Run(RunFolder(run_dir, record))
 
 
-def load_to_run(config: ConfigSource, profile: str | None, overrides: Sequence[Override]) -> LoadedConfig:
+def load_to_run(
+    config: ConfigSource,
+    profile: str | None,
+    overrides: Sequence[Override],
+    valid: Callable[[PipelineConfig], None] | None = None,
+) -> LoadedConfig:
     """Load a config and check it and its data for a run, by the code as it is now. The receivers of `notify:` are told
     if it has mistakes.
 
-    Raises ConfigError with every mistake.
+    valid: called with a config that has no mistake, before the data is checked. Raises ConfigError with every mistake.
     """
     from headrace.pipeline.code.digest import read_again
 
     started = time.time()
     read_again()
     try:
-        return load_checked(config, profile, overrides, data=True, remembered=True)
+        return load_checked(config, profile, overrides, data=True, remembered=True, valid=valid)
     except ConfigError as error:
         with contextlib.suppress(HeadraceError, OSError):
             _notify_of_no_start(load_checked(config, profile, overrides).config, started, error)

@@ -9,13 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
 from headrace.common.errors import RunError
-from headrace.common.locks import hold, wait_until_free
+from headrace.common.locks import wait_until_free
 from headrace.common.tracebacks import OWN_CODE
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.code.modules import search_path
@@ -28,51 +29,94 @@ CHILD_SECONDS = 10.0
 """How long to wait for the components' own processes. They die in milliseconds; in seconds on a very busy machine."""
 
 
+class ServerProcess:
+    """The process of the fork server. It imports what components need, and writes nothing before it has a pipeline."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        self.connection = JsonConnection(ours)
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - open for as long as the process runs
+        self._process = subprocess.Popen(  # noqa: S603 - our own module
+            [sys.executable, "-P", "-m", "headrace.pipeline.local.fork_server", str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._output,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,  # Ctrl-C reaches only the command, which then ends the group
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        theirs.close()
+
+    def output(self) -> bytes:
+        """What it has printed."""
+        descriptor = self._output.fileno()  # which the process shares, with its position
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+    def wait(self) -> int:
+        """Wait until it has ended; returns its exit code."""
+        return self._process.wait()
+
+    def kill(self) -> None:
+        """Kill it and everything that it started, except what nobody reaps."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._wait_for_group()
+
+    def _wait_for_group(self) -> None:
+        """Wait until the process group is empty, for a limited time."""
+        deadline = time.monotonic() + ORPHAN_SECONDS
+        with contextlib.suppress(ProcessLookupError):
+            while time.monotonic() < deadline:
+                os.killpg(self._process.pid, 0)
+                time.sleep(0.005)
+
+    def close(self) -> None:
+        """Close the connection, after a kill."""
+        self.connection.close()
+        self._output.close()
+
+
 class ForkServer:
-    """Starts the fork server, asks it to run components, and kills it with all its children at the end.
+    """Asks the fork server to run components, and kills it with all its children at the end.
 
     with ForkServer(config, log, processes_file) as server:
         nodes = server.nodes()
         server.run(node="Spans", ...)
         for message in server.events(): ...
 
-    processes_file: a file that the server and its children hold (`headrace.common.locks`) until the last has ended.
+    processes_file: a file that the server and its children hold (`headrace.common.locks`) until the last has ended;
+    process: one that has been started before; without it, one is started.
     """
 
-    def __init__(self, config: PipelineConfig, log: Path, processes_file: Path) -> None:
-        ours, theirs = socket.socketpair()
-        self._connection = JsonConnection(ours)
+    def __init__(
+        self, config: PipelineConfig, log: Path, processes_file: Path, process: ServerProcess | None = None
+    ) -> None:
         self._log, self._processes_file = log, processes_file
         self.plan_key: str | None = None  # of the nodes, once they are known (known_plan.py)
-        refusal = f"{processes_file} is held by another run"
-        with log.open("ab") as stream, hold(processes_file, refusal) as lock:
-            inherited = [theirs.fileno(), lock.fileno()]
-            self._process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-P", "-m", "headrace.pipeline.local.fork_server", *map(str, inherited)],
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-                pass_fds=inherited,
-                start_new_session=True,  # Ctrl-C reaches only the command, which then ends the group
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            )
-        theirs.close()
-        self._connection.send(config=config.model_dump_json(by_alias=True), path=search_path())
+        log.touch()
+        self._process = process or ServerProcess()
+        self._connection = self._process.connection
+        settings, held = config.model_dump_json(by_alias=True), str(processes_file)
+        with contextlib.suppress(ConnectionError):  # it has ended, as `events` will say
+            self._connection.send(config=settings, path=search_path(), processes_file=held)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.kill()
-        self._connection.close()
+        self._process.close()
 
     def kill(self) -> None:
         """Kill the server and everything that it started; none of it runs when this returns."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._wait_for_group()
+        self._process.kill()
+        self._write_log()
         wait_until_free(self._processes_file, CHILD_SECONDS)
+
+    def _write_log(self) -> None:
+        with contextlib.suppress(OSError):  # the disk may be full
+            self._log.write_bytes(self._process.output())
 
     def stop(self, running: int, seconds: float) -> None:
         """Ask the `running` components to end, and wait at most `seconds`: a Trainer writes a checkpoint first."""
@@ -83,20 +127,13 @@ class ForkServer:
             while running > 0 and select.select([self._connection], [], [], max(deadline - time.monotonic(), 0))[0]:
                 running -= sum(message["event"] == "ended" for message in self.events())
 
-    def _wait_for_group(self) -> None:
-        """Wait until the process group is empty, for a limited time."""
-        deadline = time.monotonic() + ORPHAN_SECONDS
-        with contextlib.suppress(ProcessLookupError):
-            while time.monotonic() < deadline:
-                os.killpg(self._process.pid, 0)
-                time.sleep(0.005)
-
     def nodes(self) -> list[dict[str, Any]]:
         """Wait until the server is ready, and return its nodes in topological order.
 
         Raises RunError if the pipeline cannot be built.
         """
         (message,) = self.events()
+        self._write_log()
         if message["event"] == "failed":
             own = "".join(f"\n  {line}" for line in own_code(self._log))
             log = f"\n  log: {self._log}" if own or not message["expected"] else ""
@@ -117,6 +154,7 @@ class ForkServer:
                 messages = list(self._connection.receive())
             except (EOFError, ConnectionError):
                 code = self._process.wait()
+                self._write_log()
                 raise RunError(
                     f"the process that runs the components ended unexpectedly (exit code {code}).\n"
                     f"  log: {self._log}\n  `headrace doctor` checks this machine's environment."

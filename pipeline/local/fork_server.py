@@ -24,7 +24,7 @@ from typing import Any
 from headrace.common.credentials import redact
 from headrace.common.durable import write_text
 from headrace.common.environment import imports_alone, prepare
-from headrace.common.locks import adopt
+from headrace.common.locks import adopt, hold
 from headrace.common.logs import log_to_stdout
 from headrace.common.reexports import postpone_reexports
 from headrace.common.tracebacks import write_traceback
@@ -34,37 +34,64 @@ prepare()
 
 REEXPORTING = (
     "IPython",  # imported by Keras, for an editor of weights
+    "boto3",  # imported by Beam, as are Google's clients
+    "google.cloud.bigquery",
+    "google.cloud.dataflow",
+    "google.cloud.pubsub",
     "keras.wrappers",  # imports scikit-learn
+    "tensorflow._api.v2.__internal__.*",  # TensorFlow's names under `tf.__internal__`
+    "tensorflow._api.v2.compat.*",  # those of TensorFlow 1; imports its debugger
+    "tensorflow.python.distribute.cluster_resolver",  # imports the client of Google's API, as does the client of TPUs
+    "tensorflow.python.keras",  # Keras 2 of long ago; imports SciPy
+    "tensorflow.python.keras.layers",
+    "tensorflow.python.tpu.client.client",
+    "tf_keras.datasets",  # of Keras 2, from which TFT derives a class; imports SciPy's images, as does the next
+    "tf_keras.preprocessing",
+    "tqdm.notebook",  # imported by BigQuery's client; imports IPython's widgets
+)
+"""Packages and modules that import what no component uses: a quarter of all imports. Not in the list are
+`tensorflow_model_analysis.metrics`, which registers metrics as well; the other names of TensorFlow, whose modules
+register the types of tensors that a SavedModel may have; and NLTK, whose submodules import each other in a circle.
+"""
+REEXPORTING_TOGETHER = (
     "tensorflow_model_analysis",
     "tensorflow_model_analysis.evaluators",
     "tensorflow_model_analysis.extractors",
     "tensorflow_model_analysis.utils",
     "tensorflow_model_analysis.writers",
     "tfx.components",  # imports the client of Kubernetes
-    "tqdm.notebook",  # imported by BigQuery's client; imports IPython's widgets
 )
-"""Packages and modules that import what no component uses: a fifth of all imports. The Evaluator imports the submodules
-of TFMA that it needs. Not in the list are `tensorflow_model_analysis.metrics`, which registers metrics as well, and
-NLTK, whose submodules import each other in a circle.
-"""
+"""The same, for packages that patch each other. The Evaluator imports the submodules of TFMA that it needs."""
 
 
-def main(descriptor: int, processes_file: int) -> None:
+def main(descriptor: int) -> None:
     """Serve the command at the other end of the socket until it closes the connection.
 
-    processes_file: an open file that this process and its children hold, but not the programs that they start
-    (`headrace.common.locks`).
+    The imports come first: the command may still be checking the data, and send the pipeline later, or never.
     """
     connection = JsonConnection(socket.socket(fileno=descriptor))
-    adopt(processes_file)
     try:
+        _import()
         request = next(_messages(connection))
-        server = Server(connection, request)
-    except BaseException as error:
-        write_traceback(error)
-        connection.send(event="failed", **describe(error))
+    except EOFError:
         return
-    server.serve()
+    except BaseException as error:
+        _report(connection, error)
+        return
+    file = Path(request["processes_file"])
+    with hold(file, f"{file} is held by another run") as lock:
+        adopt(lock.fileno())  # of this process and its children, but not of the programs that they start
+        try:
+            server = Server(connection, request)
+        except BaseException as error:
+            _report(connection, error)
+            return
+        server.serve()
+
+
+def _report(connection: JsonConnection, error: BaseException) -> None:
+    write_traceback(error)
+    connection.send(event="failed", **describe(error))
 
 
 class Server:
@@ -77,7 +104,7 @@ class Server:
         sys.path += [path for path in request["path"] if path not in sys.path]
         self._connection = connection
         self._config = PipelineConfig.model_validate_json(request["config"])
-        self._nodes = _import_and_plan(self._config)
+        self._nodes = _plan(self._config)
         self._children: dict[int, str] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(connection, selectors.EVENT_READ)
@@ -181,16 +208,24 @@ def _messages(connection: JsonConnection) -> Iterator[dict[str, Any]]:
         yield from connection.receive()
 
 
-def _import_and_plan(config: Any) -> dict[str, Any]:
-    """Import everything that components need, and build the pipeline.
+def _import() -> None:
+    """Import everything that components need.
 
     Children neither scan these objects for garbage nor copy the memory that holds them.
     """
     postpone_reexports(*REEXPORTING)
+    postpone_reexports(*REEXPORTING_TOGETHER, together=True)
     with imports_alone():
         import google.protobuf.wrappers_pb2  # noqa: F401 - TFMA's messages refer to its own, and do not import it
 
-        import headrace.trainer.run  # noqa: F401
+        import headrace.trainer.run  # noqa: F401 - first, as TFX sets up another Keras
+        from headrace.pipeline.build import create_pipeline  # noqa: F401
+        from headrace.pipeline.plan import plan  # noqa: F401
+
+
+def _plan(config: Any) -> dict[str, Any]:
+    """Build the pipeline, which imports its components and the user's code."""
+    with imports_alone():
         from headrace.pipeline.build import create_pipeline
         from headrace.pipeline.plan import plan
 
@@ -300,4 +335,4 @@ def _execute(node: Any, request: dict[str, Any], config: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(int(sys.argv[1]))

@@ -2,7 +2,8 @@
 
 key = plan_key(config, search_path())
 nodes = read_plan(folders.plan, key)       # None if anything has changed since that decides what the plan is
-write_plan(folders.plan, key, nodes)
+write_plan(folders.plan, key, nodes, config)
+is_outdated(folders.plan, config)          # whether the config alone shows that it has
 
 Making the plan needs TFX, whose import takes seconds. A plan depends on nothing but the config, the code, the versions
 of the libraries, the files that the config names and the current folder; it is used again as long as all of them are
@@ -36,15 +37,14 @@ def plan_key(config: PipelineConfig, searched: Sequence[str]) -> str | None:
 
     searched: the folders that are searched for modules.
     """
-    if config.pipeline.extend is not None or any(map(_is_own, config.sources)):
+    if _runs_own_code(config):
         return None
     try:
         code, digests = sources_digest(*_modules(config)), file_digests(named_files(config))
     except (RunError, OSError):
         return None
-    settings = config.model_dump_json(by_alias=True)
     versions = json.dumps(stack_versions(), sort_keys=True)
-    return digest_text(settings, str(Path.cwd()), json.dumps(searched), code, digests, versions)
+    return digest_text(_settings(config), str(Path.cwd()), json.dumps(searched), code, digests, versions)
 
 
 def covers(config: PipelineConfig, requested: Iterable[str]) -> bool:
@@ -65,9 +65,27 @@ def read_plan(file: Path, key: str | None) -> list[dict[str, Any]] | None:
         return None
 
 
-def write_plan(file: Path, key: str, nodes: Sequence[dict[str, Any]]) -> None:
+def write_plan(file: Path, key: str, nodes: Sequence[dict[str, Any]], config: PipelineConfig) -> None:
     """Replace the stored plan."""
-    write_text(file, with_checksum(json.dumps({"key": key, "nodes": nodes})))
+    write_text(file, with_checksum(json.dumps({"key": key, "nodes": nodes, "settings": _settings(config)})))
+
+
+def is_outdated(file: Path, config: PipelineConfig) -> bool:
+    """Whether the stored plan cannot be that of the config, which takes a millisecond to see. False says nothing."""
+    if _runs_own_code(config):
+        return True
+    try:
+        return bool(json.loads(without_checksum(file.read_bytes()))["settings"] != _settings(config))
+    except (OSError, ChecksumError, ValueError, TypeError, KeyError):
+        return True
+
+
+def _settings(config: PipelineConfig) -> str:
+    return digest_text(config.model_dump_json(by_alias=True))
+
+
+def _runs_own_code(config: PipelineConfig) -> bool:
+    return config.pipeline.extend is not None or any(map(_is_own, config.sources))
 
 
 def _modules(config: PipelineConfig) -> list[str]:

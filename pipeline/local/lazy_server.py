@@ -11,11 +11,46 @@ from typing import Any, Self
 from headrace.common.errors import RunError
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.code.modules import search_path
-from headrace.pipeline.local.client import ForkServer
-from headrace.pipeline.local.known_plan import plan_key, read_plan, write_plan
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.local.client import ForkServer, ServerProcess
+from headrace.pipeline.local.known_plan import is_outdated, plan_key, read_plan, write_plan
 from headrace.pipeline.local.light import LIGHT, remove_written, run_light
 
 logger = logging.getLogger(__name__)
+
+
+class EarlyProcess:
+    """Starts the fork server's process as soon as the config shows that a component will have to run: it imports what
+    components need while the command checks the data.
+
+    with EarlyProcess(fresh=fresh) as early:
+        early.start_if_needed(config)
+        process = early.take()      # None if it was not started
+    """
+
+    def __init__(self, *, fresh: bool) -> None:
+        self._fresh = fresh
+        self._process: ServerProcess | None = None
+
+    def start_if_needed(self, config: PipelineConfig) -> None:
+        """Start the process, unless the run may end without it."""
+        folders = Folders.of(config)
+        may_end_early = config.retrain != "always" and folders.trained.exists()
+        if self._fresh or (not may_end_early and is_outdated(folders.plan, config)):
+            self._process = ServerProcess()
+
+    def take(self) -> ServerProcess | None:
+        """The process, which the caller then has to end."""
+        process, self._process = self._process, None
+        return process
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.close()
 
 
 class LazyServer:
@@ -23,20 +58,30 @@ class LazyServer:
 
     As long as the plan of the last run still holds, and only components of LIGHT have to run, none is started.
 
-    with LazyServer(config, plan_file, log, processes_file, start=fresh) as server: ...
+    with LazyServer(config, plan_file, log, processes_file, early=early, start=fresh) as server: ...
 
-    plan_file: where the plan is kept; start: whether to start the fork server in any case.
+    plan_file: where the plan is kept; early: may have started the fork server's process; start: whether to start the
+    fork server in any case.
     """
 
-    def __init__(
-        self, config: PipelineConfig, plan_file: Path, log: Path, processes_file: Path, *, start: bool = False
+    def __init__(  # noqa: PLR0913 - three of them are files
+        self,
+        config: PipelineConfig,
+        plan_file: Path,
+        log: Path,
+        processes_file: Path,
+        *,
+        early: EarlyProcess | None = None,
+        start: bool = False,
     ) -> None:
         self._config, self._plan_file, self._log, self._processes_file = config, plan_file, log, processes_file
         self._key = plan_key(config, search_path())
         plan = None if start else read_plan(plan_file, self._key)
         self._nodes = {node["id"]: node for node in plan or ()}
         self._requests: list[dict[str, Any]] = []  # of components that are to run here
-        self._server = ForkServer(config, log, processes_file) if plan is None else None
+        self._server: ForkServer | None = None
+        if plan is None:
+            self._server = ForkServer(config, log, processes_file, early.take() if early else None)
 
     def __enter__(self) -> Self:
         return self
@@ -99,5 +144,5 @@ class LazyServer:
         nodes = server.nodes()
         if self._key is not None and server.plan_key == self._key:
             with contextlib.suppress(OSError):
-                write_plan(self._plan_file, self._key, nodes)
+                write_plan(self._plan_file, self._key, nodes, self._config)
         return {node["id"]: node for node in nodes}

@@ -25,7 +25,7 @@ from headrace.configs.loading.editing import to_yaml
 from headrace.pipeline.code.commit import commit_of
 from headrace.pipeline.folders import Folders, locked, processes_file
 from headrace.pipeline.interrupts import interrupted_once
-from headrace.pipeline.local.lazy_server import LazyServer
+from headrace.pipeline.local.lazy_server import EarlyProcess, LazyServer
 from headrace.pipeline.local.metadata import Metadata
 from headrace.pipeline.local.scheduler import Scheduler, remove_outputs
 from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
@@ -42,14 +42,16 @@ def run(
     config_file: str,
     display: Display,
     *,
+    early: EarlyProcess | None = None,
     reuse: bool = True,
     obey_retrain: bool = True,
     cleared: Callable[[], None] = lambda: None,
 ) -> tuple[RunRecord, Path]:
     """Run the pipeline; returns the record and the folder of the run.
 
-    reuse: False runs every component, whatever the cache holds; obey_retrain: False trains even if `schedule.retrain`
-    sees no reason to; cleared: called when the records of killed runs are marked, before anything runs.
+    early: may have started the process of the fork server; reuse: False runs every component, whatever the cache holds;
+    obey_retrain: False trains even if `schedule.retrain` sees no reason to; cleared: called when the records of killed
+    runs are marked, before anything runs.
 
     A run with no reason to train ends as a success whose record says why in `ended`. A failed component or Ctrl-C ends
     in a record with that status, not in an exception. Raises RunError if another run is in progress, or if the pipeline
@@ -72,7 +74,8 @@ def run(
             return _end_early(record, run_dir, display, ended), run_dir
         log = run_dir / "logs" / "start.log"
         processes = processes_file(folders.home)
-        with LazyServer(config, folders.plan, log, processes, start=not reuse) as server, interrupted_once():
+        lazy = LazyServer(config, folders.plan, log, processes, early=early, start=not reuse)
+        with lazy as server, interrupted_once():
             scheduler = Scheduler(
                 folders, run_dir, record, display, metadata, server, reuse=reuse, obey_retrain=obey_retrain
             )

@@ -123,6 +123,7 @@ def run(
     prepare()
     from headrace.pipeline.api import load_to_run, notifying, register_after_run, run_loaded, serve_after_run
     from headrace.pipeline.interrupts import uninterrupted
+    from headrace.pipeline.local.lazy_server import EarlyProcess
     from headrace.pipeline.results.record import Status
     from headrace.pipeline.run_parameters import parameter_overrides
     from headrace.pipeline.terminal import StandardOutput, open_display
@@ -130,9 +131,10 @@ def run(
     given, obey_retrain = parameter_overrides(parameters)
     console = StandardOutput()
     _say_what_comes(console, config)
-    loaded = load_to_run(config, profile, (*overrides, *given))
-    with open_display(console) as display:
-        done = run_loaded(loaded, str(config), display, fresh=fresh, obey_retrain=obey_retrain)
+    with EarlyProcess(fresh=fresh) as early:
+        loaded = load_to_run(config, profile, (*overrides, *given), early.start_if_needed)
+        with open_display(console) as display:
+            done = run_loaded(loaded, str(config), display, early, fresh=fresh, obey_retrain=obey_retrain)
     serving = serve_after_run(loaded.config, done)
     with uninterrupted(), notifying(loaded.config, done):
         _report_and_summary(console, loaded, done, _options(profile, overrides))

@@ -51,10 +51,37 @@ def said(folder: Path, program: str) -> str:
         ("import wide, importlib; importlib.reload(wide); print(wide.LIMIT)", "[init]3\n"),
         ("import wide, pickle; pickle.loads(pickle.dumps(wide.Heavy)) is wide.Heavy or exit(1)", "[init]"),
         ("import wide; wide.LIMIT; print(type(wide).__name__)", "[init]module\n"),
+        ("import wide; print('LIMIT' in dir(wide), 'LIMIT' in dir(wide))", "[init]True True\n"),
     ],
 )
 def test_the_init_runs_once_and_only_for_a_name_that_is_not_a_submodule(folder: Path, use: str, expected: str) -> None:
     assert said(folder, f"{POSTPONED}{use}") == expected
+
+
+@pytest.mark.parametrize(
+    ("packages", "use", "expected"),
+    [
+        ("'wide', 'other'", "import other; wide.LIMIT", "[init]"),
+        ("'wide', 'other', together=True", "import other; wide.LIMIT", "[other][init]"),
+        ("'wide', 'other', together=True", "import other; other.NAME", "[other][init]"),
+        ("'wide.*'", "import wide.below", "[init]"),
+        ("'wide.*'", "import wide.below; wide.below.NAME", "[init][below]"),
+        ("'wide.light'", "import wide.light; wide.light.__name__", "[init]"),
+        ("'wide.light'", "import wide.light; hasattr(wide.light, 'missing')", "[init]"),
+    ],
+)
+def test_packages_wait_each_for_itself_or_together(folder: Path, packages: str, use: str, expected: str) -> None:
+    (folder / "other.py").write_text("import sys\nsys.stdout.write('[other]')\nNAME = 1\n", encoding="utf-8")
+    (folder / "wide" / "below").mkdir()
+    below = "import sys\nsys.stdout.write('[below]')\nNAME = 1\n"
+    (folder / "wide" / "below" / "__init__.py").write_text(below, encoding="utf-8")
+    program = f"""
+        from headrace.common.reexports import postpone_reexports
+        postpone_reexports({packages})
+        import wide
+        {use}
+        """
+    assert said(folder, program) == expected
 
 
 def test_threads_that_need_it_at_the_same_time_wait_for_one_run(folder: Path) -> None:
@@ -75,10 +102,12 @@ def test_the_fork_server_leaves_out_what_components_do_not_use_and_users_code_fi
         import sys
         from headrace.pipeline.local import fork_server
         from headrace.configs.config import PipelineConfig
-        fork_server._import_and_plan(PipelineConfig.model_validate({
+        fork_server._import()
+        fork_server._plan(PipelineConfig.model_validate({
             "pipeline": {"name": "trips"}, "data": {"source": {"kind": "csv", "path": "trips.csv"}},
             "label": {"key": "tip", "kind": "binary"}, "features": {"fare": {"column": "numeric"}}}))
-        print(*sorted({"kubernetes", "sklearn", "nltk", "ipywidgets", "scipy.stats"} & {*sys.modules}))
+        print(*sorted({"kubernetes", "sklearn", "nltk", "ipywidgets", "scipy.stats", "scipy.ndimage", "botocore",
+                       "google.pubsub_v1", "google.cloud.dataflow_v1beta3"} & {*sys.modules}))
         import tensorflow_model_analysis as tfma
         print(tfma.EvalConfig(model_specs=[tfma.ModelSpec(name="a")]).model_specs[0].name, tfma.metrics.ExampleCount)
         from tfx.components import Evaluator, InfraValidator

@@ -16,7 +16,7 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load
 from headrace.pipeline.code.digest import read_again
 from headrace.pipeline.code.modules import search_path
-from headrace.pipeline.local.known_plan import covers, plan_key, read_plan, write_plan
+from headrace.pipeline.local.known_plan import covers, is_outdated, plan_key, read_plan, write_plan
 
 CONFIG: dict[str, Any] = {
     "pipeline": {"name": "trips"},
@@ -145,7 +145,7 @@ def test_modules_that_the_key_does_not_depend_on_are_found(folder: Path) -> None
 def test_a_stored_plan_is_read_only_with_its_key_and_intact(folder: Path) -> None:
     file = folder / "plan.json"
     assert read_plan(file, "key") is None
-    write_plan(file, "key", NODES)
+    write_plan(file, "key", NODES, config())
     assert read_plan(file, "key") == NODES
     assert read_plan(file, "other") is None
     assert read_plan(file, None) is None
@@ -155,3 +155,13 @@ def test_a_stored_plan_is_read_only_with_its_key_and_intact(folder: Path) -> Non
             file.write_bytes(content)
             assert read_plan(file, "key") in (None, NODES)
     assert json.loads(whole)["nodes"] == NODES
+
+
+def test_a_stored_plan_is_outdated_for_another_config_or_when_damaged(folder: Path) -> None:
+    file = folder / "plan.json"
+    assert is_outdated(file, config())
+    write_plan(file, "key", NODES, config())
+    assert not is_outdated(file, config())
+    assert is_outdated(file, config(train__epochs=3))
+    file.write_bytes(file.read_bytes()[1:])
+    assert is_outdated(file, config())

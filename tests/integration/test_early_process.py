@@ -1,0 +1,105 @@
+"""The process that imports what components need starts before the data is checked, where one will be needed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import Going, processes_in, started_at_once, wait_until
+
+from headrace.configs.config import PipelineConfig
+from headrace.configs.loading.loader import load
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.local.known_plan import write_plan
+from headrace.pipeline.local.lazy_server import EarlyProcess
+
+CONFIG = """\
+pipeline: {name: trips}
+data: {source: {kind: csv, path: trips.csv}}
+label: {key: tip, kind: binary}
+features: {fare: {column: numeric}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "trips.yaml").write_text(CONFIG, encoding="utf-8")
+    (tmp_path / "trips.csv").write_text("cost,tip\n1.0,0\n2.0,1\n", encoding="utf-8")  # a column named otherwise
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def config(**overrides: Any) -> PipelineConfig:
+    return load("trips.yaml", overrides=[(name.replace("__", "."), value) for name, value in overrides.items()])
+
+
+def stored(of: PipelineConfig) -> None:
+    """The plan of an earlier run of this config."""
+    Folders.of(of).home.mkdir(parents=True, exist_ok=True)
+    write_plan(Folders.of(of).plan, "key", [], of)
+
+
+def starts(run: PipelineConfig, *, fresh: bool = False) -> bool:
+    with EarlyProcess(fresh=fresh) as early:
+        early.start_if_needed(run)
+        process = early.take()
+        if process is None:
+            return False
+        with contextlib.closing(process):
+            process.kill()
+            return True
+
+
+def test_it_starts_where_a_component_will_have_to_run(folder: Path) -> None:
+    assert starts(config())
+    stored(config())
+    assert not starts(config())
+    assert starts(config(), fresh=True)
+    assert starts(config(train__epochs=3))
+
+
+def test_it_waits_where_the_run_may_find_no_reason_to_train(folder: Path) -> None:
+    run = config(schedule={"cron": "0 3 * * *", "retrain": "new_span"})
+    assert starts(run)
+    Folders.of(run).home.mkdir(parents=True)
+    Folders.of(run).trained.write_text("{}", encoding="utf-8")
+    assert not starts(run)
+    assert starts(run, fresh=True)
+
+
+def test_a_process_that_nobody_takes_is_gone_with_the_block(folder: Path) -> None:
+    with EarlyProcess(fresh=True) as early:
+        early.start_if_needed(config())
+        assert server_processes(folder)
+    assert not server_processes(folder)
+
+
+def test_a_mistake_in_the_data_is_told_and_leaves_no_process(folder: Path) -> None:
+    finished = started_at_once(folder, "run", "trips.yaml").finish()
+    assert finished.code == 1
+    assert "fare" in finished.err
+    assert not server_processes(folder)
+    assert not Folders.of(config()).home.exists()
+
+
+def test_it_ends_with_a_command_that_is_killed(folder: Path) -> None:
+    program = Going(folder, "run", "trips.yaml", "--set", "features={cost: {column: numeric}}")
+    assert wait_until(lambda: bool(server_processes(folder)))
+    program.signal(signal.SIGKILL)
+    assert wait_until(lambda: not server_processes(folder))
+
+
+def server_processes(folder: Path) -> list[int]:
+    """The processes of fork servers that run in a folder."""
+    return [pid for pid in processes_in(folder) if pid != os.getpid() and "fork_server" in _command(pid)]
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
