@@ -47,7 +47,7 @@ def validate(config: ConfigSource, *, profile: str | None = None, overrides: Ove
     load_checked(config, profile, as_pairs(overrides), data=True, components=True)
 
 
-def load_checked(
+def load_checked(  # noqa: PLR0913 - most say what to check
     config: ConfigSource,
     profile: str | None,
     overrides: Sequence[Override],

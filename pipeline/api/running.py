@@ -90,7 +90,7 @@ def runs(config: ConfigSource, *, profile: str | None = None, overrides: Overrid
     return sorted(found, key=lambda run: (run.record.started, run.id), reverse=True)
 
 
-def run_loaded(  # noqa: PLR0913 - two of them are what a caller may change
+def run_loaded(
     loaded: LoadedConfig, name: str, display: Display, early: EarlyProcess, *, fresh: bool, obey_retrain: bool
 ) -> Run:
     """Run the pipeline in processes of its own. A failure or interruption is in the status of the result.

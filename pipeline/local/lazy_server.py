@@ -64,7 +64,7 @@ class LazyServer:
     fork server in any case.
     """
 
-    def __init__(  # noqa: PLR0913 - three of them are files
+    def __init__(
         self,
         config: PipelineConfig,
         plan_file: Path,

@@ -198,9 +198,14 @@ def test_a_table_in_python_and_records_over_http_are_predicted_alike(story: Stor
 def test_a_server_loads_the_other_signatures_once_one_of_them_is_asked(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, loads = tf.saved_model.load(str(story.exported)), list[str]()
-    load = tf.saved_model.load
-    monkeypatch.setattr(tf.saved_model, "load", lambda folder: loads.append(folder) or load(folder))
+    load, loads = tf.saved_model.load, list[str]()
+
+    def counted(folder: str) -> Any:
+        loads.append(folder)
+        return load(folder)
+
+    whole = load(str(story.exported))
+    monkeypatch.setattr(tf.saved_model, "load", counted)
     model = LoadedModel(ChosenModel(story.exported, "x"))
     assert model.metadata().keys() == whole.signatures.keys()
     for name, function in whole.signatures.items():
