@@ -21,8 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forks import collapse
-
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _NAMED = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"})
 _NEEDS_ROOM = ("open ", "mkdir ", "link ", "rename ", "fsync ")
@@ -40,7 +38,7 @@ def deaths(call: Callable[[], object], folder: Path) -> Iterator[int]:
     """Make the call again and again, killed before its first change, its second and so on, until it comes to its end;
     the number of the change after each kill. The caller brings back whatever it wants the next call to find.
     """
-    collapse()  # this process, which has imported much, is forked dozens of times
+    _prepare_forks()
     for number in range(10_000):
         status = _in_child(call, folder, _Kill(number))
         if status == 0:
@@ -51,9 +49,16 @@ def deaths(call: Callable[[], object], folder: Path) -> Iterator[int]:
     raise AssertionError("the call never ends")
 
 
+def _prepare_forks() -> None:
+    """Make forks of this process cheap: it has imported much, and is forked dozens of times."""
+    from forks import collapse  # here, as a program that only dies has no other test module in its path
+
+    collapse()
+
+
 def full_disks(call: Callable[[], object], folder: Path) -> Iterator[int]:
     """The same with a disk that is full from that change on."""
-    collapse()
+    _prepare_forks()
     for number in range(10_000):
         status = _in_child(call, folder, _Refusal(number))
         if status == 0:
