@@ -21,6 +21,7 @@ import tensorflow as tf
 from command import ROOT, Finished, Going, outputs_on_disk, versions
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
+from numpy.typing import NDArray
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 from tfx.components import BulkInferrer
@@ -254,9 +255,14 @@ def rows(taxi: Story) -> Rows:
         files = sorted((taxi.first.uri("Transform", "transformed_examples") / f"Split-{split}").iterdir())
         transformed = pa.concat_tables(pa.ipc.open_file(file).read_all() for file in files)
         raw += examples
-        written.append({name: transformed[name].to_numpy() for name in transformed.column_names})
+        written.append({name: _as_fed(transformed[name].to_numpy()) for name in transformed.column_names})
         served += [_numbers(function(examples=tf.constant(batch))) for batch in _batches(examples)]
     return Rows(raw, _joined(written), _joined(served))
+
+
+def _as_fed(values: NDArray[Any]) -> NDArray[Any]:
+    """Categories are stored in fewer bytes than signatures take."""
+    return values.astype(np.int64) if values.dtype.kind == "i" else values
 
 
 def _records(split: Path) -> list[bytes]:
