@@ -11,7 +11,8 @@ from command import Finished, headrace, versions
 
 from headrace.components.profile.result import ProfileDiagnosis
 
-SMALL = ["--set", "train.epochs=3", "--set", "evaluate.thresholds={}", "--set", "deploy.canary=null"]
+RECORDS = ["--set", "transform.materialize=always"]  # of which parsing can keep a training waiting
+SMALL = [*RECORDS, "--set", "train.epochs=3", "--set", "evaluate.thresholds={}", "--set", "deploy.canary=null"]
 STARVED = ["--set", "train.input.cache=none", "--set", "train.input.threads=1"]
 
 
