@@ -60,6 +60,11 @@ class TrainingProfile:
         return self.shares.input - self.copying
 
     @property
+    def parses_each_epoch(self) -> bool:
+        """Whether examples were parsed and not cached."""
+        return self.facts.cache == "none" and not self.facts.columns
+
+    @property
     def endless(self) -> bool:
         """Whether a tf.data service gives an endless stream of examples, which cannot be cached."""
         settings = service_config(self.train.input.service)
@@ -90,7 +95,7 @@ def _slow_copies(profile: TrainingProfile) -> Iterator[str]:
 
 
 def _slow_batches(profile: TrainingProfile) -> Iterator[str]:
-    if profile.facts.cache == "none":
+    if profile.parses_each_epoch:
         yield _each_epoch(profile)
     threads, cores = profile.train.input.threads, profile.facts.cores
     if threads != "auto" and threads < cores:
@@ -113,7 +118,7 @@ def _each_epoch(profile: TrainingProfile) -> str:
 def cache_parsed(profile: TrainingProfile) -> Iterator[SettingChange]:
     """Parse once, not in every epoch. `auto` has looked for free space itself."""
     setting, current = "train.input.cache", profile.facts.cache
-    if current == "memory" or profile.train.input.cache == "auto" or profile.endless:
+    if current == "memory" or profile.train.input.cache == "auto" or profile.endless or profile.facts.columns:
         return
     size, free, disk = profile.facts.parsed_bytes, profile.facts.free_bytes, profile.facts.free_disk_bytes
     if size is None:
@@ -157,7 +162,7 @@ def relax_file_order(profile: TrainingProfile) -> Iterator[SettingChange]:
 
 def share_snapshot(profile: TrainingProfile) -> Iterator[SettingChange]:
     """Share the parsed examples between runs."""
-    if profile.facts.cache == "none" and profile.train.input.snapshot is None and not profile.endless:
+    if profile.parses_each_epoch and profile.train.input.snapshot is None and not profile.endless:
         why = "reading and parsing are then done once, also for later runs on the same data"
         yield SettingChange("train.input.snapshot", "a folder", why, profile.producing)
 

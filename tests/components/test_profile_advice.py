@@ -56,6 +56,14 @@ def test_what_fits_goes_to_memory_and_what_does_not_to_disk() -> None:
     assert not any(name.startswith("train.input") for name in settings(CACHED))
 
 
+def test_columns_are_not_to_be_cached_since_nothing_is_parsed() -> None:
+    columns = FACTS.model_copy(update={"columns": True})
+    named = settings(columns, input={"cache": "none", "threads": 1})
+    assert named["train.input.threads"] == "auto"
+    assert named.keys().isdisjoint({"train.input.cache", "train.input.snapshot"})
+    assert "parsed" not in explain_waits(situation(columns, input={"cache": "none"}))
+
+
 @pytest.mark.parametrize(
     ("facts", "train"),
     [

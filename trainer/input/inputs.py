@@ -57,6 +57,8 @@ class Inputs(NamedTuple):
     """Where the parsed examples are cached."""
     bytes_each: int = 0
     """Approximate size of a parsed example in memory."""
+    columns: bool = False
+    """Whether they are columns that are mapped into memory, and not parsed."""
     remarks: tuple[str, ...] = ()
     """What a user should see at the end of the run; `words` contains it as well."""
 
@@ -162,7 +164,8 @@ class InputPlan:
         own_batches, each = self.sources.own_batches, self.examples.sample.bytes_each
         remarks = _batch_size_remark(None if own_batches else trained_on.size, self.examples.train, train)
         words = "; ".join([self.words + self.sources.describe(), *remarks])
-        return Inputs(trained_on, evaluation, words, own_batches, self.cache.kind, each, remarks)
+        columns = are_columns(self.examples.train)
+        return Inputs(trained_on, evaluation, words, own_batches, self.cache.kind, each, columns, remarks)
 
     def reading_once(self) -> InputPlan:
         """The same plan, whose splits can be opened again without reading what the cache holds."""

@@ -80,6 +80,7 @@ def _known(train: TrainConfig, inputs: Inputs, examples: int) -> dict[str, objec
     return {
         "train": train,
         "cache": inputs.cache,
+        "columns": inputs.columns,
         "examples": examples or None,
         "parsed_bytes": examples * space.each or None,
         "free_bytes": space.memory,

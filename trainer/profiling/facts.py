@@ -44,6 +44,8 @@ class ProfileFacts(BaseModel, frozen=True):
     """The `train:` section, with the values that a Tuner found."""
     cache: CacheKind = "none"
     """Where the parsed examples were cached."""
+    columns: bool = False
+    """Whether the examples were columns, which need no parsing."""
     examples: int | None = None
     """Number of examples in the train split."""
     parsed_bytes: int | None = None
