@@ -24,13 +24,16 @@ _SHOWN = (
 
 
 def installed() -> dict[str, str]:
-    """The versions of Python and of every installed package.
+    """The versions of Python and of every installed package, without those that setuptools holds in a folder of its
+    own, which it puts on the path once something imports it.
 
     They come from the names of the `.dist-info` folders: reading the metadata of some hundred packages would take a
     third of a second.
     """
     versions: dict[str, str] = {}
     for folder in map(Path, sys.path):
+        if folder.name == "_vendor":
+            continue
         for path in folder.glob("*.dist-info"):
             name, _, version = path.name.removesuffix(".dist-info").partition("-")
             versions.setdefault(name.replace("_", "-").lower(), version)

@@ -116,6 +116,15 @@ def test_the_page_says_what_may_run_and_names_no_other_place(two: Two, tmp_path:
         assert f"{name}=={version}\n" in page
 
 
+def test_what_setuptools_holds_for_itself_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, name in (("site-packages", "alpha_one-1.5"), ("setuptools/_vendor", "beta-2.0")):
+        (tmp_path / folder / f"{name}.dist-info").mkdir(parents=True)
+        monkeypatch.syspath_prepend(tmp_path / folder)
+    found = installed()
+    assert found["alpha-one"] == "1.5"
+    assert "beta" not in found
+
+
 def test_a_value_that_is_not_a_number_is_a_gap(pipeline: Any, tmp_path: Path) -> None:
     losses = [1.0, float("nan"), float("inf"), 0.25]
     run = pipeline.add("r-1", logs=[{"loss": loss} for loss in losses], evaluated=False)
