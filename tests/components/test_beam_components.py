@@ -51,7 +51,14 @@ FEATURES = {
     "pair": {"column": "crossed", "keys": ["hour", "word"], "hash_buckets": 50},
 }
 ONE_PROCESS = BeamConfig(runner="direct", direct_running_mode="multi_processing")
-WAYS = {"auto": AUTO, "direct": DIRECT, "multi_threading": THREADS, "multi_processing": PROCESSES}
+AUTO_THREADS = BeamConfig(workers=3)
+WAYS = {
+    "auto": AUTO,
+    "auto_threads": AUTO_THREADS,
+    "direct": DIRECT,
+    "multi_threading": THREADS,
+    "multi_processing": PROCESSES,
+}
 WAYS_OF_TRANSFORM = {**WAYS, "multi_processing": ONE_PROCESS}
 OTHER_WAYS = ["direct", "multi_threading", pytest.param("multi_processing", marks=pytest.mark.slow)]
 
@@ -213,7 +220,7 @@ def read(file: Path) -> list[dict[str, Any]]:
     return [decoded(record) for record in tf.data.TFRecordDataset(str(file), "GZIP").take(200).as_numpy_iterator()]
 
 
-@pytest.mark.parametrize("way", OTHER_WAYS)
+@pytest.mark.parametrize("way", ["auto_threads", *OTHER_WAYS])
 def test_every_file_of_an_evaluation_is_the_same(run: Callable[[str], Made], way: str) -> None:
     ours, theirs = run("auto"), run(way)
     files = ours.files["Evaluator"]
