@@ -72,7 +72,7 @@ class Totals:
 class MetricAccumulator:
     """The totals of each fold.
 
-    sums: float64 [FOLDS, k]; histogram: of all folds; by_fold: of the coarser buckets of `LabelMetrics.fold_buckets`,
+    sums: float64 [FOLDS, k]; histogram: of all folds; by_fold: of the coarser buckets of `LabelMetrics.fold_width`,
     each as `bucket * FOLDS + fold`; examples, squares: float64 [FOLDS].
     """
 
@@ -175,6 +175,9 @@ class LabelMetrics(abc.ABC):
 
     label_rank = 1
     """Dimensions of the labels."""
+    fold_width = 1
+    """Neighboring buckets that are one where folds are told apart: enough for what a metric is without a fold, and it
+    limits the memory that the folds take."""
 
     @abc.abstractmethod
     def usable(self, labels: Array) -> NDArray[np.bool_]:
@@ -198,12 +201,6 @@ class LabelMetrics(abc.ABC):
     def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64] | None:  # noqa: ARG002
         """The histogram buckets of each example, [n] or [n, several]; None if these metrics need no histogram."""
         return None
-
-    def fold_buckets(self, buckets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Of several neighboring buckets the first, in the shape of `buckets`: enough for what a metric is without a
-        fold. Their number limits the memory that the folds take.
-        """
-        return buckets
 
     def columns(self, labels: Array, predictions: Array) -> Array:  # noqa: ARG002
         """Which of the two counts of a bucket an example adds to, in the shape of `buckets`: the second if it is above
@@ -287,11 +284,11 @@ class LabelMetrics(abc.ABC):
         per_example = max(buckets.size // max(len(groups), 1), 1)
         groups, folds = np.repeat(groups, per_example), np.repeat(folds, per_example)
         weights = np.repeat(weights, per_example)
-        second = self.columns(labels, predictions).reshape(-1) > 0
+        buckets, second = buckets.reshape(-1), self.columns(labels, predictions).reshape(-1) > 0
         return zip(
             *(
-                Histogram.of_groups(keys.reshape(-1), second, weights, groups, number)
-                for keys in (buckets.reshape(-1), self.fold_buckets(buckets).reshape(-1) * FOLDS + folds)
+                Histogram.of_groups(keys, second, weights, groups, number)
+                for keys in (buckets, buckets // self.fold_width * self.fold_width * FOLDS + folds)
             ),
             strict=True,
         )

@@ -18,8 +18,8 @@ RESOLUTION = 4096
 BUDGET = 1 << 17
 """Buckets of all classes together for each unit of log-odds, at most: 1,000 classes need no more memory than 32. Theirs
 are 0.002 wide at a probability of 0.5."""
-COARSE = 4
-"""Buckets in a coarse one, which is 0.00025 wide at a probability of 0.5."""
+FOLD_WIDTH = 4
+"""Buckets of a class that are one where folds are told apart, which is a divisor of CLASS_SPAN."""
 CLASS_SPAN = 1 << 19
 """More than the buckets of a class. `class * CLASS_SPAN + bucket` is that of a pair of an example and a class."""
 MIDDLE = CLASS_SPAN // 2
@@ -38,11 +38,6 @@ def class_buckets(probabilities: Array, resolution: int = RESOLUTION) -> NDArray
     """The bucket of each pair of an example and a class, [n, classes], from the probabilities [n, classes]."""
     buckets = np.floor(resolution * log_odds(probabilities)).astype(np.int64)
     return buckets + MIDDLE + CLASS_SPAN * np.arange(probabilities.shape[1])
-
-
-def coarse(buckets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The first of every COARSE buckets, which are of one class: CLASS_SPAN is a multiple of COARSE."""
-    return buckets // COARSE * COARSE
 
 
 def shared_resolution(classes: int) -> int:

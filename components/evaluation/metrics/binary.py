@@ -41,6 +41,7 @@ class BinaryMetrics(LabelMetrics):
 
     threshold: float = 0.5
     levels: tuple[str, ...] = ()
+    fold_width = probabilities.FOLD_WIDTH
 
     @property
     def _thresholds(self) -> list[float]:
@@ -67,9 +68,6 @@ class BinaryMetrics(LabelMetrics):
 
     def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:  # noqa: ARG002
         return probabilities.buckets_of(predictions[:, 0])
-
-    def fold_buckets(self, buckets: NDArray[np.int64]) -> NDArray[np.int64]:
-        return probabilities.coarse(buckets)
 
     def linear(self, totals: Totals) -> Linear:
         return probabilities.linear(totals.buckets, totals.counts)

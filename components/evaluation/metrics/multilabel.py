@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headrace.components.evaluation.limits import Proportion, Proportions, as_it_is, f1_of
 from headrace.components.evaluation.metrics.accumulator import Array, LabelMetrics, Margin, Totals
-from headrace.components.evaluation.metrics.areas import CLASS_SPAN, areas, areas_of_classes, class_buckets, coarse
+from headrace.components.evaluation.metrics.areas import CLASS_SPAN, FOLD_WIDTH, areas, areas_of_classes, class_buckets
 from headrace.components.evaluation.metrics.classification import EPSILON, TOO_WIDE, entropy, wilson_width
 from headrace.components.evaluation.result import ClassMetrics
 from headrace.configs.schema.metrics import METRICS, split_level, with_level
@@ -53,6 +53,7 @@ class MultilabelMetrics(LabelMetrics):
     threshold: float = 0.5
     levels: tuple[str, ...] = ()
     label_rank = 2
+    fold_width = FOLD_WIDTH
 
     def usable(self, labels: Array) -> NDArray[np.bool_]:
         return np.all((labels == 0) | (labels == 1), axis=1)
@@ -89,9 +90,6 @@ class MultilabelMetrics(LabelMetrics):
 
     def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:  # noqa: ARG002
         return class_buckets(predictions)
-
-    def fold_buckets(self, buckets: NDArray[np.int64]) -> NDArray[np.int64]:
-        return coarse(buckets)
 
     def metrics(self, totals: Totals) -> dict[str, float]:
         sums = self._class_sums(totals)

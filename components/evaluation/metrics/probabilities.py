@@ -17,8 +17,9 @@ from headrace.components.evaluation.metrics.areas import log_odds
 
 RESOLUTION = 16384
 """Steps for each unit of log-odds. One is 0.000015 wide at a probability of 0.5."""
-COARSE = 16
-"""Buckets in a coarse one, which is 0.00025 wide at a probability of 0.5."""
+FOLD_WIDTH = 16
+"""Buckets that are one where folds are told apart: 0.00025 wide at a probability of 0.5. An AUC from these differs by
+about a millionth."""
 GRID = 10_000
 """Steps of the grid from 0 to 1: the buckets of TFMA's histogram."""
 
@@ -27,11 +28,6 @@ def buckets_of(probabilities: Array) -> NDArray[np.int64]:
     """The bucket of each probability. Both terms rise with it, so no two pairs of them have the same sum."""
     steps = np.floor(RESOLUTION * log_odds(probabilities)) + _grid_steps(probabilities)
     return steps.astype(np.int64)
-
-
-def coarse(buckets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The first of every COARSE buckets: an AUC from these differs by about a millionth."""
-    return buckets // COARSE * COARSE
 
 
 def least_of(buckets: NDArray[np.int64]) -> Array:
