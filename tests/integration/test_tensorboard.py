@@ -6,7 +6,7 @@ import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import keras
@@ -23,6 +23,8 @@ from headrace.pipeline.folders import Folders
 from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from headrace.pipeline.tensorboard.server import LOADER, link, profile_page, trainings
 from headrace.trainer.callbacks.tensorboard import Scalars
+from headrace.trainer.input.inputs import Inputs
+from headrace.trainer.input.pipeline import InputSplit
 from headrace.trainer.profiling.callback import profiling
 
 if TYPE_CHECKING:
@@ -36,21 +38,6 @@ label: {key: tip, kind: binary}
 features: {fare: {column: numeric}}
 """
 RUN = "20260101-000000"
-
-
-class Split(NamedTuple):
-    """What `profiling` looks at."""
-
-    steps: int
-    size: int
-
-
-class Inputs(NamedTuple):
-    """The same of both splits."""
-
-    train: Split
-    cache: str
-    bytes_each: int
 
 
 def folders(folder: Path) -> Folders:
@@ -69,7 +56,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train = TrainConfig.model_validate_json('{"epochs": 2, "batch_size": 32, "profile": {"batches": [25, 34]}}')
     model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(32, activation="relu"), keras.layers.Dense(1)])
     model.compile("adam", "mse", steps_per_execution=2, jit_compile=False)
-    inputs: Any = Inputs(Split(20, 640), "memory", 36)
+    split = InputSplit(lambda: dataset, lambda: dataset, 20, 640, lambda: 0)
+    inputs = Inputs(split, split, "in memory", cache="memory", bytes_each=36)
     callbacks = [*profiling(train, inputs, 2, logs), Scalars(logs)]
     model.fit(dataset, validation_data=dataset, epochs=2, callbacks=callbacks, verbose=0, shuffle=False)
     return folder
