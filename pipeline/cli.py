@@ -26,7 +26,6 @@ VERBS = {
         "validate": "local:validate",
         "run": "local:run",
         "report": "local:report",
-        "notify": "notify:notify",
         "explain-cache": "maintenance:explain_cache",
     },
     "Models": {
@@ -37,6 +36,8 @@ VERBS = {
         "lineage": "lineage:lineage",
         "promote": "models:promote",
         "rollback": "models:rollback",
+    },
+    "Training": {
         "tensorboard": "tensorboard:tensorboard",
         "follow-logs": "tensorboard:follow_logs",
         "share": "share:share",
@@ -58,6 +59,7 @@ VERBS = {
         "retry": "runs:retry",
     },
     "Maintenance": {
+        "notify": "notify:notify",
         "prune": "maintenance:prune",
         "doctor": "maintenance:doctor",
     },
@@ -139,7 +141,8 @@ class _Verbs(click.Group):
 def cli() -> None:
     """One YAML file takes raw data to a trained, evaluated and deployed model.
 
-    `headrace COMMAND --help` describes a command and its options.
+    CONFIG is the path of that file; `headrace init` writes the first one. `headrace COMMAND --help` describes a
+    command and its options.
     """
 
 

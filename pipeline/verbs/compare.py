@@ -46,7 +46,7 @@ def compare(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare runs or versions of CONFIG on this machine, or with --kubeflow on Kubeflow.
+    """Compare runs or pushed versions of CONFIG.
 
     A version stands for the run that trained its model. All metrics and facts about the data are shown, and the
     settings, modules and packages that differ.

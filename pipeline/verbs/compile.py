@@ -18,16 +18,22 @@ if TYPE_CHECKING:
 
 @click.command("compile")
 @config_options
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write instead of standard output.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The file to write. The default is standard output.",
+)
 @click.option(
     "--manifest", is_flag=True, help="Write Kubernetes manifests for a repository that Argo CD or Flux watches."
 )
 @click.option(
     "--endpoint",
     default="http://ml-pipeline.kubeflow:8888",
-    show_default=True,
     metavar="URL",
-    help="With --manifest: the API server of Kubeflow Pipelines, as pods reach it.",
+    help="With --manifest: the API server of Kubeflow Pipelines, as pods reach it. The default is the service"
+    " `ml-pipeline` of the namespace `kubeflow`.",
 )
 @reports_errors
 def compile_(
@@ -65,7 +71,10 @@ def _manifest(config: Path, profile: str | None, overrides: tuple[str, ...], end
 @click.command()
 @config_options
 @click.option(
-    "--keep", type=click.Path(path_type=Path), help="An empty folder in which to run, and which is kept afterwards."
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Run in this folder, which must be empty, and keep it. The default is a temporary one.",
 )
 @reports_errors
 def verify(config: Path, profile: str | None, overrides: tuple[str, ...], keep: Path | None) -> None:

@@ -14,13 +14,13 @@ NAME = "headrace"
 @click.command()
 @click.option("--name", default=NAME, show_default=True, metavar="REPOSITORY",
               help="The repository, such as registry.example/team/headrace.")  # fmt: skip
-@click.option("--tag", help="The tag. The default is a digest of the content.")
+@click.option("--tag", metavar="TAG", help="The tag. The default is a digest of the content.")
 @click.option("--gpu", is_flag=True, help="Include the CUDA libraries.")
-@click.option("--code", type=click.Path(exists=True, file_okay=False, path_type=Path),
+@click.option("--code", metavar="FOLDER", type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="The folder of your own modules, which configs name by dotted paths.")  # fmt: skip
-@click.option("--requirements", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+@click.option("--requirements", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="A requirements file of pip with the packages that your modules import.")  # fmt: skip
-@click.option("--ca", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+@click.option("--ca", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="PEM certificates to trust during the build, such as those of a TLS-inspecting proxy.")  # fmt: skip
 @click.option(
     "--ca-in-image",

@@ -29,9 +29,13 @@ LISTED_CLASSES = 8
     help="The column to predict. Repeat it for several, which one model predicts. Without it, candidates are listed.",
 )
 @click.option("--table", metavar="NAME", help="The table, if DATA is the URL of a database.")
-@click.option("--query", metavar="SQL", help="A SELECT in place of --table.")
+@click.option("--query", metavar="SQL", help="A SELECT instead of --table.")
 @click.option(
-    "--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="The config to write. Default: NAME.yaml."
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The config to write. The default is named after the data.",
 )
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--run", "runs", is_flag=True, help="Run the pipeline at once.")
@@ -47,10 +51,11 @@ def init(
     force: bool,
     runs: bool,
 ) -> None:
-    """Write a config for DATA: a file, pattern, folder, URL or database; a generator function, as `my_module.rows`; or
-    the files of several splits, such as `train.csv test.csv`.
+    """Look at DATA, and write a config for it.
 
-    Types are inferred from the values, and every decision has a comment.
+    DATA is a file, a quoted pattern, a folder, the URL of an object store or a database, a generator function such as
+    `my_module.rows`, or the files of several splits, such as `train.csv test.csv`. Types are inferred from the values,
+    and every decision has a comment.
     """
     from headrace.pipeline.init.dated import dated_path
     from headrace.pipeline.init.source import given_source, pipeline_name

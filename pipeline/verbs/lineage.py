@@ -36,10 +36,10 @@ PACKAGES = ("python", "headrace", "tfx", "tensorflow")
 def lineage(
     config: Path, profile: str | None, overrides: tuple[str, ...], name: str | None, kubeflow: bool, as_json: bool
 ) -> None:
-    """Show what a model of CONFIG was made from, or which models a span or file touched.
+    """Trace a model of CONFIG to its data, or data to its models.
 
     MODEL is a pushed version, the id of a run or the folder of a model; by default the model in service. For a SPAN, or
-    the path of a source FILE, the models are listed that learned from it, also through a warm start.
+    the path of a source FILE, it lists the models that learned from it, directly or through a warm start.
     """
     from headrace.pipeline import api
     from headrace.pipeline.results.record import on_one_line

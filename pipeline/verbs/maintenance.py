@@ -74,7 +74,12 @@ def _explanation(config: PipelineConfig, run: str | None, *, ahead: bool, kubefl
 @click.command()
 @config_options
 @click.option(
-    "--keep", type=click.IntRange(min=1), default=10, show_default=True, help="Keep this many runs that made a model."
+    "--keep",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Keep the newest N runs that made a model, and what they need.",
 )
 @click.option(
     "--older-than",
@@ -96,8 +101,8 @@ def prune(
 ) -> None:
     """Remove what old runs of CONFIG left on this machine.
 
-    Everything that the newest runs need stays. The artifacts that a kept run reused, the newest blessed models, and
-    the spans that kept runs were trained on stay, whichever run made them. Pushed models are never removed.
+    The newest runs stay with everything that they need: artifacts that they reused from older runs, and the spans that
+    they were trained on. So do the newest blessed models. Pushed models are never removed.
 
     With --root, the spans stored by runs on Kubeflow are removed, except those that the newest runs used and those
     written within the last day. Nothing else in the object store is removed.
@@ -185,6 +190,7 @@ def _count(number: int, thing: str) -> str:
     type=click.Path(path_type=Path),
     default=Path("runs"),
     show_default=True,
+    metavar="FOLDER",
     help="The pipeline root (`pipeline.root`) to check.",
 )
 @reports_errors

@@ -35,7 +35,12 @@ COMMIT_DIGITS = 9
 @config_options
 @click.option("--kubeflow", is_flag=True, help="List the models of runs on Kubeflow, from the object store.")
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="With --kubeflow: how many to list."
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="With --kubeflow: list at most this many.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reports_errors

@@ -13,14 +13,16 @@ from headrace.pipeline.verbs.options import config_options, load, reports_errors
 
 @click.command()
 @config_options
-@click.option("--kubeflow", is_flag=True, help="Tell the receivers of the runs on Kubeflow that have ended.")
-@click.option("--manifest", is_flag=True, help="Write the CronJob that does so, for `kubectl apply -f -`.")
+@click.option("--kubeflow", is_flag=True, help="Send messages about runs on Kubeflow that have ended, and no test.")
+@click.option(
+    "--manifest", is_flag=True, help="Print a CronJob that runs --kubeflow regularly, for `kubectl apply -f -`."
+)
 @click.option(
     "--endpoint",
     default="http://ml-pipeline.kubeflow:8888",
-    show_default=True,
     metavar="URL",
-    help="With --manifest: the API server of Kubeflow Pipelines, as pods reach it.",
+    help="With --manifest: the API server of Kubeflow Pipelines, as pods reach it. The default is the service"
+    " `ml-pipeline` of the namespace `kubeflow`.",
 )
 @reports_errors
 def notify(
@@ -28,11 +30,11 @@ def notify(
 ) -> None:
     """Send a test message to every receiver of CONFIG.
 
-    A pushgateway and a prometheus_file get none, because it would replace the metrics of the last run; the environment
-    variables that they name are looked for. The exit status is 1 if a receiver was not reached.
+    Of `pushgateway` and `prometheus_file`, only the environment variables are checked, because a message would replace
+    the metrics of the last run. The exit status is 1 if a receiver cannot be reached.
 
-    With --kubeflow, the receivers are told of the runs on Kubeflow that have ended since the last such command, each
-    once. A receiver that is not reached is tried again by the next one.
+    With --kubeflow, the receivers get one message for each run on Kubeflow that has ended since the last such command.
+    If a receiver cannot be reached, the next command tries again.
     """
     if kubeflow and manifest:
         raise click.UsageError("--kubeflow tells the receivers now, and --manifest writes the CronJob that does so")

@@ -25,7 +25,14 @@ LOST = (
 
 @click.command()
 @config_options
-@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="How many runs to list.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 200),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="List at most this many runs.",
+)
 @reports_errors
 def runs(config: Path, profile: str | None, overrides: tuple[str, ...], limit: int) -> None:
     """List the runs of CONFIG on Kubeflow, newest first."""

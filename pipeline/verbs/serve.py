@@ -16,15 +16,16 @@ from headrace.pipeline.verbs.options import config_options, load, reports_errors
 @click.option(
     "--model",
     metavar="VERSION|PATH",
-    help="The pushed version or the folder of the model. The default is the newest version, also when a newer one is"
-    " pushed, else the newest blessed model.",
+    help="The pushed version or the folder of the model. The default is the newest version, and a newer one as soon"
+    " as it is pushed; without any, the newest blessed model.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to serve on.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="HOST", help="The address to serve on.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=8501,
     show_default=True,
+    metavar="PORT",
     help="The port to serve on; 0 takes any free one.",
 )
 @reports_errors

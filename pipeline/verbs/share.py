@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
     help="The folder to write. The default is shared/<name>.",
 )
 @click.option(

@@ -36,7 +36,10 @@ def _rules(*, compiled: bool = False) -> Sequence[Rule]:
 @click.option("--watch", is_flag=True, help="Follow the run until it has ended.")
 @reports_errors
 def submit(config: Path, profile: str | None, overrides: tuple[str, ...], watch: bool, **chosen: Any) -> None:
-    """Run the pipeline of CONFIG on Kubeflow. Repeating the command makes no second run."""
+    """Run the pipeline of CONFIG on Kubeflow.
+
+    Repeating the command starts no second run.
+    """
     prepare()
     loaded = load(config, profile, overrides, data=False, functions=True, rules=_rules())
     with quiet(), imports_alone():
@@ -111,7 +114,12 @@ def backfill(config: Path, profile: str | None, overrides: tuple[str, ...], firs
 
 @click.command()
 @config_options
-@click.option("--compiled", type=click.Path(path_type=Path), help="Upload this output of `headrace compile` as it is.")
+@click.option(
+    "--compiled",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Upload this output of `headrace compile` as it is.",
+)
 @reports_errors
 def schedule(config: Path, profile: str | None, overrides: tuple[str, ...], compiled: Path | None) -> None:
     """Create or update the schedule of CONFIG on Kubeflow.

@@ -20,6 +20,7 @@ MEGABYTE = 1_000_000
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
+    metavar="PORT",
     help="The port to serve on; 0 takes any free one. The default is 6006, or the next free one.",
 )
 @click.option("--google-charts", is_flag=True, help="Draw profiles with Google Charts, loaded from gstatic.com.")
@@ -57,6 +58,7 @@ def tensorboard(
 @click.option(
     "--launcher",
     type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
     help="Kubeflow's ConfigMap kfp-launcher as a folder, which supplies the root and its store if the options do not.",
 )
 @click.option("--endpoint", metavar="URL", help="The endpoint of an S3-compatible store.")
@@ -66,14 +68,16 @@ def tensorboard(
     type=click.FloatRange(0, min_open=True),
     default=30,
     show_default=True,
-    help="Seconds between two checks of the store; more if a check takes long.",
+    metavar="SECONDS",
+    help="The time between two checks of the store; more if a check takes long.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(1),
     default=4000,
     show_default=True,
-    help="Megabytes to hold in FOLDER. The newest trainings stay.",
+    metavar="MB",
+    help="The most megabytes to keep in FOLDER. The newest trainings stay.",
 )
 @click.option("--once", is_flag=True, help="Copy the logs once, and end.")
 @reports_errors

@@ -22,7 +22,12 @@ LOCAL = {"localhost", LOOPBACK, "::1", "[::1]"}
 @click.command("tune-input")
 @config_options
 @click.option(
-    "--seconds", type=click.FloatRange(min=1), default=60, show_default=True, help="Measure for about this long."
+    "--seconds",
+    type=click.FloatRange(min=1),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="Measure for about this long.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the fastest settings, and leave CONFIG as it is.")
 @reports_errors
@@ -108,20 +113,31 @@ def _as_text(changes: dict[str, object]) -> str:
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
+    metavar="PORT",
     default=0,
     help="The port of the dispatcher, or of the worker with --role worker; 0 takes a free one.",
 )
-@click.option("--workers", type=click.IntRange(1), default=2, show_default=True, help="The number of worker processes.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="The number of worker processes.",
+)
 @click.option(
     "--work-dir",
     type=click.Path(path_type=Path),
     default=Path("runs/tfdata-service"),
     show_default=True,
+    metavar="FOLDER",
     help="The folder for the dispatcher's journal and the logs.",
 )
 @click.option("--role", type=click.Choice(["dispatcher", "worker"]), help="Run one process only, as in a pod.")
 @click.option("--dispatcher", metavar="HOST:PORT", help="The address of the dispatcher, for --role worker.")
-@click.option("--host", default="localhost", show_default=True, help="The name by which trainers reach a worker.")
+@click.option(
+    "--host", default="localhost", show_default=True, metavar="HOST", help="The name by which trainers reach a worker."
+)
 @click.option(
     "--listen",
     type=click.Choice([LOOPBACK, EVERYWHERE]),
