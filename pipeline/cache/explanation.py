@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Result = Literal["reused", "ran", "always runs", "not run", "unknown", "would be reused", "would run"]
 
-ALWAYS_RUNS = "it depends on state outside the pipeline; components downstream depend on the content of its outputs"
+ALWAYS_RUNS = "it reads state outside the pipeline; what follows runs only if its outputs change"
 UNCHANGED = "nothing that it depends on has changed"
 STYLES = {
     "reused": "blue",

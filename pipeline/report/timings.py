@@ -72,7 +72,7 @@ def _timing(node: NodeRecord, start: float, end: float, finished: dict[str, floa
 
 
 def describe_beam(record: RunRecord) -> str:
-    """`direct: ExampleGen (2 pipelines, 14 transforms); no pipeline in StatisticsGen`; "" if no Beam component ran.
+    """`Beam direct: ExampleGen (2 pipelines, 14 transforms); not used by StatisticsGen`, or nothing without components.
 
     Components that were reused are not named, nor those of runs of versions that did not record it.
     """
@@ -90,5 +90,5 @@ def describe_beam(record: RunRecord) -> str:
 
 
 def _beam_components(with_pipelines: list[str], without: list[str]) -> str:
-    others = f"no pipeline in {', '.join(without)}" if without else ""
+    others = f"not used by {', '.join(without)}" if without else ""
     return "; ".join(filter(None, (", ".join(with_pipelines), others)))

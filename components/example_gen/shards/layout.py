@@ -86,8 +86,8 @@ def _planned(packed: Mapping[str, float], shards: str | int, readers: int) -> Sh
     if shards == "auto":
         counts = {split: automatic_count(bytes_, readers) for split, bytes_ in packed.items()}
         rule = (
-            f"auto, {PER_READER} shards for {_counted(readers, 'reading host')} if each stays over"
-            f" {_megabytes(MIN_SHARD_BYTES)}, more if they would exceed {_megabytes(MAX_SHARD_BYTES)}"
+            f"auto, up to {PER_READER} shards for {_counted(readers, 'reading host')}, each of at least"
+            f" {_megabytes(MIN_SHARD_BYTES)}, and more if they would exceed {_megabytes(MAX_SHARD_BYTES)}"
         )
     else:
         target = float(shards.removesuffix("MB")) * 1e6

@@ -88,7 +88,8 @@ def _words(body: str | bytes | None) -> str:
 
 def _cause(error: urllib3.exceptions.HTTPError) -> str:
     if _is_refused(error):
-        return f"it cannot be reached ({_last_part(str(error))})"
+        what = f"it cannot be reached ({_last_part(str(error))})"
+        return f"{what}; check that it runs, and that `kubectl port-forward` does if the address needs it"
     if isinstance(error, urllib3.exceptions.ConnectTimeoutError):
         return "connecting timed out; is the address right, and is it reachable from here?"
     if isinstance(error, urllib3.exceptions.TimeoutError):

@@ -199,6 +199,6 @@ def test_what_ran_on_beam_stands_among_the_facts(run: Run) -> None:
     assert facts in run.report().all_text()
     run.record.nodes[1].beam = "auto, no pipeline: it ran without Beam"
     run.record.nodes[2].beam = "auto, 1 pipeline, 14 transforms"
-    assert "Beam auto: StatisticsGen (1 pipeline, 14 transforms); no pipeline in ExampleGen" in run.report().all_text()
+    assert "Beam auto: StatisticsGen (1 pipeline, 14 transforms); not used by ExampleGen" in run.report().all_text()
     run.record.nodes = [NodeRecord("ExampleGen", status=Status.CACHED)]
     assert "Beam" not in run.report().all_text()
