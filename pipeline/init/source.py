@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 DATABASES = (".db", ".sqlite", ".sqlite3")
 IMAGES = (".jpg", ".jpeg", ".png")
 TEXTS = (".txt",)
-NEXT_WORD = "; texts without a class can be learned for their next word (docs/training.md#the-next-word)"
+NEXT_WORD = "; texts without a class can be learned for their next word (docs/model_kinds.md#the-next-word)"
 FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 """The dotted path of a function."""
 FILES = ("pkg",)
