@@ -27,7 +27,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {"periodic_tabm": {"kind": "tabm", "frequ
 class AutoModel(ModelBase):
     """The best candidate in a short search. The search trains all of them on the same examples, keeps the better half
     of those that need more time than it has, and the training continues with the one whose eval loss is the lowest, or
-    within its noise (see docs/training.md). The candidates share `hidden`, `activation`, `dropout` and `embedding`,
+    within its noise (see docs/model_kinds.md). The candidates share `hidden`, `activation`, `dropout` and `embedding`,
     which do not apply to `linear` and `trees`; their other settings are the defaults.
     """
 

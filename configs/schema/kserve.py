@@ -15,7 +15,7 @@ NamespaceName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
 
 class KServeConfig(Section):
     """The InferenceService of KServe that runs on Kubeflow, and `promote` and `rollback` with `--kubeflow`, point to
-    each version that they push (see docs/kubeflow.md). Runs on this machine leave it as it is.
+    each version that they push (see docs/kubeflow_cluster.md). Runs on this machine leave it as it is.
     """
 
     name: ServiceName

@@ -156,7 +156,7 @@ class KubeflowConfig(Section):
     """Settings by component, such as `Trainer`, each of which overrides the default."""
     workers: Workers | None = None
     """Train in multiple pods, for `train.strategy: multi_worker`. null: in the Trainer's own pod. Requires JobSet,
-    which is part of Kubeflow Trainer (see docs/kubeflow.md)."""
+    which is part of Kubeflow Trainer (see docs/kubeflow_cluster.md)."""
     notify: Notifier | None = None
     """Who tells the receivers of `notify:` how runs ended. null: nobody, so a config with receivers is refused."""
 

@@ -110,7 +110,7 @@ class InputConfig(Section):
     """A local folder in which parsed examples are stored for later runs with the same transform graph, examples and
     code. The three most recently used snapshots of each split are kept. Columns need none, and make none."""
     service: GrpcAddress | ServiceConfig | None = None
-    """A tf.data service that reads and parses TFRecords: its address, or settings (see docs/training.md)."""
+    """A tf.data service that reads and parses TFRecords: its address, or settings (see docs/training_speed.md)."""
 
 
 class CheckpointConfig(Section):

@@ -208,7 +208,7 @@ def test_model_server_reads_where_the_example_pushes_to_on_the_volume() -> None:
 
 
 def test_workers_are_found_where_docs_and_configs_say() -> None:
-    docs = (ROOT / "docs" / "kubeflow.md").read_text()
+    docs = (ROOT / "docs" / "kubeflow_cluster.md").read_text()
     services = [
         one
         for file in COMPONENTS.rglob("*.yaml")

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: "-".join([case[0], *case[1]]))
 def objects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What an overlay makes, with components added to it as docs/kubeflow.md says."""
+    """What an overlay makes, with components added to it as docs/kubeflow_cluster.md says."""
     overlay, components = request.param
     folder = tmp_path_factory.mktemp("kubernetes")
     shutil.copytree(KUBERNETES, folder, dirs_exist_ok=True)

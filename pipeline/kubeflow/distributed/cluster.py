@@ -28,7 +28,7 @@ SHORT_SECONDS = 15.0
 """The same at the end of the task: after SIGTERM, Kubernetes gives a pod 30 seconds."""
 GONE_SECONDS = 600.0
 """How long a deleted JobSet may take to disappear: its pods have a minute to end, and a lost node takes five."""
-ROLE = "apply the role in kubernetes/components/multi-worker (docs/kubeflow.md, `Training in several pods`)"
+ROLE = "apply the role in kubernetes/components/multi-worker (docs/kubeflow_cluster.md, `Training in several pods`)"
 UNKNOWN = (
     f"this cluster does not have JobSet ({GROUP}/{VERSION}). Kubeflow Trainer includes it (Kubeflow 1.11 and later); or"
     " install it from github.com/kubernetes-sigs/jobset, or train in one pod: remove kubeflow.workers"

@@ -99,7 +99,7 @@ class ServiceClient:
         start = f"{WHERE}: could not {what} {self}"
         if status in (401, 403) and WEBHOOK not in reason_of(error):
             who = "this pod's service account lacks" if self.as_account else "the user of the kubeconfig lacks"
-            way = f"To grant it, apply the role in {MANIFEST} (docs/kubeflow.md, `KServe`)."
+            way = f"To grant it, apply the role in {MANIFEST} (docs/kubeflow_cluster.md, `KServe`)."
             return f"{start}: {who} the permission (HTTP {status}).\n  {way}"
         if status == 404:
             way = f"Apply {MANIFEST} once, with this name, or correct deploy.kserve.name and namespace."
