@@ -1,6 +1,6 @@
 """Trains small models twice, on one device by Keras' `fit` and over several by the loop of ours, and compares them.
 
-    python distributed_program.py mirrored 3 '[{"together": 4}, {"precision": "mixed_float16"}]'
+    python distributed_program.py mirrored 2 '[{"together": 4}, {"precision": "mixed_float16"}]'
 
 A program of its own, as devices have to be set up before TensorFlow does anything. With TF_CONFIG in the environment
 and `multi_worker` it is one worker of a cluster. Prints a line of JSON.
@@ -21,8 +21,8 @@ from headrace.trainer.model import precision_policy
 from headrace.trainer.models.tabm import Ensemble, MeanOfMembers, MemberDense, SharedDense
 from headrace.trainer.table_updates import TableUpdates
 
-ROWS, EVAL, BATCH, EPOCHS, MEMBERS = 182, 31, 30, 2, 4
-"""Last batches of 2 examples and of one: fewer than there are devices."""
+ROWS, EVAL, BATCH, EPOCHS, MEMBERS = 181, 31, 30, 2, 4
+"""Last batches of one example: fewer than there are devices."""
 
 
 def data(rows: int, seed: int, *, whole: bool, weighted: bool) -> tf.data.Dataset:

@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
+from made_once import copied
 
 from headrace.trainer.preprocessing import preprocessing_fn
 from headrace.trainer.sections import TrainerSections
@@ -213,11 +215,26 @@ def as_sparse(rows: list[dict[str, Any]]) -> dict[str, tf.SparseTensor]:
 
 @pytest.fixture(scope="session")
 def transformed(tmp_path_factory: pytest.TempPathFactory) -> Transformed:
+    """TFT runs once, in one of the processes of the tests."""
     folder = tmp_path_factory.mktemp("columns")
     (folder / "column_test_hooks.py").write_text(HOOKS)
     sys.path.insert(0, str(folder))
     config = {"label": {"key": "label", "kind": "binary"}, "features": feature_config(folder)}
     sections = TrainerSections.from_json(json.dumps(config))
+    made = copied(tmp_path_factory, "transformed", partial(transform, sections))
+    rows = [json.loads(line) for path in sorted(made.glob("rows*")) for line in path.read_text().splitlines()]
+    output = tft.TFTransformOutput(str(made / "graph"))
+    layer = output.transform_features_layer()
+    train, unseen = (
+        {key: tensor.numpy() for key, tensor in layer(as_sparse(batch)).items()} for batch in (examples(), UNSEEN)
+    )
+    serving = {key: tensor for key, tensor in as_sparse(UNSEEN).items() if key != "label"}
+    without_label = {key: tensor.numpy() for key, tensor in output.transform_features_layer()(serving).items()}
+    return Transformed([*examples(), *UNSEEN], rows, train, unseen, without_label, output, sections)
+
+
+def transform(sections: TrainerSections, folder: Path) -> None:
+    """Write the graph, and the transformed train rows as lines of JSON."""
     metadata = tft.DatasetMetadata.from_feature_spec({key: tf.io.VarLenFeature(dtype) for key, dtype in SPEC.items()})
     custom_config = {"config": sections.to_json()}
     with (
@@ -230,15 +247,6 @@ def transformed(tmp_path_factory: pytest.TempPathFactory) -> Transformed:
         )
         function | tft_beam.WriteTransformFn(str(folder / "graph"))
         data | beam.Map(to_json) | beam.io.WriteToText(str(folder / "rows"))
-    rows = [json.loads(line) for path in sorted(folder.glob("rows*")) for line in path.read_text().splitlines()]
-    output = tft.TFTransformOutput(str(folder / "graph"))
-    layer = output.transform_features_layer()
-    train, unseen = (
-        {key: tensor.numpy() for key, tensor in layer(as_sparse(batch)).items()} for batch in (examples(), UNSEEN)
-    )
-    serving = {key: tensor for key, tensor in as_sparse(UNSEEN).items() if key != "label"}
-    without_label = {key: tensor.numpy() for key, tensor in output.transform_features_layer()(serving).items()}
-    return Transformed([*examples(), *UNSEEN], rows, train, unseen, without_label, output, sections)
 
 
 def to_json(row: Any) -> str:
