@@ -17,7 +17,7 @@ from headrace.configs.rules.beam_options import (
     STRING,
     STRINGS,
 )
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.beam import BeamConfig, OptionValue, Runner
 from headrace.configs.schema.section import KeyPath
 
@@ -242,15 +242,3 @@ def _matches(value: OptionValue, takes: str | tuple[str, ...]) -> bool:
         STRING: isinstance(value, str | int | float),
         STRINGS: isinstance(value, str | tuple),
     }.get(takes, False)
-
-
-RULES: tuple[Rule, ...] = (
-    options_are_known,
-    options_have_values_that_fit,
-    options_are_not_set_elsewhere,
-    options_are_for_the_runner,
-    options_hold_no_credential,
-    runner_knows_where_to_go,
-    workers_have_the_code,
-    workers_are_the_runners,
-)

@@ -8,15 +8,16 @@ from pathlib import Path
 
 from headrace.common.names import join_or
 from headrace.configs.config import PipelineSection
-from headrace.configs.rules import deploy as deploy_rules
 from headrace.configs.rules import serving_on_kubeflow
 from headrace.configs.rules.beam import ENDPOINTS
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Rule, Violation, rules_of
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.deploy import DeployConfig
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.notify import AnyReceiver, PrometheusFileReceiver, variables
 from headrace.configs.schema.predict import ONLY_PREDICTS, PredictConfig
+from headrace.configs.schema.schedule import ScheduleConfig
+from headrace.configs.schema.section import to_seconds
 from headrace.configs.schema.train import TrainConfig, service_config
 
 LOCAL_ENDPOINT = re.compile(
@@ -148,6 +149,16 @@ def certificates_of_registries_are_in_the_pushers_pod(
         )
 
 
+def pusher_lives_as_long_as_a_rollout(deploy: DeployConfig, kubeflow: KubeflowConfig) -> Iterator[Violation]:
+    limit = kubeflow.settings("Pusher").timeout
+    if deploy.kserve is None or limit is None:
+        return
+    needed = 3 * to_seconds(deploy.kserve.ready) + to_seconds(deploy.kserve.observe)
+    if to_seconds(limit) <= needed:
+        what = f"the Pusher's pod ends after {limit}, but a rollout with a rollback may take {needed:,} seconds"
+        yield ("deploy", "kserve"), f"{what}; raise `kubeflow.components.Pusher.timeout`, or lower `ready` or `observe`"
+
+
 def beam_workers_share_the_artifacts(beam: BeamConfig, kubeflow: KubeflowConfig) -> Iterator[Violation]:
     """With `storage: staged` the files of an artifact are copies on the disk of one pod."""
     if kubeflow.storage == "staged" and (to := remote_endpoint(beam)) is not None:
@@ -159,6 +170,12 @@ def service_workers_share_the_artifacts(train: TrainConfig, kubeflow: KubeflowCo
     if kubeflow.storage == "staged" and (service := service_config(train.input.service)) is not None:
         what = f"{_STAGED} the workers of {service.address} would open: {_SHARED}"
         yield ("train", "input", "service"), f"{what}; or remove the service"
+
+
+def schedule_is_set(schedule: ScheduleConfig | None) -> Iterator[Violation]:
+    """Only for the commands that create a schedule."""
+    if schedule is None:
+        yield ("schedule",), 'missing; add one such as `schedule: {cron: "30 4 * * *"}`'
 
 
 def name_fits_a_job(pipeline: PipelineSection) -> Iterator[Violation]:
@@ -208,6 +225,6 @@ RULES: tuple[Rule, ...] = (
     receivers_are_told_by_a_notifier,
     registries_are_reached_from_the_pushers_pod,
     certificates_of_registries_are_in_the_pushers_pod,
-    *deploy_rules.RULES_OF_PODS,
-    *serving_on_kubeflow.RULES,
+    pusher_lives_as_long_as_a_rollout,
+    *rules_of(serving_on_kubeflow),
 )

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from headrace.common.names import join_or
 from headrace.configs.config import PipelineSection
 from headrace.configs.rules.notify import LOOPBACK
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Violation
 from headrace.configs.rules.serving import SERVER, SERVING, addresses
 from headrace.configs.schema.deploy import DeployConfig
 from headrace.configs.schema.kubeflow import KubeflowConfig
@@ -98,12 +98,3 @@ def _mounts(kubeflow: KubeflowConfig, component: str) -> tuple[str, ...]:
 def is_below(file: str, folders: tuple[str, ...]) -> bool:
     """Whether an absolute path is in one of the folders."""
     return file.startswith("/") and any(Path(normalized(file)).is_relative_to(folder) for folder in folders)
-
-
-RULES: tuple[Rule, ...] = (
-    servers_are_reached_from_pods,
-    certificates_of_servers_are_in_pods,
-    staging_folder_outlives_the_pod,
-    candidates_are_staged_elsewhere_in_the_store,
-    versions_are_found_by_servers,
-)

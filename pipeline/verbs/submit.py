@@ -119,7 +119,7 @@ def schedule(config: Path, profile: str | None, overrides: tuple[str, ...], comp
     CONFIG describes it under `schedule:`.
     """
     prepare()
-    from headrace.configs.rules.schedule import schedule_is_set
+    from headrace.configs.rules.on_kubeflow import schedule_is_set
 
     rules = [schedule_is_set, *_rules(compiled=compiled is not None)]
     loaded = load(config, profile, overrides, data=False, functions=compiled is None, rules=rules)
