@@ -101,11 +101,7 @@ def schedule_has_an_end(train: TrainConfig) -> Iterator[Violation]:
 
 def strategy_fits_the_settings(train: TrainConfig) -> Iterator[Violation]:
     """If `train.strategy` is auto, training checks the strategy that it chooses."""
-    yield from strategy_conflicts(train.strategy, train)
-
-
-def strategy_conflicts(strategy: str, train: TrainConfig) -> Iterator[Violation]:
-    """The settings that a strategy does not support, and what to use instead."""
+    strategy = train.strategy
     if strategy not in DISTRIBUTED:
         return
     if train.jit == "on" and strategy != "tpu":
