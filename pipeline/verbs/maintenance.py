@@ -116,6 +116,7 @@ def _prune_object_store(config: PipelineConfig, root: str, keep: int, older_than
     from headrace.common.errors import RunError
     from headrace.pipeline.kubeflow import prune_spans
     from headrace.pipeline.kubeflow.pod.paths import SCHEMES
+    from headrace.pipeline.kubeflow.results_store import naming_store
     from headrace.pipeline.kubeflow.store import open_store
     from headrace.pipeline.kubeflow.store_settings import store_options
     from headrace.pipeline.report.formatting import size
@@ -124,17 +125,13 @@ def _prune_object_store(config: PipelineConfig, root: str, keep: int, older_than
         allowed = ", ".join(SCHEMES)
         raise RunError(f"--root {redact_urls(root)} is not in an object store; write {allowed} followed by bucket/path")
     store, uri = open_store(store_options(config.kubeflow)), f"{root.rstrip('/')}/{config.pipeline.name}/spans"
-    try:
+    with naming_store(uri):
         found = prune_spans.plan(store, uri, keep, older_than, time.time())
         if dry_run:
             for key in found.spans:
                 click.echo(f"would remove {uri}/{key}")
         else:
             prune_spans.remove(store, found)
-    except RunError:
-        raise
-    except OSError as error:
-        raise RunError(f"{uri}: the object store failed: {error}") from None
     if not found.spans and not found.notes:
         click.echo(f"nothing to remove: {_count(found.runs, 'run')} used spans in {uri}, and all of those are kept")
         return

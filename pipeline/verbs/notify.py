@@ -7,19 +7,13 @@ import sys
 import click
 
 from headrace.common.environment import prepare
-from headrace.pipeline.verbs.options import GivenConfig, config_verb
+from headrace.pipeline.verbs.options import GivenConfig, config_verb, endpoint_option
 
 
 @config_verb()
 @click.option("--kubeflow", is_flag=True, help="Tell the receivers of the runs on Kubeflow that have ended.")
 @click.option("--manifest", is_flag=True, help="Write the CronJob that does so, for `kubectl apply -f -`.")
-@click.option(
-    "--endpoint",
-    default="http://ml-pipeline.kubeflow:8888",
-    show_default=True,
-    metavar="URL",
-    help="With --manifest: the API server of Kubeflow Pipelines, as pods reach it.",
-)
+@endpoint_option
 def notify(config: GivenConfig, kubeflow: bool, manifest: bool, endpoint: str) -> None:
     """Send a test message to every receiver of CONFIG.
 
@@ -55,7 +49,6 @@ def _send_test(config: GivenConfig) -> bool:
 
 def _sweep(config: GivenConfig) -> bool:
     """Returns whether a receiver was not reached, or a run could not be told."""
-    from headrace.common.errors import RunError
     from headrace.pipeline.kubeflow.server import access
 
     prepare()
@@ -63,21 +56,18 @@ def _sweep(config: GivenConfig) -> bool:
     _need_receivers(config, loaded.notify)
     from headrace.pipeline.kubeflow.notifier.record import BusyError
     from headrace.pipeline.kubeflow.notifier.sweep import sweep
-    from headrace.pipeline.kubeflow.results_store import open_results
+    from headrace.pipeline.kubeflow.results_store import results_of
     from headrace.pipeline.kubeflow.server.session import Session
 
     failed, ended = False, 0
     try:
-        for notice in sweep(Session.of(loaded), open_results(loaded)):
-            click.echo(str(notice), err=notice.error is not None)
-            failed, ended = failed or notice.failed, ended + 1
+        with results_of(loaded) as store:
+            for notice in sweep(Session.of(loaded), store):
+                click.echo(str(notice), err=notice.error is not None)
+                failed, ended = failed or notice.failed, ended + 1
     except BusyError as error:
         click.echo(str(error), err=True)
         return failed
-    except RunError:
-        raise
-    except OSError as error:
-        raise RunError(f"{loaded.kubeflow.pipeline_root}: the object store failed: {error}") from None
     if not ended:
         click.echo("nothing to tell: no further run has ended")
     return failed
