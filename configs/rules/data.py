@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from headrace.common.names import did_you_mean, did_you_mean_or_list, join_or
 from headrace.configs.config import PipelineSection
+from headrace.configs.rules.further_sources import password_errors
 from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, placeholder_error, placeholders
 from headrace.configs.schema.deploy import DeployConfig
@@ -179,11 +180,7 @@ def bad_records_can_be_skipped(data: DataConfig) -> Iterator[Violation]:
 
 
 def password_is_in_a_variable(data: DataConfig) -> Iterator[Violation]:
-    """The value is not shown, because it may be the password."""
-    variable = getattr(data.source, "password_env", None)
-    if variable is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
-        what = "this is not the name of an environment variable, such as DB_PASSWORD; put the password into one"
-        yield ("data", "source", "password_env"), f"{what}, and its name here"
+    yield from password_errors(("data", "source"), data.source)
 
 
 def placeholders_are_valid(data: DataConfig) -> Iterator[Violation]:

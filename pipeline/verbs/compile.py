@@ -10,7 +10,7 @@ import click
 
 from headrace.common.durable import write_output
 from headrace.common.environment import imports_alone, prepare, quiet
-from headrace.pipeline.verbs.options import GivenConfig, config_verb, short
+from headrace.pipeline.verbs.options import GivenConfig, config_verb, endpoint_option, short
 
 if TYPE_CHECKING:
     from headrace.configs.rules.rule import Rule
@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 @click.option(
     "--manifest", is_flag=True, help="Write Kubernetes manifests for a repository that Argo CD or Flux watches."
 )
-@click.option(
-    "--endpoint",
-    default="http://ml-pipeline.kubeflow:8888",
-    show_default=True,
-    metavar="URL",
-    help="With --manifest: the API server of Kubeflow Pipelines, as pods reach it.",
-)
+@endpoint_option
 def compile_(config: GivenConfig, output: Path | None, manifest: bool, endpoint: str) -> None:
     """Compile the pipeline of CONFIG to YAML for Kubeflow."""
     if manifest:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.pipeline.models.change import ModelChange
 from headrace.pipeline.verbs.options import GivenConfig, config_verb, short
 
 if TYPE_CHECKING:
     from headrace.configs.config import PipelineConfig
     from headrace.pipeline.kubeflow.store import Store
+    from headrace.pipeline.models.destination import ModelChange
     from headrace.pipeline.models.listing import Model
 
 NONE = "-"

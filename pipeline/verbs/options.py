@@ -179,6 +179,17 @@ def param_option(verb: Callable[P, None]) -> Callable[P, None]:
     )(verb)
 
 
+def endpoint_option(verb: Callable[P, None]) -> Callable[P, None]:
+    """Add the option --endpoint to a verb that has --manifest."""
+    return click.option(
+        "--endpoint",
+        default="http://ml-pipeline.kubeflow:8888",
+        show_default=True,
+        metavar="URL",
+        help="With --manifest: the API server of Kubeflow Pipelines, as pods reach it.",
+    )(verb)
+
+
 def short(path: Path) -> Path:
     """The path relative to the current folder, if it is below it."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
