@@ -22,17 +22,6 @@ from headrace.configs.schema.beam import BeamConfig, OptionValue, Runner
 from headrace.configs.schema.section import KeyPath
 
 OPTIONS: KeyPath = ("beam", "options")
-RUNNERS: dict[str, Runner] = {
-    "DirectRunner": "direct",
-    "FnApiRunner": "direct",
-    "BundleBasedDirectRunner": "direct",
-    "SwitchingDirectRunner": "direct",
-    "FlinkRunner": "flink",
-    "SparkRunner": "spark",
-    "DataflowRunner": "dataflow",
-    "PortableRunner": "portable",
-}
-"""Beam's names of the runners."""
 SET_BY_HEADRACE = {
     "runner": "this is set by beam.runner; move it there",
     "direct_num_workers": "this is set by beam.workers; move it there",
@@ -184,35 +173,6 @@ def workers_are_the_runners(beam: BeamConfig) -> Iterator[Violation]:
     if beam.direct_running_mode == "in_memory" and beam.workers > 1:
         what = f"in_memory has one worker, but beam.workers is {beam.workers}; use multi_threading or multi_processing"
         yield ("beam", "direct_running_mode"), what
-
-
-def migrate_args(args: list[str]) -> str:
-    """Convert `beam.args: [...]` of earlier versions (`--name=value`, `--name value`, `--flag`) to settings."""
-    options: dict[str, str] = {}
-    name = ""
-    for arg in args:
-        if arg.startswith("--"):
-            name, equals, value = arg.removeprefix("--").partition("=")
-            options[name] = value if equals else "true"
-        elif name:
-            options[name] = arg
-    given = options.pop("runner", "").rpartition(".")[2]
-    runners = {_short_name(name): runner for name, runner in RUNNERS.items()}
-    runner = runners.get(_short_name(given), "direct" if given else "")
-    workers = next((options.pop(name) for name in ("parallelism", "direct_num_workers") if name in options), "")
-    mode = options.pop("direct_running_mode", "")
-    shown = ", ".join(f"{name}: {_shown(name, value)}" for name, value in options.items())
-    parts = [("runner", runner), ("workers", workers), ("direct_running_mode", mode)]
-    written = [f"{name}: {value}" for name, value in parts if value]
-    return ", ".join([*written, *([f"options: {{{shown}}}"] if shown else [])])
-
-
-def _short_name(runner: str) -> str:
-    return runner.lower().removesuffix("runner")
-
-
-def _shown(name: str, value: str) -> str:
-    return "..." if _is_credential(name, value) else value
 
 
 def _is_local(beam: BeamConfig) -> bool:

@@ -51,9 +51,7 @@ def pushed_models_outlive_the_pod(
     push = deploy.push and deploy.push.replace("{name}", pipeline.name)
     if push is None or not Path(push).is_absolute():
         return
-    mounts = [volume.path for volume in kubeflow.settings("Pusher").volumes]
-    mounts += [kubeflow.volume.path] if kubeflow.volume else []
-    if not any(Path(push).is_relative_to(path) for path in mounts):
+    if not any(Path(push).is_relative_to(path) for path in kubeflow.mounted("Pusher")):
         what = f"{push} is on no volume that the Pusher's pod mounts, so pushed models would be lost with the pod"
         yield ("deploy", "push"), f"{what}; mount one under kubeflow.components.Pusher.volumes"
 
@@ -66,9 +64,7 @@ def predictions_outlive_the_pod(predict: PredictConfig | None, kubeflow: Kubeflo
             what = f"{predict.output} is outside of the pipeline's folder in the object store; write it without `..`"
             yield ("predict", "output"), what
         return
-    mounts = [volume.path for volume in kubeflow.settings("PublishPredictions").volumes]
-    mounts += [kubeflow.volume.path] if kubeflow.volume else []
-    if not any(Path(predict.output).is_relative_to(path) for path in mounts):
+    if not any(Path(predict.output).is_relative_to(path) for path in kubeflow.mounted("PublishPredictions")):
         what = f"{predict.output} is on no volume that its pod mounts, so predictions would be lost with the pod"
         way = "mount one under kubeflow.components.PublishPredictions.volumes, or use a relative path"
         yield ("predict", "output"), f"{what}; {way}"
@@ -134,12 +130,9 @@ def certificates_of_registries_are_in_the_pushers_pod(
     """The pod has no file of this machine."""
     if deploy.registry is None or deploy.push is None:
         return
-    mounts = [path for _, _, path in kubeflow.settings("Pusher").mounts()]
-    mounts += [kubeflow.volume.path] if kubeflow.volume else []
+    found = (*kubeflow.mounted("Pusher"), *serving_on_kubeflow.IMAGE_FOLDERS)
     for name, server in deploy.registry.named:
-        if (file := server.ca_file) is None or serving_on_kubeflow.is_below(
-            file, (*mounts, *serving_on_kubeflow.IMAGE_FOLDERS)
-        ):
+        if (file := server.ca_file) is None or serving_on_kubeflow.is_below(file, found):
             continue
         what = f"the Pusher's pod has no {file}: mount a Secret with it, such as `kubeflow.components.Pusher.secrets:"
         example = "[{name: registry-ca, path: /certs}]` for /certs/ca.pem, or put it into the image"
