@@ -1,4 +1,4 @@
-"""Process-wide settings: what TensorFlow, Beam and gRPC read on import, garbage collection, and standard error."""
+"""Process-wide settings: what libraries read on import, garbage collection, standard error, and where the cache is."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 SETTINGS = {
     "TF_USE_LEGACY_KERAS": "0",  # if unset, importing tensorflow_transform sets it to 1, which selects Keras 2
@@ -23,6 +24,11 @@ def prepare() -> None:
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     os.environ["TF_USE_LEGACY_KERAS"] = "0"
+
+
+def cache_folder() -> Path:
+    """The folder for what can be made again, such as parsed code. Raises RuntimeError without a home folder."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"
 
 
 def collect_rarely() -> None:

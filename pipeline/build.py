@@ -16,7 +16,7 @@ from headrace.pipeline.extension.extend import extended
 from headrace.pipeline.folders import Folders
 
 Make = Callable[[PipelineConfig, Components, Folders], BaseNode | None]
-"""What a declaration's `make` names. `Components` has those that are built before it."""
+"""A function that builds a component. `Components` has those that are built before it."""
 
 
 def create_pipeline(config: PipelineConfig, folders: Folders | None = None) -> Pipeline:
@@ -44,11 +44,10 @@ def _components(config: PipelineConfig, folders: Folders) -> Components:
 
 def _make(name: str, declared: Declaration) -> Make:
     """The function that builds a component. Raises RunError for a line of the registry with a mistake."""
-    module, _, function = declared.make.rpartition(".")
     try:
-        found: Make = getattr(import_module(module), function)
+        found: Make = getattr(import_module(declared.module), name)
     except (ImportError, AttributeError) as error:
-        line = f'Components.{name}: "{declared.make}" cannot be imported'
+        line = f'Components.{name}: "{declared.module}.{name}" cannot be imported'
         raise RunError(f"{line}: {type(error).__name__}: {error}; correct the line in the registry") from error
     return found
 

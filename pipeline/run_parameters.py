@@ -45,9 +45,7 @@ RUN_PARAMETERS = {
     "spans": ParameterSetting("data.spans", _spans),
     "window": ParameterSetting("data.window", str),
     "epochs": ParameterSetting("train.epochs", str, number=True),
-    "steps_per_epoch": ParameterSetting(
-        "train.steps_per_epoch", lambda text: text if int(text) else "null", number=True
-    ),
+    "steps_per_epoch": ParameterSetting("train.steps_per_epoch", _positive, number=True),
     "retrain": ParameterSetting("schedule.retrain", str),
     "pipeline_root": ParameterSetting("pipeline.root", str),
 }

@@ -12,8 +12,7 @@ from headrace.common.credentials import may_be_secret, redact_value
 from headrace.common.names import closest, did_you_mean, join_names, join_or
 from headrace.configs.json_schema import Schema, describe_allowed, kinds_of, resolve, schema_at, tagged_branch
 from headrace.configs.loading import hints
-from headrace.configs.loading.tree import LocatedProblem, Tree, descend, dotted, location_of, plain
-from headrace.configs.rules.beam import migrate_args
+from headrace.configs.loading.tree import LocatedProblem, Tree, descend, dotted, location_of
 from headrace.configs.schema.section import KeyPath
 
 
@@ -98,7 +97,7 @@ def _message(violation: SchemaViolation, tree: Tree) -> str:
     if violation.reason:
         return violation.reason
     if violation.kind == "extra_forbidden":
-        return _moved_setting(violation, tree) or _unknown_setting(violation, tree)
+        return _unknown_setting(violation, tree)
     if violation.kind == "missing":
         return _missing_setting(violation)
     if violation.kind.startswith("union_tag"):
@@ -139,15 +138,6 @@ def describe_value(tree: Tree) -> str:
 
 def _shortened(text: str, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[: most - 4]}...{text[-1]}"
-
-
-def _moved_setting(violation: SchemaViolation, tree: Tree) -> str:
-    """How to write a setting of earlier versions now."""
-    if violation.path != ("beam", "args"):
-        return ""
-    given = plain(descend(tree, violation.path))
-    now = migrate_args([str(arg) for arg in given]) if isinstance(given, list) else ""
-    return f"this has become beam.runner and beam.options; write `beam: {{{now}}}`" if now else ""
 
 
 def _unknown_setting(violation: SchemaViolation, tree: Tree) -> str:

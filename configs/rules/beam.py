@@ -17,22 +17,11 @@ from headrace.configs.rules.beam_options import (
     STRING,
     STRINGS,
 )
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.beam import BeamConfig, OptionValue, Runner
 from headrace.configs.schema.section import KeyPath
 
 OPTIONS: KeyPath = ("beam", "options")
-RUNNERS: dict[str, Runner] = {
-    "DirectRunner": "direct",
-    "FnApiRunner": "direct",
-    "BundleBasedDirectRunner": "direct",
-    "SwitchingDirectRunner": "direct",
-    "FlinkRunner": "flink",
-    "SparkRunner": "spark",
-    "DataflowRunner": "dataflow",
-    "PortableRunner": "portable",
-}
-"""Beam's names of the runners."""
 SET_BY_HEADRACE = {
     "runner": "this is set by beam.runner; move it there",
     "direct_num_workers": "this is set by beam.workers; move it there",
@@ -186,35 +175,6 @@ def workers_are_the_runners(beam: BeamConfig) -> Iterator[Violation]:
         yield ("beam", "direct_running_mode"), what
 
 
-def migrate_args(args: list[str]) -> str:
-    """Convert `beam.args: [...]` of earlier versions (`--name=value`, `--name value`, `--flag`) to settings."""
-    options: dict[str, str] = {}
-    name = ""
-    for arg in args:
-        if arg.startswith("--"):
-            name, equals, value = arg.removeprefix("--").partition("=")
-            options[name] = value if equals else "true"
-        elif name:
-            options[name] = arg
-    given = options.pop("runner", "").rpartition(".")[2]
-    runners = {_short_name(name): runner for name, runner in RUNNERS.items()}
-    runner = runners.get(_short_name(given), "direct" if given else "")
-    workers = next((options.pop(name) for name in ("parallelism", "direct_num_workers") if name in options), "")
-    mode = options.pop("direct_running_mode", "")
-    shown = ", ".join(f"{name}: {_shown(name, value)}" for name, value in options.items())
-    parts = [("runner", runner), ("workers", workers), ("direct_running_mode", mode)]
-    written = [f"{name}: {value}" for name, value in parts if value]
-    return ", ".join([*written, *([f"options: {{{shown}}}"] if shown else [])])
-
-
-def _short_name(runner: str) -> str:
-    return runner.lower().removesuffix("runner")
-
-
-def _shown(name: str, value: str) -> str:
-    return "..." if _is_credential(name, value) else value
-
-
 def _is_local(beam: BeamConfig) -> bool:
     master = beam.options.get({"flink": "flink_master", "spark": "spark_master_url"}.get(beam.runner, ""))
     return "job_endpoint" not in beam.options and (master is None or bool(LOCAL_MASTER.fullmatch(str(master).strip())))
@@ -242,15 +202,3 @@ def _matches(value: OptionValue, takes: str | tuple[str, ...]) -> bool:
         STRING: isinstance(value, str | int | float),
         STRINGS: isinstance(value, str | tuple),
     }.get(takes, False)
-
-
-RULES: tuple[Rule, ...] = (
-    options_are_known,
-    options_have_values_that_fit,
-    options_are_not_set_elsewhere,
-    options_are_for_the_runner,
-    options_hold_no_credential,
-    runner_knows_where_to_go,
-    workers_have_the_code,
-    workers_are_the_runners,
-)

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from headrace.common.names import did_you_mean, did_you_mean_or_list, join_or
 from headrace.configs.config import PipelineSection
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.further_sources import password_errors
+from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, placeholder_error, placeholders
 from headrace.configs.schema.deploy import DeployConfig
 from headrace.configs.schema.label import LabelConfig
@@ -179,11 +180,7 @@ def bad_records_can_be_skipped(data: DataConfig) -> Iterator[Violation]:
 
 
 def password_is_in_a_variable(data: DataConfig) -> Iterator[Violation]:
-    """The value is not shown, because it may be the password."""
-    variable = getattr(data.source, "password_env", None)
-    if variable is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
-        what = "this is not the name of an environment variable, such as DB_PASSWORD; put the password into one"
-        yield ("data", "source", "password_env"), f"{what}, and its name here"
+    yield from password_errors(("data", "source"), data.source)
 
 
 def placeholders_are_valid(data: DataConfig) -> Iterator[Violation]:
@@ -256,29 +253,3 @@ def is_date(text: str) -> bool:
         return dt.date.fromisoformat(text).isoformat() == text
     except ValueError:
         return False
-
-
-SPAN_RULES: tuple[Rule, ...] = (
-    placeholders_are_valid,
-    paths_have_the_same_placeholders,
-    window_requires_spans,
-    selected_spans_are_valid,
-    run_date_requires_dated_spans,
-)
-RULES: tuple[Rule, ...] = (
-    folders_are_not_uris,
-    splits_include_train_and_eval,
-    split_names_are_valid,
-    splits_with_own_data_are_known,
-    rows_are_split_in_one_way,
-    stratified_rows_are_split_by_hash,
-    split_spans_leave_some_to_train,
-    one_column_decides_the_split,
-    groups_can_be_divided,
-    rows_of_spans_keep_their_split,
-    split_values_are_of_one_split,
-    types_fit_delimited_text,
-    bad_records_can_be_skipped,
-    password_is_in_a_variable,
-    *SPAN_RULES,
-)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from headrace.configs.rules.features import Features, bucketize, crossed_keys, reads
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import NumericFeature, VocabularyFeature
 from headrace.configs.schema.label import LabelConfig
@@ -125,14 +125,3 @@ def declared_type_fits_weight(label: LabelConfig, data: DataConfig) -> Iterator[
     declared = data.types.get(label.weight or "")
     if declared not in (None, "int", "float"):
         yield ("data", "types", label.weight or ""), f"a weight is a number; found {declared}; declare float or int"
-
-
-RULES: tuple[Rule, ...] = (
-    crossed_columns_are_not_float,
-    declared_types_fit_features,
-    values_are_written_as_their_type,
-    float64_is_read_as_a_number,
-    float64_is_scaled,
-    declared_type_fits_label,
-    declared_type_fits_weight,
-)

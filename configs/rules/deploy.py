@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.configs.rules.notify import USE_HTTPS, is_unencrypted
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.deploy import DeployConfig
-from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import AnyModelConfig, RunFnModel, TextModel
-from headrace.configs.schema.section import to_seconds
 
 REGISTRY, KSERVE = ("deploy", "registry"), ("deploy", "kserve")
 RESERVED = re.compile(r"latest|[vV][0-9]+")
@@ -66,26 +64,3 @@ def kserve_reads_where_models_are_pushed(deploy: DeployConfig) -> Iterator[Viola
     if deploy.kserve is not None and deploy.push is not None and Path(deploy.push).is_absolute():
         what = f"{deploy.push} is on a volume of the Pusher's pod alone, from which KServe gets no model"
         yield KSERVE, f"{what}; set a relative `deploy.push`, or remove this"
-
-
-def pusher_lives_as_long_as_a_rollout(deploy: DeployConfig, kubeflow: KubeflowConfig) -> Iterator[Violation]:
-    limit = kubeflow.settings("Pusher").timeout
-    if deploy.kserve is None or limit is None:
-        return
-    needed = 3 * to_seconds(deploy.kserve.ready) + to_seconds(deploy.kserve.observe)
-    if to_seconds(limit) <= needed:
-        what = f"the Pusher's pod ends after {limit}, but a rollout with a rollback may take {needed:,} seconds"
-        yield KSERVE, f"{what}; raise `kubeflow.components.Pusher.timeout`, or lower `ready` or `observe`"
-
-
-RULES: tuple[Rule, ...] = (
-    lite_models_are_ours,
-    lite_models_have_no_gru,
-    agreement_is_of_classes,
-    registry_is_named,
-    token_of_registry_is_encrypted,
-    alias_is_not_reserved,
-    kserve_has_versions_to_serve,
-    kserve_reads_where_models_are_pushed,
-)
-RULES_OF_PODS: tuple[Rule, ...] = (pusher_lives_as_long_as_a_rollout,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.common.names import did_you_mean_or_list, join_or
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.deploy import DeployConfig
 from headrace.configs.schema.encoder_decoder_model import EncoderDecoderModel
 from headrace.configs.schema.features import Feature, TextFeature
@@ -72,12 +72,3 @@ def written_texts_are_not_converted(deploy: DeployConfig, model: ModelConfig) ->
     if deploy.lite is not None and isinstance(model, EncoderDecoderModel):
         what = "`model.kind: encoder_decoder` writes a text in a loop, which cannot be converted; remove this"
         yield ("deploy", "lite"), what
-
-
-MODEL_RULES: tuple[Rule, ...] = (
-    texts_are_written_by_their_model,
-    encoder_has_a_source,
-    decoder_has_no_dense_layers,
-    decoder_trains_plainly,
-)
-RULES: tuple[Rule, ...] = (*MODEL_RULES, written_texts_are_not_converted)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from headrace.common.names import did_you_mean_or_list
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import (
     CrossedFeature,
@@ -163,18 +163,3 @@ def crossed_keys(features: Features) -> Iterator[tuple[KeyPath, str, str]]:
 
 def bucketize(key: str) -> str:
     return f"cross a bucketized one, such as {key}_bucket: {{column: bucketized, key: {key}, buckets: 10}}"
-
-
-RULES: tuple[Rule, ...] = (
-    names_are_tensor_names,
-    names_differ_from_label,
-    names_differ_from_weight,
-    features_do_not_read_label,
-    crosses_are_of_categories,
-    crosses_have_different_keys,
-    delimited_label_is_separated,
-    next_word_follows_a_text,
-    crossed_features_have_one_value,
-    compiled_features_have_one_shape,
-    delimited_text_is_separated,
-)

@@ -1,4 +1,4 @@
-"""What `predict.source` and `gates.skew.source` have in common: rows read besides those that are trained on."""
+"""What `predict.source` and `gates.skew.source` have in common, and in part `data.source`."""
 
 from __future__ import annotations
 

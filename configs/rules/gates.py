@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from headrace.common.names import did_you_mean
 from headrace.configs.rules.further_sources import password_errors, path_errors, split_errors, window_errors
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, placeholders
 from headrace.configs.schema.features import Feature
 from headrace.configs.schema.gates import DistanceGate, GatesConfig
@@ -82,13 +82,3 @@ def password_of_log_is_in_a_variable(gates: GatesConfig) -> Iterator[Violation]:
 
 def _placeholders(data: DataConfig) -> frozenset[str]:
     return placeholders(data.source.path) if isinstance(data.source, FileSource) else frozenset()
-
-
-RULES: tuple[Rule, ...] = (
-    earlier_spans_are_read,
-    freshness_has_dates,
-    gates_are_of_features,
-    log_has_spans_in_its_paths,
-    log_has_no_splits,
-    password_of_log_is_in_a_variable,
-)

@@ -8,7 +8,7 @@ from headrace.common.credentials import SUSPICIOUS_VARIABLE
 from headrace.common.cron import Cron
 from headrace.common.names import did_you_mean, join_names
 from headrace.configs.config import PipelineSection
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.auto_model import AutoModel
 from headrace.configs.schema.components import IDS
 from headrace.configs.schema.encoder_decoder_model import EncoderDecoderModel
@@ -204,20 +204,3 @@ def authority_requires_tls(kubeflow: KubeflowConfig) -> Iterator[Violation]:
     if server.ca_file is not None and not server.verify_tls:
         what = "`ca_file` has no effect if certificates are not verified; remove it, or set `true`"
         yield ("kubeflow", "server", "verify_tls"), what
-
-
-RULES: tuple[Rule, ...] = (
-    components_are_known,
-    reference_has_a_volume,
-    env_contains_no_secret,
-    secrets_have_a_use,
-    notifier_has_a_schedule,
-    mounts_do_not_hide_kubeflow,
-    sub_paths_are_inside,
-    tolerations_are_complete,
-    root_is_explicit,
-    times_are_in_range,
-    workers_train_together,
-    secret_has_one_source,
-    authority_requires_tls,
-)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from headrace.common.credentials import looks_like_secret
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.pod_resources import parse_quantity
 from headrace.configs.schema.pods import ComponentSettings, normalized
@@ -223,17 +223,3 @@ def _with_defaults(kubeflow: KubeflowConfig, where: KeyPath) -> ComponentSetting
 def _qualified(name: str) -> bool:
     prefix, slash, word = name.rpartition("/")
     return bool(WORD.fullmatch(word) and (not slash or SUBDOMAIN.fullmatch(prefix)))
-
-
-RULES: tuple[Rule, ...] = (
-    names_are_valid,
-    images_are_valid,
-    labels_are_valid,
-    node_names_are_valid,
-    variables_are_valid,
-    secret_keys_are_valid,
-    variables_are_set_once,
-    mounts_do_not_overlap,
-    volumes_have_unique_names,
-    limits_cover_requests,
-)

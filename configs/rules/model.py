@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from headrace.common.names import did_you_mean, did_you_mean_or_list, join_or
 from headrace.configs.rules.keras_names import ACTIVATIONS
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.auto_model import AutoModel
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.evaluate import EvaluateConfig, SliceThreshold, Threshold
@@ -217,21 +217,3 @@ def thresholds_have_slices(evaluate: EvaluateConfig) -> Iterator[Violation]:
                 known = did_you_mean_or_list(slicing, evaluate.slicings, "evaluate.slices has")
                 what = f'there are no slices by "{slicing}"{known}'
                 yield ("evaluate", "thresholds", name, "slices", slicing), what
-
-
-MODEL_RULES: tuple[Rule, ...] = (
-    activation_is_known,
-    deep_part_has_features,
-    images_are_used,
-    text_model_has_a_text,
-)
-RULES: tuple[Rule, ...] = (
-    *MODEL_RULES,
-    evaluated_split_exists,
-    metrics_fit_the_label,
-    thresholds_have_metrics,
-    one_vs_rest_has_few_classes,
-    thresholds_can_be_met,
-    thresholds_have_slices,
-    auto_searches_alone,
-)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pydantic import ValidationError
 
 from headrace.configs.rules.features import TENSOR_NAME
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.deploy import DeployConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import ModelConfig, RunFnModel
@@ -61,13 +61,3 @@ def run_fn_has_one_label(training: RunFnModel, label: LabelConfig) -> Iterator[V
 def tasks_are_not_converted(deploy: DeployConfig, label: LabelConfig) -> Iterator[Violation]:
     if deploy.lite is not None and label.tasks is not None:
         yield ("deploy", "lite"), "files for LiteRT are compared for one label, and this model has several; remove this"
-
-
-MODEL_RULES: tuple[Rule, ...] = (model_has_several_heads,)
-RULES: tuple[Rule, ...] = (
-    tasks_are_named,
-    tasks_are_labels,
-    *MODEL_RULES,
-    run_fn_has_one_label,
-    tasks_are_not_converted,
-)

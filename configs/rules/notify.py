@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.notify import AnyReceiver, EmailReceiver, HttpReceiver
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -50,6 +50,3 @@ def login_is_whole_and_encrypted(notify: Mapping[str, AnyReceiver]) -> Iterator[
         if receiver.security == "none" and receiver.password_env is not None:
             what = "the password would be sent without encryption; use starttls or tls, or remove the login"
             yield ("notify", name, "security"), what
-
-
-RULES: tuple[Rule, ...] = (url_is_given_once, token_is_encrypted, login_is_whole_and_encrypted)

@@ -8,15 +8,16 @@ from pathlib import Path
 
 from headrace.common.names import join_or
 from headrace.configs.config import PipelineSection
-from headrace.configs.rules import deploy as deploy_rules
 from headrace.configs.rules import serving_on_kubeflow
 from headrace.configs.rules.beam import ENDPOINTS
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Rule, Violation, rules_of
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.deploy import DeployConfig
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.notify import AnyReceiver, PrometheusFileReceiver, variables
 from headrace.configs.schema.predict import ONLY_PREDICTS, PredictConfig
+from headrace.configs.schema.schedule import ScheduleConfig
+from headrace.configs.schema.section import to_seconds
 from headrace.configs.schema.train import TrainConfig, service_config
 
 LOCAL_ENDPOINT = re.compile(
@@ -50,9 +51,7 @@ def pushed_models_outlive_the_pod(
     push = deploy.push and deploy.push.replace("{name}", pipeline.name)
     if push is None or not Path(push).is_absolute():
         return
-    mounts = [volume.path for volume in kubeflow.settings("Pusher").volumes]
-    mounts += [kubeflow.volume.path] if kubeflow.volume else []
-    if not any(Path(push).is_relative_to(path) for path in mounts):
+    if not any(Path(push).is_relative_to(path) for path in kubeflow.mounted("Pusher")):
         what = f"{push} is on no volume that the Pusher's pod mounts, so pushed models would be lost with the pod"
         yield ("deploy", "push"), f"{what}; mount one under kubeflow.components.Pusher.volumes"
 
@@ -65,9 +64,7 @@ def predictions_outlive_the_pod(predict: PredictConfig | None, kubeflow: Kubeflo
             what = f"{predict.output} is outside of the pipeline's folder in the object store; write it without `..`"
             yield ("predict", "output"), what
         return
-    mounts = [volume.path for volume in kubeflow.settings("PublishPredictions").volumes]
-    mounts += [kubeflow.volume.path] if kubeflow.volume else []
-    if not any(Path(predict.output).is_relative_to(path) for path in mounts):
+    if not any(Path(predict.output).is_relative_to(path) for path in kubeflow.mounted("PublishPredictions")):
         what = f"{predict.output} is on no volume that its pod mounts, so predictions would be lost with the pod"
         way = "mount one under kubeflow.components.PublishPredictions.volumes, or use a relative path"
         yield ("predict", "output"), f"{what}; {way}"
@@ -133,12 +130,9 @@ def certificates_of_registries_are_in_the_pushers_pod(
     """The pod has no file of this machine."""
     if deploy.registry is None or deploy.push is None:
         return
-    mounts = [path for _, _, path in kubeflow.settings("Pusher").mounts()]
-    mounts += [kubeflow.volume.path] if kubeflow.volume else []
+    found = (*kubeflow.mounted("Pusher"), *serving_on_kubeflow.IMAGE_FOLDERS)
     for name, server in deploy.registry.named:
-        if (file := server.ca_file) is None or serving_on_kubeflow.is_below(
-            file, (*mounts, *serving_on_kubeflow.IMAGE_FOLDERS)
-        ):
+        if (file := server.ca_file) is None or serving_on_kubeflow.is_below(file, found):
             continue
         what = f"the Pusher's pod has no {file}: mount a Secret with it, such as `kubeflow.components.Pusher.secrets:"
         example = "[{name: registry-ca, path: /certs}]` for /certs/ca.pem, or put it into the image"
@@ -146,6 +140,16 @@ def certificates_of_registries_are_in_the_pushers_pod(
             ("deploy", "registry", name, "ca_file"),
             f"{what} {example} below {join_or(serving_on_kubeflow.IMAGE_FOLDERS)}",
         )
+
+
+def pusher_lives_as_long_as_a_rollout(deploy: DeployConfig, kubeflow: KubeflowConfig) -> Iterator[Violation]:
+    limit = kubeflow.settings("Pusher").timeout
+    if deploy.kserve is None or limit is None:
+        return
+    needed = 3 * to_seconds(deploy.kserve.ready) + to_seconds(deploy.kserve.observe)
+    if to_seconds(limit) <= needed:
+        what = f"the Pusher's pod ends after {limit}, but a rollout with a rollback may take {needed:,} seconds"
+        yield ("deploy", "kserve"), f"{what}; raise `kubeflow.components.Pusher.timeout`, or lower `ready` or `observe`"
 
 
 def beam_workers_share_the_artifacts(beam: BeamConfig, kubeflow: KubeflowConfig) -> Iterator[Violation]:
@@ -159,6 +163,12 @@ def service_workers_share_the_artifacts(train: TrainConfig, kubeflow: KubeflowCo
     if kubeflow.storage == "staged" and (service := service_config(train.input.service)) is not None:
         what = f"{_STAGED} the workers of {service.address} would open: {_SHARED}"
         yield ("train", "input", "service"), f"{what}; or remove the service"
+
+
+def schedule_is_set(schedule: ScheduleConfig | None) -> Iterator[Violation]:
+    """Only for the commands that create a schedule."""
+    if schedule is None:
+        yield ("schedule",), 'missing; add one such as `schedule: {cron: "30 4 * * *"}`'
 
 
 def name_fits_a_job(pipeline: PipelineSection) -> Iterator[Violation]:
@@ -208,6 +218,6 @@ RULES: tuple[Rule, ...] = (
     receivers_are_told_by_a_notifier,
     registries_are_reached_from_the_pushers_pod,
     certificates_of_registries_are_in_the_pushers_pod,
-    *deploy_rules.RULES_OF_PODS,
-    *serving_on_kubeflow.RULES,
+    pusher_lives_as_long_as_a_rollout,
+    *rules_of(serving_on_kubeflow),
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headrace.common.names import join_names
 from headrace.configs.rules.further_sources import password_errors, path_errors, split_errors, window_errors
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.data import PLACEHOLDER, DataConfig, placeholders
 from headrace.configs.schema.predict import OUTPUT_ENDINGS, PredictConfig
 from headrace.configs.schema.section import KeyPath
@@ -87,12 +87,3 @@ def _reads(pattern: Sequence[str], path: Sequence[str], *, folder: bool) -> bool
         rest = pattern[1:] or ("*",)
         return _reads(rest, path, folder=folder) or _reads(pattern, path[1:], folder=folder)
     return fnmatchcase(path[0], pattern[0]) and _reads(pattern[1:], path[1:], folder=folder)
-
-
-RULES: tuple[Rule, ...] = (
-    predictions_have_a_format,
-    predicted_spans_are_in_the_paths,
-    new_data_has_no_splits,
-    password_of_new_data_is_in_a_variable,
-    predictions_are_not_read,
-)

@@ -25,28 +25,28 @@ from headrace.configs.rules import (
     trees,
     tune,
 )
-from headrace.configs.rules.rule import Rule, Violation, apply_rules
+from headrace.configs.rules.rule import Rule, Violation, apply_rules, rules_of
 
-RULES: tuple[Rule, ...] = (
-    *data.RULES,
-    *features.RULES,
-    *declared_types.RULES,
-    *gates.RULES,
-    *model.RULES,
-    *tfx_functions.RULES,
-    *deploy.RULES,
-    *training.RULES,
-    *trees.RULES,
-    *encoder_decoder.RULES,
-    *multitask.RULES,
-    *tune.RULES,
-    *predict.RULES,
-    *beam.RULES,
-    *kubeflow.RULES,
-    *kubernetes.RULES,
-    *schedule.RULES,
-    *notify.RULES,
-    *serving.RULES,
+RULES = rules_of(
+    data,
+    features,
+    declared_types,
+    gates,
+    model,
+    tfx_functions,
+    deploy,
+    training,
+    trees,
+    encoder_decoder,
+    multitask,
+    tune,
+    predict,
+    beam,
+    kubeflow,
+    kubernetes,
+    schedule,
+    notify,
+    serving,
 )
 
 

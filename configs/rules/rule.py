@@ -3,6 +3,8 @@
 A rule is a generator function whose parameters are the sections it needs, by name, so that it applies even if another
 section is invalid. It yields violations: the path of the setting, and a message. Of a section with mistakes it gets the
 valid part, and ends where it reads a setting that was refused; so it yields a violation only once it is certain.
+
+Every public function of a module of rules that returns `Iterator[Violation]` is one.
 """
 
 from __future__ import annotations
@@ -10,11 +12,23 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import FunctionType, ModuleType
 
 from headrace.configs.schema.section import KeyPath, RefusedSettingError
 
 Violation = tuple[KeyPath, str]
 Rule = Callable[..., Iterator[Violation]]
+
+
+def rules_of(*modules: ModuleType) -> tuple[Rule, ...]:
+    """The rules in these modules, in order."""
+    return tuple(
+        each
+        for module in modules
+        for name, each in vars(module).items()
+        if isinstance(each, FunctionType) and each.__module__ == module.__name__ and not name.startswith("_")
+        if each.__annotations__.get("return") == "Iterator[Violation]"
+    )
 
 
 def apply_rules(rules: Iterable[Rule], sections: Mapping[str, object]) -> list[Violation]:

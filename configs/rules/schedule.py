@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from headrace.common.cron import translate
 from headrace.common.names import did_you_mean
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, placeholders
 from headrace.configs.schema.features import Feature
 from headrace.configs.schema.kubeflow import KubeflowConfig
@@ -16,12 +16,6 @@ from headrace.configs.schema.predict import PredictConfig
 from headrace.configs.schema.schedule import ScheduleConfig
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import FileSource
-
-
-def schedule_is_set(schedule: ScheduleConfig | None) -> Iterator[Violation]:
-    """Only for the commands that create a schedule, so it is not among the rules of every config."""
-    if schedule is None:
-        yield ("schedule",), 'missing; add one such as `schedule: {cron: "30 4 * * *"}`'
 
 
 def cron_or_every(schedule: ScheduleConfig | None) -> Iterator[Violation]:
@@ -103,14 +97,3 @@ def _known(zone: str) -> bool:
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         return False
     return True
-
-
-RULES: tuple[Rule, ...] = (
-    cron_or_every,
-    time_zones_are_known,
-    cron_can_be_scheduled,
-    window_is_a_parameter,
-    scheduled_day_is_available,
-    drift_is_of_features,
-    drift_has_a_limit,
-)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.configs.config import PipelineSection
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.deploy import DeployConfig
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.serving import ServingAddress
@@ -78,12 +78,3 @@ def candidates_are_staged_elsewhere(deploy: DeployConfig, pipeline: PipelineSect
             "it is that of `deploy.push`, whose server would put each candidate into service; name a folder of its own"
         )
         yield (*SERVER, "folder"), what
-
-
-RULES: tuple[Rule, ...] = (
-    staging_server_has_an_address,
-    serving_has_something_to_do,
-    labels_follow_what_is_loaded,
-    encryption_is_of_what_is_used,
-    candidates_are_staged_elsewhere,
-)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from headrace.common.names import join_or
 from headrace.configs.config import PipelineSection
 from headrace.configs.rules.notify import LOOPBACK
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Violation
 from headrace.configs.rules.serving import SERVER, SERVING, addresses
 from headrace.configs.schema.deploy import DeployConfig
 from headrace.configs.schema.kubeflow import KubeflowConfig
@@ -33,7 +33,7 @@ def servers_are_reached_from_pods(deploy: DeployConfig) -> Iterator[Violation]:
 
 def certificates_of_servers_are_in_pods(deploy: DeployConfig, kubeflow: KubeflowConfig) -> Iterator[Violation]:
     for path, server in addresses(deploy):
-        if server.ca_file is None or is_below(server.ca_file, (*_mounts(kubeflow, _POD[path]), *IMAGE_FOLDERS)):
+        if server.ca_file is None or is_below(server.ca_file, (*kubeflow.mounted(_POD[path]), *IMAGE_FOLDERS)):
             continue
         pod = _POD[path]
         what = f"the {pod}'s pod has no {server.ca_file}: mount a Secret with it, such as `kubeflow.components.{pod}"
@@ -43,7 +43,7 @@ def certificates_of_servers_are_in_pods(deploy: DeployConfig, kubeflow: Kubeflow
 
 def staging_folder_outlives_the_pod(deploy: DeployConfig, kubeflow: KubeflowConfig) -> Iterator[Violation]:
     server = deploy.canary and deploy.canary.server
-    if server and not server.folder.startswith(REMOTE) and not is_below(server.folder, _mounts(kubeflow, "Canary")):
+    if server and not server.folder.startswith(REMOTE) and not is_below(server.folder, kubeflow.mounted("Canary")):
         what = f"{server.folder} is on no volume that the Canary's pod mounts, so no server sees the candidate"
         way = "mount one under kubeflow.components.Canary.volumes, or use a folder in an object store"
         yield (*SERVER, "folder"), f"{what}; {way}"
@@ -81,7 +81,7 @@ def versions_are_found_by_servers(
         yield SERVING, f"{what}; set a relative `deploy.push`, or this to null for Kubeflow"
     if serving.config_file is None:
         return
-    if not serving.config_file.startswith(REMOTE) and not is_below(serving.config_file, _mounts(kubeflow, "Pusher")):
+    if not serving.config_file.startswith(REMOTE) and not is_below(serving.config_file, kubeflow.mounted("Pusher")):
         what = f"{serving.config_file} is on no volume that the Pusher's pod mounts, so no server would read it"
         way = "mount one under kubeflow.components.Pusher.volumes, or use a file in an object store"
         yield (*SERVING, "config_file"), f"{what}; {way}"
@@ -90,20 +90,6 @@ def versions_are_found_by_servers(
         yield (*SERVING, "base_path"), f"{what} deploy.push"
 
 
-def _mounts(kubeflow: KubeflowConfig, component: str) -> tuple[str, ...]:
-    mounts = [path for _, _, path in kubeflow.settings(component).mounts()]
-    return (*mounts, *((kubeflow.volume.path,) if kubeflow.volume else ()))
-
-
 def is_below(file: str, folders: tuple[str, ...]) -> bool:
     """Whether an absolute path is in one of the folders."""
     return file.startswith("/") and any(Path(normalized(file)).is_relative_to(folder) for folder in folders)
-
-
-RULES: tuple[Rule, ...] = (
-    servers_are_reached_from_pods,
-    certificates_of_servers_are_in_pods,
-    staging_folder_outlives_the_pod,
-    candidates_are_staged_elsewhere_in_the_store,
-    versions_are_found_by_servers,
-)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from headrace.common.names import did_you_mean
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import Feature, PreprocessingFunction
 from headrace.configs.schema.gates import GatesConfig
@@ -124,19 +124,3 @@ def requests_have_known_columns(preprocessing: PreprocessingFunction, gates: Gat
     """Requests lack what only training needs, such as weights, which must not count as a column without values."""
     if gates.skew is not None and preprocessing.keys is None:
         yield ("gates", "skew"), "which columns the function reads is not known; list them in features.keys"
-
-
-RULES: tuple[Rule, ...] = (
-    our_models_need_feature_columns,
-    float64_is_of_feature_columns,
-    run_fn_reads_no_float64,
-    run_fn_trains,
-    run_fn_is_not_tuned,
-    run_fn_has_one_worker,
-    run_fn_predicts_no_word,
-    run_fn_reads_records,
-    functions_columns_are_not_the_label,
-    drift_is_of_known_columns,
-    used_columns_are_known,
-    requests_have_known_columns,
-)

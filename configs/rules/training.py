@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from headrace.common.names import did_you_mean, did_you_mean_or_list, join_names
 from headrace.configs.rules.keras_names import OPTIMIZER_ARGUMENTS, OPTIMIZERS, SET_ELSEWHERE, SHARED_ARGUMENTS
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.optimizer import CosineSchedule, OptimizerConfig, PolynomialSchedule, optimizer_config
 from headrace.configs.schema.section import KeyPath
@@ -101,11 +101,7 @@ def schedule_has_an_end(train: TrainConfig) -> Iterator[Violation]:
 
 def strategy_fits_the_settings(train: TrainConfig) -> Iterator[Violation]:
     """If `train.strategy` is auto, training checks the strategy that it chooses."""
-    yield from strategy_conflicts(train.strategy, train)
-
-
-def strategy_conflicts(strategy: str, train: TrainConfig) -> Iterator[Violation]:
-    """The settings that a strategy does not support, and what to use instead."""
+    strategy = train.strategy
     if strategy not in DISTRIBUTED:
         return
     if train.jit == "on" and strategy != "tpu":
@@ -197,19 +193,3 @@ def unsharded_reads_are_endless(train: TrainConfig) -> Iterator[Violation]:
         yield where, "`off` reads endlessly, but train.input.snapshot stores one pass; remove one of them"
     if train.input.cache in ("memory", "disk"):
         yield where, f"`off` reads endlessly, which `cache: {train.input.cache}` cannot store; remove one of them"
-
-
-RULES: tuple[Rule, ...] = (
-    optimizer_is_known,
-    optimizer_takes_its_arguments,
-    averages_count_optimizer_steps,
-    rows_can_be_updated,
-    schedule_has_an_end,
-    coordinated_reads_are_unsharded,
-    unsharded_reads_are_endless,
-    strategy_fits_the_settings,
-    class_weights_are_of_classes,
-    weights_are_measured_over_all_files,
-    own_shards_require_workers,
-    executions_divide_an_epoch,
-)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pydantic import BaseModel
 
 from headrace.common.names import join_names
-from headrace.configs.rules.rule import Rule, Violation, apply_rules
+from headrace.configs.rules.rule import Violation, apply_rules
 from headrace.configs.schema.features import Feature, TextEmbeddingFeature, TextFeature
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import ModelBase, ModelConfig
@@ -85,7 +85,8 @@ def why_no_trees(label: LabelConfig, features: dict[str, Feature], train: TrainC
     Empty if they are. The interval of checkpoints, which changes no result, does not count.
     """
     sections = {"model": TreesModel(kind="trees"), "label": label, "features": features, "train": train}
-    found = [(where, what) for where, what in apply_rules(MODEL_RULES, sections) if where[:2] != CHECKPOINT]
+    rules = trees_have_a_label, trees_have_single_values, trees_have_no_layers, trees_have_no_steps
+    found = [(where, what) for where, what in apply_rules(rules, sections) if where[:2] != CHECKPOINT]
     return "; ".join(f"{'.'.join(map(str, where))}: {what.partition(';')[0]}" for where, what in found)
 
 
@@ -98,12 +99,3 @@ def _changed(section: BaseModel, apply: frozenset[str]) -> Iterator[str]:
 
 def _ignored(where: KeyPath, way: str) -> Violation:
     return where, f"`model.kind: trees` has no steps or layers, so it would ignore `{'.'.join(map(str, where))}`; {way}"
-
-
-MODEL_RULES: tuple[Rule, ...] = (
-    trees_have_a_label,
-    trees_have_single_values,
-    trees_have_no_layers,
-    trees_have_no_steps,
-)
-RULES: tuple[Rule, ...] = (*MODEL_RULES, trees_are_not_tuned)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,13 +11,10 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from headrace.common.names import did_you_mean, did_you_mean_or_list, join_names
 from headrace.configs.json_schema import describe_allowed, schema_at
-from headrace.configs.rules import encoder_decoder as encoder_decoder_rules
+from headrace.configs.rules import encoder_decoder, multitask, training, trees
 from headrace.configs.rules import features as features_rules
 from headrace.configs.rules import model as model_rules
-from headrace.configs.rules import multitask as multitask_rules
-from headrace.configs.rules import training as training_rules
-from headrace.configs.rules import trees as trees_rules
-from headrace.configs.rules.rule import Rule, Violation, apply_rules
+from headrace.configs.rules.rule import Rule, Violation, apply_rules, rules_of
 from headrace.configs.schema.features import Feature
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import ModelConfig
@@ -39,20 +37,20 @@ ONE_MACHINE_ONLY = (
     "multi_worker trains once, but `tune` trains many times; search on one machine (`mirrored`, `one_gpu`, `cpu`,"
     " without `kubeflow.workers`), then put the best values into the config, remove `tune`, and train on all"
 )
-TRIAL_RULES: tuple[Rule, ...] = (
-    features_rules.compiled_features_have_one_shape,
-    *model_rules.MODEL_RULES,
-    *training_rules.RULES,
-    *trees_rules.MODEL_RULES,
-    *encoder_decoder_rules.MODEL_RULES,
-    *multitask_rules.MODEL_RULES,
-)
-"""The rules that a value of `model` or `train` can break: those that read one of them, and besides them only the label
-and the features (a test checks this)."""
 MIN_HYPERBAND_EPOCHS = 3
 """The number of epochs from which Hyperband has a first round with a third of them."""
 
 _Sections = Mapping[str, BaseModel]
+
+
+def _concerns_a_trial(rule: Rule) -> bool:
+    """Whether a value of `model` or `train` can break it. Besides them it reads the label and the features at most."""
+    needs = inspect.signature(rule).parameters.keys()
+    return bool(needs & {"model", "train"}) and needs <= {"model", "train", "label", "features"}
+
+
+_MODULES = features_rules, model_rules, training, trees, encoder_decoder, multitask
+TRIAL_RULES = tuple(filter(_concerns_a_trial, rules_of(*_MODULES)))
 
 
 def objective_is_reported(tune: TuneConfig | None, label: LabelConfig) -> Iterator[Violation]:
@@ -227,11 +225,3 @@ def _changed(name: str, value: JsonValue, sections: _Sections) -> dict[str, Any]
 def trials_run_on_one_machine(tune: TuneConfig | None, train: TrainConfig) -> Iterator[Violation]:
     if tune is not None and train.strategy == "multi_worker":
         yield ("train", "strategy"), ONE_MACHINE_ONLY
-
-
-RULES: tuple[Rule, ...] = (
-    objective_is_reported,
-    hyperband_has_rounds,
-    trials_run_on_one_machine,
-    parameters_are_settings,
-)

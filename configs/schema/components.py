@@ -32,11 +32,9 @@ _DECLARATION = "declaration"
 class Declaration:
     """What is known of a component before it is built."""
 
-    id: str
-    """Its id in TFX, in the terminal, and under `kubeflow.components`."""
-    make: str
-    """Dotted path of the function that builds it from the config, the components before it, and the pipeline's folders.
-    It returns None if the config does not ask for the component."""
+    module: str
+    """The module with the function that builds it, which has the component's name here. It gets the config, the
+    components before it, and the pipeline's folders. It returns None if the config does not ask for the component."""
     before: tuple[str, ...] = ()
     """Names of later components that wait for it, besides those that read its outputs: those that a gate guards."""
     instead: str = ""
@@ -45,75 +43,52 @@ class Declaration:
     """Whether it is part of a pipeline that only predicts."""
 
 
-def _component(id_: str, make: str, *, before: tuple[str, ...] = (), instead: str = "", predicts: bool = False) -> Any:
-    return field(default=None, metadata={_DECLARATION: Declaration(id_, make, before, instead, predicts)})
+def _component(module: str, *, before: tuple[str, ...] = (), instead: str = "", predicts: bool = False) -> Any:
+    return field(default=None, metadata={_DECLARATION: Declaration(module, before, instead, predicts)})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Components:
-    """All components. One that the config does not ask for is None; while they are built, so is each later one."""
+    """All components. One that the config does not ask for is None; while they are built, so is each later one.
 
-    spans: BaseNode = _component(
-        "Spans", f"{DATA}.spans", instead="set `data.source`, and `schedule.retrain` for when to train"
-    )
-    example_gen: BaseNode = _component(
-        "ExampleGen",
-        f"{DATA}.example_gen",
-        instead="set `data.source`; its kind `arrays` takes a function of yours",
-    )
-    statistics_gen: BaseNode = _component("StatisticsGen", f"{DATA}.statistics_gen")
-    schema_gen: BaseNode = _component("SchemaGen", f"{DATA}.schema_gen")
-    example_validator: BaseNode = _component("ExampleValidator", f"{DATA}.example_validator")
-    serving_log: BaseNode | None = _component("ServingLog", f"{DATA}.serving_log", instead="set `gates.skew.source`")
-    serving_statistics: BaseNode | None = _component(
-        "ServingStatistics", f"{DATA}.serving_statistics", instead="set `gates.skew.source`"
-    )
-    data_verdict: BaseNode | None = _component("DataVerdict", f"{DATA}.data_verdict", instead="set `gates`")
-    data_gate: BaseNode = _component("DataGate", f"{DATA}.data_gate")
-    drift: BaseNode | None = _component("Drift", f"{DATA}.drift", instead="set `schedule.drift`")
-    transform: BaseNode = _component(
-        "Transform", f"{DATA}.transform", instead="set `features.function` to your preprocessing_fn"
-    )
-    tuner: BaseNode | None = _component("Tuner", f"{TRAINING}.tuner", instead="set `tune`")
-    warm_start: BaseNode | None = _component("WarmStart", f"{TRAINING}.warm_start", instead="set `train.warm_start`")
+    The id of a component, in TFX, in the terminal, and under `kubeflow.components`, is its name in CamelCase.
+    """
+
+    spans: BaseNode = _component(DATA, instead="set `data.source`, and `schedule.retrain` for when to train")
+    example_gen: BaseNode = _component(DATA, instead="set `data.source`; its kind `arrays` takes a function of yours")
+    statistics_gen: BaseNode = _component(DATA)
+    schema_gen: BaseNode = _component(DATA)
+    example_validator: BaseNode = _component(DATA)
+    serving_log: BaseNode | None = _component(DATA, instead="set `gates.skew.source`")
+    serving_statistics: BaseNode | None = _component(DATA, instead="set `gates.skew.source`")
+    data_verdict: BaseNode | None = _component(DATA, instead="set `gates`")
+    data_gate: BaseNode = _component(DATA)
+    drift: BaseNode | None = _component(DATA, instead="set `schedule.drift`")
+    transform: BaseNode = _component(DATA, instead="set `features.function` to your preprocessing_fn")
+    tuner: BaseNode | None = _component(TRAINING, instead="set `tune`")
+    warm_start: BaseNode | None = _component(TRAINING, instead="set `train.warm_start`")
     trainer: BaseNode = _component(
-        "Trainer",
-        f"{TRAINING}.trainer",
-        instead="set `model.kind` to a function that builds your model, or `model.run_fn` to your run_fn",
+        TRAINING, instead="set `model.kind` to a function that builds your model, or `model.run_fn` to your run_fn"
     )
-    profile_verdict: BaseNode | None = _component("ProfileVerdict", f"{TRAINING}.profile_verdict")
-    profile_gate: BaseNode | None = _component(
-        "ProfileGate", f"{TRAINING}.profile_gate", before=("record_blessing", "pusher", "record_training")
-    )
-    baseline: BaseNode = _component("Baseline", f"{DEPLOYMENT}.baseline", instead="set `evaluate.thresholds`")
+    profile_verdict: BaseNode | None = _component(TRAINING)
+    profile_gate: BaseNode | None = _component(TRAINING, before=("record_blessing", "pusher", "record_training"))
+    baseline: BaseNode = _component(DEPLOYMENT, instead="set `evaluate.thresholds`")
     evaluator: BaseNode = _component(
-        "Evaluator",
-        f"{DEPLOYMENT}.evaluator",
-        instead="set `evaluate`, or add a further component and let the pusher wait for it",
+        DEPLOYMENT, instead="set `evaluate`, or add a further component and let the pusher wait for it"
     )
-    canary: BaseNode | None = _component("Canary", f"{DEPLOYMENT}.canary")
+    canary: BaseNode | None = _component(DEPLOYMENT)
     lite: BaseNode | None = _component(
-        "Lite", f"{DEPLOYMENT}.lite", instead="set `deploy.lite`, or add a further component that converts the model"
+        DEPLOYMENT, instead="set `deploy.lite`, or add a further component that converts the model"
     )
     record_blessing: BaseNode = _component(
-        "RecordBlessing",
-        f"{DEPLOYMENT}.record_blessing",
-        instead="let it wait for a further component that fails if the model must not be used",
+        DEPLOYMENT, instead="let it wait for a further component that fails if the model must not be used"
     )
-    pusher: BaseNode | None = _component("Pusher", f"{DEPLOYMENT}.pusher")
-    model_in_service: BaseNode | None = _component(
-        "ModelInService", f"{PREDICTIONS}.model_in_service", instead="set `predict.only`", predicts=True
-    )
-    predict_spans: BaseNode | None = _component(
-        "PredictSpans", f"{PREDICTIONS}.predict_spans", instead="set `predict.source`", predicts=True
-    )
-    bulk_predictor: BaseNode | None = _component("BulkPredictor", f"{PREDICTIONS}.bulk_predictor", predicts=True)
-    publish_predictions: BaseNode | None = _component(
-        "PublishPredictions", f"{PREDICTIONS}.publish_predictions", instead="set `predict.output`", predicts=True
-    )
-    record_training: BaseNode | None = _component(
-        "RecordTraining", f"{DEPLOYMENT}.record_training", instead="set `schedule.retrain`"
-    )
+    pusher: BaseNode | None = _component(DEPLOYMENT)
+    model_in_service: BaseNode | None = _component(PREDICTIONS, instead="set `predict.only`", predicts=True)
+    predict_spans: BaseNode | None = _component(PREDICTIONS, instead="set `predict.source`", predicts=True)
+    bulk_predictor: BaseNode | None = _component(PREDICTIONS, predicts=True)
+    publish_predictions: BaseNode | None = _component(PREDICTIONS, instead="set `predict.output`", predicts=True)
+    record_training: BaseNode | None = _component(DEPLOYMENT, instead="set `schedule.retrain`")
     extra: tuple[BaseNode, ...] = ()
     """The further components."""
 
@@ -149,4 +124,4 @@ def check_declarations(declarations: Mapping[str, Declaration]) -> None:
 
 
 check_declarations(DECLARATIONS)
-IDS = tuple(declared.id for declared in DECLARATIONS.values())
+IDS = tuple(name.title().replace("_", "") for name in DECLARATIONS)

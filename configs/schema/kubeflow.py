@@ -180,6 +180,11 @@ class KubeflowConfig(Section):
         """The settings of each pod of a distributed training."""
         return self._merged(TRAINER)
 
+    def mounted(self, component: str) -> tuple[str, ...]:
+        """The folders of the volumes and Secrets in a component's pod."""
+        own = [path for _, _, path in self.settings(component).mounts()]
+        return (*own, *([self.volume.path] if self.volume else ()))
+
     def pods(self) -> Iterator[tuple[KeyPath, ComponentSettings]]:
         """The defaults, each component's own settings and those of the notifier, with their paths."""
         yield ("kubeflow", "defaults"), self.defaults

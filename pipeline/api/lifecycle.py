@@ -13,8 +13,8 @@ from headrace.pipeline.api.running import register_versions, runs, write_card_of
 from headrace.pipeline.api.serving import serve_or_fail
 
 if TYPE_CHECKING:
-    from headrace.pipeline.models.change import ModelChange
     from headrace.pipeline.models.comparison import Comparison
+    from headrace.pipeline.models.destination import ModelChange
     from headrace.pipeline.models.lineage import Lineage
     from headrace.pipeline.models.listing import Model
 

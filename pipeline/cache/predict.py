@@ -32,8 +32,8 @@ from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, Componen
 from headrace.pipeline.cache_key import KeyInput, KeyParts, cache_key
 from headrace.pipeline.execute import execute
 from headrace.pipeline.folders import Folders, locked
+from headrace.pipeline.local.light import state_outside
 from headrace.pipeline.local.metadata import Metadata
-from headrace.pipeline.local.outside import state_outside
 from headrace.pipeline.local.wire import StoredArtifact
 from headrace.pipeline.plan import Node, plan
 

@@ -21,7 +21,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headrace.common.folders import cache_folder
+from headrace.common.environment import cache_folder
 
 MAX_ENTRIES = 5_000
 """Cached files. Beyond this, entries that the last process did not need are dropped."""

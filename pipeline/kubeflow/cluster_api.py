@@ -5,13 +5,17 @@ Transient failures (no answer, HTTP 429 and 5xx) are retried: an API server may 
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.common.errors import RunError
+
+if TYPE_CHECKING:
+    from kubernetes.client import ApiClient
 
 _Answer = TypeVar("_Answer")
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -51,6 +55,30 @@ def connect_as_user(what: str, context: str | None) -> None:
     except (ConfigException, OSError) as error:
         why = " ".join(str(error).split())[:300]
         raise RunError(f"{what}: the kubeconfig {named} has no such access to the cluster: {why}") from error
+
+
+def call(
+    cluster: ApiClient,
+    path: str,
+    query: Mapping[str, str],
+    *,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    body: Any = None,
+) -> Any:
+    """The JSON at a path of the API. Raises ApiException, and ValueError if the answer is not JSON."""
+    answer = cluster.call_api(
+        path,
+        method,
+        query_params=list(query.items()),
+        header_params={"Accept": "application/json", **(headers or {})},
+        body=body,
+        auth_settings=["BearerToken"],
+        _preload_content=False,
+        _return_http_data_only=True,
+        _request_timeout=TIMEOUT,
+    )
+    return json.loads(answer.data)
 
 
 def own_namespace() -> str:

@@ -33,8 +33,7 @@ from headrace.pipeline.kubeflow.results_store import home_uri
 from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.kubeflow.stored_card import write_stored_card
 from headrace.pipeline.kubeflow.stored_models import StoredHome
-from headrace.pipeline.models.change import ModelChange
-from headrace.pipeline.models.destination import Destination, required_push_directory
+from headrace.pipeline.models.destination import Destination, ModelChange, required_push_directory
 from headrace.pipeline.models.promotion import PromotableModels
 from headrace.pipeline.models.rollback import newly_withdrawn, rolled_back
 

@@ -58,12 +58,19 @@ def open_results(config: PipelineConfig) -> Store:
 @contextlib.contextmanager
 def results_of(config: PipelineConfig) -> Iterator[Store]:
     """The results of runs on Kubeflow. A failure of the object store becomes a RunError."""
-    try:
+    with naming_store(home_uri(config)):
         yield open_results(config)
+
+
+@contextlib.contextmanager
+def naming_store(uri: str) -> Iterator[None]:
+    """Turn a failure of the object store into a RunError that names the URI."""
+    try:
+        yield
     except RunError:
         raise
     except OSError as error:
-        raise RunError(f"{home_uri(config)}: the object store failed: {error}") from None
+        raise RunError(f"{uri}: the object store failed: {error}") from None
 
 
 def volume_store(mount: str, uri: str) -> Store:

@@ -16,15 +16,19 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pyarrow import fs
+from pydantic import BaseModel
 
 from headrace.common.credentials import redact_urls
 from headrace.common.errors import RunError
+from headrace.common.records import parse_record
 from headrace.common.storage.filesystems import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS
 
 logger = logging.getLogger(__name__)
+
+Record = TypeVar("Record", bound=BaseModel)
 
 FOLDER = "HEADRACE_STORE"
 """Environment variable for tests: a folder that stands for the object store, with a folder for each scheme in it."""
@@ -85,6 +89,16 @@ class Store:
         """The content of a text file. Raises FileNotFoundError."""
         with self._filesystem(uri) as (system, source), system.open_input_stream(source, compression=None) as stream:
             return bytes(stream.read()).decode("utf-8", "replace")
+
+    def record(self, uri: str, model: type[Record], what: str, way_out: str) -> Record:
+        """The record in a JSON object, after its checksum was verified.
+
+        Raises FileNotFoundError; RunError if it is damaged, which says what it is, and what follows if it is removed.
+        """
+        try:
+            return parse_record(model, self.text(uri))
+        except ValueError as error:
+            raise RunError(f"{uri}: {what} is damaged: {error}\n  Remove the object; {way_out}") from None
 
     def get_all(self, uri: str, folder: Path) -> int:
         """Copy the files below `uri` into a folder, which is created. Returns their number."""

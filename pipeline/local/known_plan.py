@@ -89,7 +89,7 @@ def _runs_own_code(config: PipelineConfig) -> bool:
 
 
 def _modules(config: PipelineConfig) -> list[str]:
-    builders = {declared.make.rpartition(".")[0] for declared in DECLARATIONS.values()}
+    builders = {declared.module for declared in DECLARATIONS.values()}
     read = [module for source in config.sources for module in source.modules()]
     return sorted({FORK_SERVER, *builders, *modules(config), *read})
 

@@ -23,9 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from headrace.common.durable import write_text
+from headrace.common.errors import RunError
 from headrace.components.bulk_predictor.publishing import find_model_in_service, list_new_data, publish_predictions
 from headrace.components.contents import check_whole, seal
 from headrace.components.deploy.choices import find_base_model, find_baseline, list_blessed
+from headrace.components.gates.blessed_statistics import state_of_blessed
 from headrace.components.gates.serving_log import list_log
 from headrace.components.schema import read_schema
 from headrace.components.spans.find import write_spans
@@ -56,6 +58,17 @@ LIGHT: Mapping[str, Callable[..., None]] = {
     "tfx.components.schema_gen.import_schema_gen.component.ImportSchemaGen": import_schema,
 }
 """Kind of component, as ML Metadata has it, to what it does."""
+
+STATE = "state outside of the pipeline"
+"""What explanations call a change of it."""
+READ_OUTSIDE: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "headrace.components.gates.data_verdict.DataVerdict": lambda given: state_of_blessed(given.get("registry", "")),
+}
+"""Kind of component, as ML Metadata has it, to a digest of what it reads besides its inputs, given its parameters.
+
+It is part of the cache key of DataVerdict, which needs TensorFlow to compare with the statistics of the blessed model's
+data: as long as they and its inputs are the same, the verdict of an earlier run is reused.
+"""
 
 
 class LightArtifact:
@@ -97,6 +110,14 @@ class LightArtifact:
 
     def set_string_custom_property(self, key: str, value: str) -> None:
         self._properties[key].string_value = value
+
+
+def state_outside(kind: str, parameters: Mapping[str, Any]) -> str | None:
+    """A digest of the state that a component reads besides its inputs; None if it is not known, so that it must run."""
+    try:
+        return READ_OUTSIDE[kind](parameters) if kind in READ_OUTSIDE else None
+    except (RunError, OSError):  # the component reports it
+        return None
 
 
 def run_light(node: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:

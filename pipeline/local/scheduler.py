@@ -26,8 +26,8 @@ from headrace.pipeline.cache_key import KeyInput, KeyParts, cache_key
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.interrupts import uninterrupted
 from headrace.pipeline.local.lazy_server import LazyServer
+from headrace.pipeline.local.light import STATE, state_outside
 from headrace.pipeline.local.metadata import Metadata
-from headrace.pipeline.local.outside import STATE, state_outside
 from headrace.pipeline.local.wire import FULL_DISK, StoredArtifact, total_rows
 from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from headrace.pipeline.terminal import Display

@@ -92,6 +92,25 @@ class Destination:
         return sorted((name for name in pushed if self.model_of(name) == entry.uri), key=int)
 
 
+@dataclass(frozen=True)
+class ModelChange:
+    """What a rollback or a promotion did, with paths on this machine or URIs.
+
+    Attributes:
+        version: The new version.
+        model: Its model.
+        run: Id of the run that trained it; None if that is not known.
+        withdrawn: The models that it took out of service.
+        kserve: What the InferenceService does then; None if there is none.
+    """
+
+    version: str
+    model: str
+    run: str | None
+    withdrawn: tuple[str, ...]
+    kserve: str | None = None
+
+
 @contextlib.contextmanager
 def changing_models(folders: Folders, push_directory: str) -> Iterator[Destination]:
     """Hold the lock of a run and that of `blessed.json`. Raises RunError if a run is in progress."""

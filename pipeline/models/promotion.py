@@ -22,8 +22,7 @@ from headrace.components.stored_models.blessing import time_after
 from headrace.components.stored_models.usable import why_unusable
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
-from headrace.pipeline.models.change import ModelChange
-from headrace.pipeline.models.destination import Destination, changing_models, required_push_directory
+from headrace.pipeline.models.destination import Destination, ModelChange, changing_models, required_push_directory
 from headrace.pipeline.models.listing import Model, list_models, model_path
 from headrace.pipeline.models.rollback import newly_withdrawn
 from headrace.pipeline.results.run_folder import RunFolder

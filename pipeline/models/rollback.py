@@ -19,8 +19,7 @@ from headrace.components.stored_models.blessing import time_after
 from headrace.components.stored_models.usable import why_unusable
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
-from headrace.pipeline.models.change import ModelChange
-from headrace.pipeline.models.destination import Destination, changing_models, required_push_directory
+from headrace.pipeline.models.destination import Destination, ModelChange, changing_models, required_push_directory
 
 
 def roll_back(config: PipelineConfig, to: str | None, now: datetime) -> ModelChange:

@@ -45,17 +45,13 @@ def text_format(found: Iterator[Gauge], labels: Mapping[str, str]) -> str:
     lines = []
     for gauge in found:
         if gauge.values:
-            lines += [f"# HELP {gauge.name} {escaped_help(gauge.help)}", f"# TYPE {gauge.name} gauge"]
+            lines += [f"# HELP {gauge.name} {gauge.help}", f"# TYPE {gauge.name} gauge"]
             lines += [_sample(gauge, key, value, labels) for key, value in gauge.values.items()]
     return "".join(f"{line}\n" for line in lines)
 
 
 def escaped_label(value: str) -> str:
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def escaped_help(text: str) -> str:
-    return text.replace("\\", r"\\").replace("\n", r"\n")
 
 
 def _single(name: str, help_text: str, value: float | None) -> Gauge:

@@ -18,8 +18,7 @@ from headrace.components.model_server.connection import LoadError, opened, wait_
 from headrace.configs.schema.model_registry import filled
 from headrace.configs.schema.serving import ServingConfig
 from headrace.pipeline.models.destination import Destination
-from headrace.pipeline.production.config_file import Labels, in_between, with_model
-from headrace.pipeline.production.place import update
+from headrace.pipeline.production.config_file import Labels, in_between, update, with_model
 from headrace.pipeline.results.serving import ServingOutcome
 
 

@@ -16,7 +16,7 @@ from jinja2 import BytecodeCache
 from jinja2.bccache import Bucket
 
 from headrace.common.durable import write_bytes
-from headrace.common.folders import cache_folder
+from headrace.common.environment import cache_folder
 
 _CRC_BYTES = 4
 

@@ -95,29 +95,20 @@ def draw_curves(training: TrainingHistory) -> list[MetricCurve]:
     return [_curve(training, name) for name in names]
 
 
-def read_search(directory: Path | None) -> Search | None:
-    """The Tuner's search in a HyperParameters artifact; None if there is none that can be read."""
-    if directory is None:
-        return None
-    try:
-        content = json.loads((directory / SEARCH_FILE_NAME).read_text(encoding="utf-8"))
-        return Search.from_plain(content["headrace"]["search"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-
-
 def read_searches(folder: RunFolder) -> Search | None:
     """The search of a run: the Tuner's, or the one for the kind of model; None if there was none that can be read."""
-    tuned = read_search(folder.directory("Tuner", "best_hyperparameters"))
-    return tuned or read_model_search(folder.directory("Trainer", "model_run"))
+    tuned = _read_search(folder.directory("Tuner", "best_hyperparameters"), SEARCH_FILE_NAME, "headrace")
+    return tuned or _read_search(folder.directory("Trainer", "model_run"), MODEL_SEARCH_FILE)
 
 
-def read_model_search(directory: Path | None) -> Search | None:
-    """The search of `model.kind: auto` in a ModelRun artifact; None if there is none that can be read."""
+def _read_search(directory: Path | None, file: str, *keys: str) -> Search | None:
+    """The field `search` of a JSON file, below the given keys."""
     if directory is None:
         return None
     try:
-        content = json.loads((directory / MODEL_SEARCH_FILE).read_text(encoding="utf-8"))
+        content = json.loads((directory / file).read_text(encoding="utf-8"))
+        for key in keys:
+            content = content[key]
         return Search.from_plain(content["search"])
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -65,7 +65,7 @@ def render(data: dict[str, Any], runs: Sequence[SharedRun], logs: Sequence[Seque
         differences=differences,
         hyperparameters=hyperparameters([run.used for run in runs]),
         panels=panels,
-        version=read_versions(runs[0].folder.path).get("headrace", ""),
+        versions=read_versions(runs[0].folder.path),
     )
     return text
 

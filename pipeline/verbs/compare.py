@@ -12,7 +12,7 @@ import click
 
 from headrace.common.durable import write_output
 from headrace.pipeline.verbs.models import NONE, print_table
-from headrace.pipeline.verbs.options import config_options, reports_errors, short
+from headrace.pipeline.verbs.options import GivenConfig, config_verb, short
 
 if TYPE_CHECKING:
     from headrace.components.evaluation.result import Interval
@@ -24,8 +24,7 @@ WIDEST = 60
 """Characters shown of a value; `--json` prints all."""
 
 
-@click.command()
-@config_options
+@config_verb()
 @click.argument("names", nargs=-1, metavar="RUN|VERSION RUN|VERSION ...")
 @click.option("--kubeflow", is_flag=True, help="Compare runs on Kubeflow, from the object store.")
 @click.option(
@@ -36,16 +35,7 @@ WIDEST = 60
     help="Write an HTML page instead of printing a table.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@reports_errors
-def compare(
-    config: Path,
-    profile: str | None,
-    overrides: tuple[str, ...],
-    names: tuple[str, ...],
-    kubeflow: bool,
-    output: Path | None,
-    as_json: bool,
-) -> None:
+def compare(config: GivenConfig, names: tuple[str, ...], kubeflow: bool, output: Path | None, as_json: bool) -> None:
     """Compare runs or pushed versions of CONFIG.
 
     A version stands for the run that trained its model. All metrics and facts about the data are shown, and the
@@ -57,7 +47,7 @@ def compare(
         raise click.UsageError(f"--output writes an HTML page, so {output} must end in .html")
     from headrace.pipeline import api
 
-    found = api.compare(config, *names, kubeflow=kubeflow, profile=profile, overrides=overrides)
+    found = api.compare(config.path, *names, kubeflow=kubeflow, **config.options)
     if as_json:
         click.echo(json.dumps(asdict(found), indent=1))
     elif output:

@@ -10,14 +10,13 @@ import click
 
 from headrace.common.durable import write_output
 from headrace.common.environment import imports_alone, prepare, quiet
-from headrace.pipeline.verbs.options import config_options, load, reports_errors, short
+from headrace.pipeline.verbs.options import GivenConfig, config_verb, endpoint_option, short
 
 if TYPE_CHECKING:
     from headrace.configs.rules.rule import Rule
 
 
-@click.command("compile")
-@config_options
+@config_verb("compile")
 @click.option(
     "-o",
     "--output",
@@ -28,25 +27,16 @@ if TYPE_CHECKING:
 @click.option(
     "--manifest", is_flag=True, help="Write Kubernetes manifests for a repository that Argo CD or Flux watches."
 )
-@click.option(
-    "--endpoint",
-    default="http://ml-pipeline.kubeflow:8888",
-    metavar="URL",
-    help="With --manifest: the API server of Kubeflow Pipelines, as pods reach it. The default is the service"
-    " `ml-pipeline` of the namespace `kubeflow`.",
-)
-@reports_errors
-def compile_(
-    config: Path, profile: str | None, overrides: tuple[str, ...], output: Path | None, manifest: bool, endpoint: str
-) -> None:
+@endpoint_option
+def compile_(config: GivenConfig, output: Path | None, manifest: bool, endpoint: str) -> None:
     """Compile the pipeline of CONFIG to YAML for Kubeflow."""
     if manifest:
-        text = _manifest(config, profile, overrides, endpoint)
+        text = _manifest(config, endpoint)
     else:
         from headrace.pipeline.api import compile as compile_pipeline
 
         with imports_alone():  # which take nearly all of its time
-            text = compile_pipeline(config, profile=profile, overrides=overrides)
+            text = compile_pipeline(config.path, **config.options)
     if output is None:
         click.echo(text, nl=False)
         return
@@ -54,30 +44,28 @@ def compile_(
     click.echo(short(output.absolute()))
 
 
-def _manifest(config: Path, profile: str | None, overrides: tuple[str, ...], endpoint: str) -> str:
+def _manifest(config: GivenConfig, endpoint: str) -> str:
     from headrace.common.errors import RunError
     from headrace.configs.rules import on_kubeflow
 
     prepare()
     rules: list[Rule] = [*on_kubeflow.RULES, on_kubeflow.name_fits_a_job, on_kubeflow.name_fits_a_cron_job]
-    loaded = load(config, profile, overrides, data=False, functions=True, rules=rules)
+    loaded = config.load(functions=True, rules=rules)
     if loaded.config.only_predicts:
         raise RunError("--manifest is for the pipeline that trains; apply `predict.only` with `headrace schedule`")
     with quiet(), imports_alone():
         from headrace.pipeline.kubeflow.compiler.manifest import manifest
-    return manifest(loaded.config, endpoint, folder=config.parent)
+    return manifest(loaded.config, endpoint, folder=config.path.parent)
 
 
-@click.command()
-@config_options
+@config_verb()
 @click.option(
     "--keep",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
     help="Run in this folder, which must be empty, and keep it. The default is a temporary one.",
 )
-@reports_errors
-def verify(config: Path, profile: str | None, overrides: tuple[str, ...], keep: Path | None) -> None:
+def verify(config: GivenConfig, keep: Path | None) -> None:
     """Run the compiled pipeline of CONFIG here, as Kubeflow would.
 
     Its artifacts are compared with those of a local run.
@@ -89,7 +77,7 @@ def verify(config: Path, profile: str | None, overrides: tuple[str, ...], keep: 
     from headrace.configs.rules import on_kubeflow
     from headrace.pipeline.terminal import open_display
 
-    loaded = load(config, profile, overrides, data=True, rules=on_kubeflow.RULES_OF_PODS)
+    loaded = config.load(data=True, rules=on_kubeflow.RULES_OF_PODS)
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise RunError(f"{keep} is not empty; name a folder that is empty or does not exist yet")
     with quiet(), imports_alone():

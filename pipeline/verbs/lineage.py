@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.pipeline.verbs.models import NONE, blessing, marked_versions, print_table, short_commit
-from headrace.pipeline.verbs.options import config_options, reports_errors, short
+from headrace.pipeline.verbs.options import GivenConfig, config_verb, short
 
 if TYPE_CHECKING:
     from headrace.pipeline.models.lineage import Lineage
@@ -27,15 +27,11 @@ PACKAGES = ("python", "headrace", "tfx", "tensorflow")
 """Packages whose versions are shown."""
 
 
-@click.command()
-@config_options
+@config_verb()
 @click.argument("name", required=False, metavar="[MODEL|SPAN|FILE]")
 @click.option("--kubeflow", is_flag=True, help="Follow the models of runs on Kubeflow, from the object store.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@reports_errors
-def lineage(
-    config: Path, profile: str | None, overrides: tuple[str, ...], name: str | None, kubeflow: bool, as_json: bool
-) -> None:
+def lineage(config: GivenConfig, name: str | None, kubeflow: bool, as_json: bool) -> None:
     """Trace a model of CONFIG to its data, or data to its models.
 
     MODEL is a pushed version, the id of a run or the folder of a model; by default the model in service. For a SPAN, or
@@ -44,7 +40,7 @@ def lineage(
     from headrace.pipeline import api
     from headrace.pipeline.results.record import on_one_line
 
-    found = api.lineage(config, name, kubeflow=kubeflow, profile=profile, overrides=overrides)
+    found = api.lineage(config.path, name, kubeflow=kubeflow, **config.options)
     if as_json:
         click.echo(json.dumps(asdict(found), indent=1, default=_plain))
         return

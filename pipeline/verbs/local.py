@@ -11,7 +11,14 @@ import click
 
 from headrace.common.environment import prepare
 from headrace.pipeline.interrupts import BROKEN_PIPE, CTRL_C
-from headrace.pipeline.verbs.options import config_options, load, overlay_options, param_option, reports_errors, short
+from headrace.pipeline.verbs.options import (
+    GivenConfig,
+    config_verb,
+    overlay_options,
+    param_option,
+    reports_errors,
+    short,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,7 +48,7 @@ def validate(config: Path | None, profile: str | None, overrides: tuple[str, ...
         return
     if config is None:
         raise click.UsageError("name a config, such as configs/taxi.yaml, or use --schema")
-    loaded = load(config, profile, overrides, data=True, components=True)
+    loaded = GivenConfig(config, profile, overrides).load(data=True, components=True)
     from headrace.pipeline.validate import check_machine
 
     for problem in check_machine(loaded):
@@ -108,14 +115,10 @@ def _show_selection(loaded: LoadedConfig) -> None:
             click.echo(f"  {to_flow(feature)}: {to_flow(settings)}")
 
 
-@click.command()
-@config_options
+@config_verb()
 @param_option
 @click.option("--fresh", is_flag=True, help="Run every component, even if an earlier run could be reused.")
-@reports_errors
-def run(
-    config: Path, profile: str | None, overrides: tuple[str, ...], parameters: tuple[str, ...], fresh: bool
-) -> None:
+def run(config: GivenConfig, parameters: tuple[str, ...], fresh: bool) -> None:
     """Run the pipeline of CONFIG on this machine.
 
     Components whose inputs, settings and code are unchanged since an earlier run are reused.
@@ -132,12 +135,12 @@ def run(
     console = StandardOutput()
     _say_what_comes(console, config)
     with EarlyProcess(fresh=fresh) as early:
-        loaded = load_to_run(config, profile, (*overrides, *given), early.start_if_needed)
+        loaded = load_to_run(config.path, config.profile, (*config.overrides, *given), early.start_if_needed)
         with open_display(console) as display:
             done = run_loaded(loaded, str(config), display, early, fresh=fresh, obey_retrain=obey_retrain)
     serving = serve_after_run(loaded.config, done)
     with uninterrupted(), notifying(loaded.config, done):
-        _report_and_summary(console, loaded, done, _options(profile, overrides))
+        _report_and_summary(console, loaded, done, _options(config.profile, config.overrides))
         if serving is not None and serving.words:
             style = None if serving.error is None else "bold red"
             console.print(f"serving   {serving.words}", style=style, soft_wrap=True, highlight=False, markup=False)
@@ -153,7 +156,7 @@ def run(
         sys.exit(1)
 
 
-def _say_what_comes(console: Console, config: Path) -> None:
+def _say_what_comes(console: Console, config: GivenConfig) -> None:
     """Print a line at once: the check of the data and the start of TFX may take many seconds on a busy machine."""
     import time
 
@@ -210,11 +213,9 @@ def _predicted(done: PublishedPredictions | None) -> list[str]:
     return [f"{short(Path(done.output))}{'' if done.changed else ' (unchanged)'}: {done.words}"]
 
 
-@click.command()
-@config_options
+@config_verb()
 @click.option("--run", "run_id", metavar="RUN", help="The id of the run. The default is the latest.")
-@reports_errors
-def report(config: Path, profile: str | None, overrides: tuple[str, ...], run_id: str | None) -> None:
+def report(config: GivenConfig, run_id: str | None) -> None:
     """Write the HTML report of a run of CONFIG.
 
     The report is one page that opens from disk. Its path is printed.
@@ -224,7 +225,7 @@ def report(config: Path, profile: str | None, overrides: tuple[str, ...], run_id
     from headrace.pipeline.report import write_report
     from headrace.pipeline.results.record import newest_first
 
-    folders = Folders.of(load(config, profile, overrides, data=False).config)
+    folders = Folders.of(config.load().config)
     runs = [path.name for path in newest_first(folders.runs)]
     if not runs:
         raise RunError(f"there is no run in {folders.runs} yet; start one with `headrace run {config}`")

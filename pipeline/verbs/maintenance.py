@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.common.environment import prepare, quiet
-from headrace.pipeline.verbs.options import config_options, load, reports_errors, short
+from headrace.pipeline.verbs.options import GivenConfig, config_verb, reports_errors, short
 
 if TYPE_CHECKING:
     from headrace.configs.config import PipelineConfig
@@ -20,22 +20,12 @@ if TYPE_CHECKING:
 DAY = 86_400
 
 
-@click.command("explain-cache")
-@config_options
+@config_verb("explain-cache")
 @click.argument("run", required=False)
 @click.option("--next", "ahead", is_flag=True, help="Predict what the next run would reuse, without running it.")
 @click.option("--kubeflow", is_flag=True, help="Explain a run on Kubeflow, given by name or id.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@reports_errors
-def explain_cache(
-    config: Path,
-    profile: str | None,
-    overrides: tuple[str, ...],
-    run: str | None,
-    ahead: bool,
-    kubeflow: bool,
-    as_json: bool,
-) -> None:
+def explain_cache(config: GivenConfig, run: str | None, ahead: bool, kubeflow: bool, as_json: bool) -> None:
     """Explain why each component of a run was reused or ran.
 
     RUN is the id of a run of CONFIG, by default the newest.
@@ -43,7 +33,7 @@ def explain_cache(
     if ahead and (run or kubeflow):
         raise click.UsageError("--next predicts the next local run, so it takes no RUN and no --kubeflow")
     prepare()
-    loaded = load(config, profile, overrides, data=False, functions=ahead)
+    loaded = config.load(functions=ahead)
     found = _explanation(loaded.config, run, ahead=ahead, kubeflow=kubeflow)
     from headrace.pipeline.cache import explanation
     from headrace.pipeline.terminal import StandardOutput
@@ -71,8 +61,7 @@ def _explanation(config: PipelineConfig, run: str | None, *, ahead: bool, kubefl
     return explain(Folders.of(config), run)
 
 
-@click.command()
-@config_options
+@config_verb()
 @click.option(
     "--keep",
     type=click.IntRange(min=1),
@@ -95,10 +84,7 @@ def _explanation(config: PipelineConfig, run: str | None, *, ahead: bool, kubefl
     metavar="URI",
     help="Prune a pipeline root in an object store instead: the spans that runs on Kubeflow store there.",
 )
-@reports_errors
-def prune(
-    config: Path, profile: str | None, overrides: tuple[str, ...], keep: int, days: int, dry_run: bool, root: str | None
-) -> None:
+def prune(config: GivenConfig, keep: int, days: int, dry_run: bool, root: str | None) -> None:
     """Remove what old runs of CONFIG left on this machine.
 
     The newest runs stay with everything that they need: artifacts that they reused from older runs, and the spans that
@@ -111,7 +97,7 @@ def prune(
     from headrace.pipeline.folders import Folders, locked
     from headrace.pipeline.local.prune import plan_prune, remove
 
-    loaded = load(config, profile, overrides, data=False).config
+    loaded = config.load().config
     older_than = time.time() - days * DAY
     if root is not None:
         _prune_object_store(loaded, root, keep, older_than, dry_run=dry_run)
@@ -135,6 +121,7 @@ def _prune_object_store(config: PipelineConfig, root: str, keep: int, older_than
     from headrace.common.errors import RunError
     from headrace.pipeline.kubeflow import prune_spans
     from headrace.pipeline.kubeflow.pod.paths import SCHEMES
+    from headrace.pipeline.kubeflow.results_store import naming_store
     from headrace.pipeline.kubeflow.store import open_store
     from headrace.pipeline.kubeflow.store_settings import store_options
     from headrace.pipeline.report.formatting import size
@@ -143,17 +130,13 @@ def _prune_object_store(config: PipelineConfig, root: str, keep: int, older_than
         allowed = ", ".join(SCHEMES)
         raise RunError(f"--root {redact_urls(root)} is not in an object store; write {allowed} followed by bucket/path")
     store, uri = open_store(store_options(config.kubeflow)), f"{root.rstrip('/')}/{config.pipeline.name}/spans"
-    try:
+    with naming_store(uri):
         found = prune_spans.plan(store, uri, keep, older_than, time.time())
         if dry_run:
             for key in found.spans:
                 click.echo(f"would remove {uri}/{key}")
         else:
             prune_spans.remove(store, found)
-    except RunError:
-        raise
-    except OSError as error:
-        raise RunError(f"{uri}: the object store failed: {error}") from None
     if not found.spans and not found.notes:
         click.echo(f"nothing to remove: {_count(found.runs, 'run')} used spans in {uri}, and all of those are kept")
         return

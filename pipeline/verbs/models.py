@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.pipeline.models.change import ModelChange
-from headrace.pipeline.verbs.options import config_options, load, reports_errors, short
+from headrace.pipeline.verbs.options import GivenConfig, config_verb, short
 
 if TYPE_CHECKING:
     from headrace.configs.config import PipelineConfig
     from headrace.pipeline.kubeflow.store import Store
+    from headrace.pipeline.models.destination import ModelChange
     from headrace.pipeline.models.listing import Model
 
 NONE = "-"
@@ -31,8 +31,7 @@ NARROWEST = 16
 COMMIT_DIGITS = 9
 
 
-@click.command()
-@config_options
+@config_verb()
 @click.option("--kubeflow", is_flag=True, help="List the models of runs on Kubeflow, from the object store.")
 @click.option(
     "--limit",
@@ -43,17 +42,14 @@ COMMIT_DIGITS = 9
     help="With --kubeflow: list at most this many.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@reports_errors
-def models(
-    config: Path, profile: str | None, overrides: tuple[str, ...], kubeflow: bool, limit: int, as_json: bool
-) -> None:
+def models(config: GivenConfig, kubeflow: bool, limit: int, as_json: bool) -> None:
     """List the models of CONFIG on this machine, newest first.
 
     An asterisk marks the version in service. Versions that are no longer in `deploy.push` are not shown.
     """
     from headrace.pipeline import api
 
-    found = api.models(config, kubeflow=kubeflow, limit=limit, profile=profile, overrides=overrides)
+    found = api.models(config.path, kubeflow=kubeflow, limit=limit, **config.options)
     if as_json:
         click.echo(json.dumps([_fields(model) for model in found], indent=1))
     elif found:
@@ -67,22 +63,12 @@ def models(
         click.echo(f"no models yet; `headrace {'submit' if kubeflow else 'run'} {config}` trains one{elsewhere}")
 
 
-@click.command()
-@config_options
+@config_verb()
 @click.option("--to", metavar="RUN|VERSION", help="A run or a version with the model.")
 @click.option("--allow-older", is_flag=True, help="Push it even if the model in service is newer; withdraw that one.")
 @click.option("--kubeflow", is_flag=True, help="Push a model of runs on Kubeflow, in the object store.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@reports_errors
-def promote(
-    config: Path,
-    profile: str | None,
-    overrides: tuple[str, ...],
-    to: str | None,
-    allow_older: bool,
-    kubeflow: bool,
-    as_json: bool,
-) -> None:
+def promote(config: GivenConfig, to: str | None, allow_older: bool, kubeflow: bool, as_json: bool) -> None:
     """Push a blessed model of CONFIG that awaits approval.
 
     With `deploy.approval: manual`, a run pushes no model by itself. The default is the newest model that awaits
@@ -94,21 +80,17 @@ def promote(
         from headrace.pipeline.kubeflow import model_changes
 
         push = partial(model_changes.promote, wanted=to, now=datetime.now(UTC), allow_older=allow_older)
-        done = _changed_on_kubeflow(config, profile, overrides, push)
+        done = _changed_on_kubeflow(config, push)
     else:
-        done = api.promote_model(config, to, allow_older=allow_older, profile=profile, overrides=overrides)
+        done = api.promote_model(config.path, to, allow_older=allow_older, **config.options)
     _show_change(done, as_json=as_json)
 
 
-@click.command()
-@config_options
+@config_verb()
 @click.option("--to", metavar="VERSION", help="A version with the model. The default is the one blessed before.")
 @click.option("--kubeflow", is_flag=True, help="Put back a model of runs on Kubeflow, in the object store.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@reports_errors
-def rollback(
-    config: Path, profile: str | None, overrides: tuple[str, ...], to: str | None, kubeflow: bool, as_json: bool
-) -> None:
+def rollback(config: GivenConfig, to: str | None, kubeflow: bool, as_json: bool) -> None:
     """Put an earlier blessed model of CONFIG back into service.
 
     It is pushed as a new version, as servers load the highest number. Models blessed after it are not pushed again; the
@@ -120,27 +102,22 @@ def rollback(
         from headrace.pipeline.kubeflow import model_changes
 
         put_back = partial(model_changes.roll_back, to=to, now=datetime.now(UTC))
-        done = _changed_on_kubeflow(config, profile, overrides, put_back)
+        done = _changed_on_kubeflow(config, put_back)
     else:
-        done = api.roll_back(config, to, profile=profile, overrides=overrides)
-        found = api.models(config, profile=profile, overrides=overrides) if as_json else []
+        done = api.roll_back(config.path, to, **config.options)
+        found = api.models(config.path, **config.options) if as_json else []
         done = replace(done, run=next((model.run for model in found if str(model.path) == done.model), None))
     _show_change(done, as_json=as_json)
 
 
-def _changed_on_kubeflow(
-    config: Path,
-    profile: str | None,
-    overrides: tuple[str, ...],
-    change: Callable[[PipelineConfig, Store], ModelChange],
-) -> ModelChange:
+def _changed_on_kubeflow(config: GivenConfig, change: Callable[[PipelineConfig, Store], ModelChange]) -> ModelChange:
     """Change the model in service on Kubeflow, let servers serve it, and register what changed."""
     from headrace.pipeline.kubeflow.kserve.follow import check_as_user, follow_as_user
     from headrace.pipeline.kubeflow.production import serve_pushed, serving
     from headrace.pipeline.kubeflow.registration import register_pushed, registration
     from headrace.pipeline.kubeflow.results_store import home_uri, results_of
 
-    loaded = load(config, profile, overrides, data=False).config
+    loaded = config.load().config
     with results_of(loaded) as store:
         if loaded.deploy.kserve is not None:
             check_as_user(loaded)

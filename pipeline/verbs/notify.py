@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
 from headrace.common.environment import prepare
-from headrace.pipeline.verbs.options import config_options, load, reports_errors
+from headrace.pipeline.verbs.options import GivenConfig, config_verb, endpoint_option
 
 
-@click.command()
-@config_options
+@config_verb()
 @click.option("--kubeflow", is_flag=True, help="Send messages about runs on Kubeflow that have ended, and no test.")
 @click.option(
     "--manifest", is_flag=True, help="Print a CronJob that runs --kubeflow regularly, for `kubectl apply -f -`."
 )
-@click.option(
-    "--endpoint",
-    default="http://ml-pipeline.kubeflow:8888",
-    metavar="URL",
-    help="With --manifest: the API server of Kubeflow Pipelines, as pods reach it. The default is the service"
-    " `ml-pipeline` of the namespace `kubeflow`.",
-)
-@reports_errors
-def notify(
-    config: Path, profile: str | None, overrides: tuple[str, ...], kubeflow: bool, manifest: bool, endpoint: str
-) -> None:
+@endpoint_option
+def notify(config: GivenConfig, kubeflow: bool, manifest: bool, endpoint: str) -> None:
     """Send a test message to every receiver of CONFIG.
 
     Of `pushgateway` and `prometheus_file`, only the environment variables are checked, because a message would replace
@@ -39,18 +28,18 @@ def notify(
     if kubeflow and manifest:
         raise click.UsageError("--kubeflow tells the receivers now, and --manifest writes the CronJob that does so")
     if manifest:
-        _write_manifest(config, profile, overrides, endpoint)
+        _write_manifest(config, endpoint)
     elif kubeflow:
-        sys.exit(_sweep(config, profile, overrides))
+        sys.exit(_sweep(config))
     else:
-        sys.exit(_send_test(config, profile, overrides))
+        sys.exit(_send_test(config))
 
 
-def _send_test(config: Path, profile: str | None, overrides: tuple[str, ...]) -> bool:
+def _send_test(config: GivenConfig) -> bool:
     """Returns whether a receiver was not reached."""
     from headrace.pipeline.notify.notify import send_test
 
-    loaded = load(config, profile, overrides, data=False).config
+    loaded = config.load().config
     _need_receivers(config, loaded.notify)
     failed = False
     for outcome in send_test(loaded):
@@ -60,42 +49,38 @@ def _send_test(config: Path, profile: str | None, overrides: tuple[str, ...]) ->
     return failed
 
 
-def _sweep(config: Path, profile: str | None, overrides: tuple[str, ...]) -> bool:
+def _sweep(config: GivenConfig) -> bool:
     """Returns whether a receiver was not reached, or a run could not be told."""
-    from headrace.common.errors import RunError
     from headrace.pipeline.kubeflow.server import access
 
     prepare()
-    loaded = load(config, profile, overrides, data=False, rules=access.RULES).config
+    loaded = config.load(rules=access.RULES).config
     _need_receivers(config, loaded.notify)
     from headrace.pipeline.kubeflow.notifier.record import BusyError
     from headrace.pipeline.kubeflow.notifier.sweep import sweep
-    from headrace.pipeline.kubeflow.results_store import open_results
+    from headrace.pipeline.kubeflow.results_store import results_of
     from headrace.pipeline.kubeflow.server.session import Session
 
     failed, ended = False, 0
     try:
-        for notice in sweep(Session.of(loaded), open_results(loaded)):
-            click.echo(str(notice), err=notice.error is not None)
-            failed, ended = failed or notice.failed, ended + 1
+        with results_of(loaded) as store:
+            for notice in sweep(Session.of(loaded), store):
+                click.echo(str(notice), err=notice.error is not None)
+                failed, ended = failed or notice.failed, ended + 1
     except BusyError as error:
         click.echo(str(error), err=True)
         return failed
-    except RunError:
-        raise
-    except OSError as error:
-        raise RunError(f"{loaded.kubeflow.pipeline_root}: the object store failed: {error}") from None
     if not ended:
         click.echo("nothing to tell: no further run has ended")
     return failed
 
 
-def _write_manifest(config: Path, profile: str | None, overrides: tuple[str, ...], endpoint: str) -> None:
+def _write_manifest(config: GivenConfig, endpoint: str) -> None:
     from headrace.common.errors import RunError
     from headrace.configs.rules import on_kubeflow
 
     rules = (on_kubeflow.image_is_named, on_kubeflow.receivers_are_told_by_a_notifier, on_kubeflow.name_fits_a_cron_job)
-    loaded = load(config, profile, overrides, data=False, rules=rules).config
+    loaded = config.load(rules=rules).config
     _need_receivers(config, loaded.notify)
     if loaded.kubeflow.notify is None or loaded.kubeflow.notify.cron is None:
         raise RunError("kubeflow.notify.cron is null, so there is no CronJob to write; set it, such as to */5 * * * *")
@@ -104,7 +89,7 @@ def _write_manifest(config: Path, profile: str | None, overrides: tuple[str, ...
     click.echo(notifier_manifest(loaded, endpoint), nl=False)
 
 
-def _need_receivers(config: Path, receivers: object) -> None:
+def _need_receivers(config: GivenConfig, receivers: object) -> None:
     from headrace.common.errors import RunError
 
     if not receivers:

@@ -7,8 +7,9 @@ import functools
 import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 
@@ -91,9 +92,64 @@ def _location(error: OSError) -> str:
     return str(error.filename or ("the disk" if error.errno is not None else "the object store"))
 
 
-def config_options(verb: Callable[P, None]) -> Callable[P, None]:
-    """Add the argument CONFIG and the options --profile and --set."""
-    return click.argument("config", type=click.Path(path_type=Path))(overlay_options(verb))
+@dataclass(frozen=True)
+class GivenConfig:
+    """The argument CONFIG of a verb, with the options --profile and --set. As text, the path as it was given."""
+
+    path: Path
+    profile: str | None
+    overrides: tuple[str, ...]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options, as the functions of `headrace.pipeline.api` take them."""
+        return {"profile": self.profile, "overrides": self.overrides}
+
+    def load(
+        self, *, data: bool = False, functions: bool = False, components: bool = False, rules: Sequence[Rule] = ()
+    ) -> LoadedConfig:
+        """Call `headrace.pipeline.api.load_checked`, imported only when a verb needs it.
+
+        functions: the config is about to be compiled, so what its patterns stand for is pinned too.
+        """
+        from headrace.pipeline.api import load_checked
+
+        loaded = load_checked(
+            self.path, self.profile, self.overrides, data=data, functions=functions, components=components, rules=rules
+        )
+        if functions:
+            loaded.pin_selection()
+        return loaded
+
+    def session(self) -> Session:
+        """Connect to the Kubeflow server that the config names. Raises ConfigError and ServerError."""
+        from headrace.pipeline.kubeflow.server import access
+
+        prepare()
+        loaded = self.load(rules=access.RULES)
+        with quiet():
+            from headrace.pipeline.kubeflow.server.session import Session
+        return Session.of(loaded.config)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+def config_verb(name: str | None = None) -> Callable[[Callable[..., None]], click.Command]:
+    """A command with the argument CONFIG and the options --profile and --set, which its function gets as a GivenConfig.
+
+    It reports errors as `reports_errors` does. name: the default is that of the function.
+    """
+
+    def command(verb: Callable[..., None]) -> click.Command:
+        @functools.wraps(verb)
+        def called(config: Path, profile: str | None, overrides: tuple[str, ...], **chosen: Any) -> None:
+            verb(GivenConfig(config, profile, overrides), **chosen)
+
+        argument = click.argument("config", type=click.Path(path_type=Path))
+        return click.command(name)(argument(overlay_options(reports_errors(called))))
+
+    return command
 
 
 def overlay_options(verb: Callable[P, None]) -> Callable[P, None]:
@@ -123,39 +179,15 @@ def param_option(verb: Callable[P, None]) -> Callable[P, None]:
     )(verb)
 
 
-def load(
-    config: Path,
-    profile: str | None,
-    overrides: tuple[str, ...],
-    *,
-    data: bool,
-    functions: bool = False,
-    components: bool = False,
-    rules: Sequence[Rule] = (),
-) -> LoadedConfig:
-    """Call `headrace.pipeline.api.load_checked`, imported only when a verb needs it.
-
-    functions: the config is about to be compiled, so what its patterns stand for is pinned too.
-    """
-    from headrace.pipeline.api import load_checked
-
-    loaded = load_checked(
-        config, profile, overrides, data=data, functions=functions, components=components, rules=rules
-    )
-    if functions:
-        loaded.pin_selection()
-    return loaded
-
-
-def session_of(config: Path, profile: str | None, overrides: tuple[str, ...]) -> Session:
-    """Connect to the Kubeflow server that the config names. Raises ConfigError and ServerError."""
-    from headrace.pipeline.kubeflow.server import access
-
-    prepare()
-    loaded = load(config, profile, overrides, data=False, rules=access.RULES)
-    with quiet():
-        from headrace.pipeline.kubeflow.server.session import Session
-    return Session.of(loaded.config)
+def endpoint_option(verb: Callable[P, None]) -> Callable[P, None]:
+    """Add the option --endpoint to a verb that has --manifest."""
+    return click.option(
+        "--endpoint",
+        default="http://ml-pipeline.kubeflow:8888",
+        metavar="URL",
+        help="With --manifest: the API server of Kubeflow Pipelines, as pods reach it. The default is the service"
+        " `ml-pipeline` of the namespace `kubeflow`.",
+    )(verb)
 
 
 def short(path: Path) -> Path:

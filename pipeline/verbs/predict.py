@@ -7,11 +7,10 @@ from pathlib import Path
 import click
 
 from headrace.common.environment import prepare
-from headrace.pipeline.verbs.options import config_options, reports_errors, short
+from headrace.pipeline.verbs.options import GivenConfig, config_verb, short
 
 
-@click.command()
-@config_options
+@config_verb()
 @click.option(
     "--input",
     "given",
@@ -45,11 +44,8 @@ from headrace.pipeline.verbs.options import config_options, reports_errors, shor
     metavar="N",
     help="Examples in a call of the model, at most 2048 by default.",
 )
-@reports_errors
-def predict(  # noqa: PLR0913, PLR0917 - one for each option
-    config: Path,
-    profile: str | None,
-    overrides: tuple[str, ...],
+def predict(
+    config: GivenConfig,
     given: str | None,
     output: Path,
     model: str | None,
@@ -67,12 +63,7 @@ def predict(  # noqa: PLR0913, PLR0917 - one for each option
 
     keys = None if columns is None else [name for name in columns.split(",") if name]
     scoring = open_scoring(
-        config,
-        given,
-        model=model,
-        form=Form(columns=keys, prefix=prefix, batch_size=batch_size),
-        profile=profile,
-        overrides=overrides,
+        config.path, given, model=model, form=Form(columns=keys, prefix=prefix, batch_size=batch_size), **config.options
     )
     done = scoring.to_file(output)
     for column, reason in done.unreadable.items():

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.pipeline.verbs.options import config_options, reports_errors, session_of
+from headrace.pipeline.verbs.options import GivenConfig, config_verb
 
 if TYPE_CHECKING:
     from headrace.pipeline.kubeflow.server.session import Session
@@ -23,8 +22,7 @@ LOST = (
 )
 
 
-@click.command()
-@config_options
+@config_verb()
 @click.option(
     "--limit",
     type=click.IntRange(1, 200),
@@ -33,10 +31,9 @@ LOST = (
     metavar="N",
     help="List at most this many runs.",
 )
-@reports_errors
-def runs(config: Path, profile: str | None, overrides: tuple[str, ...], limit: int) -> None:
+def runs(config: GivenConfig, limit: int) -> None:
     """List the runs of CONFIG on Kubeflow, newest first."""
-    session = session_of(config, profile, overrides)
+    session = config.session()
     found = session.settled(session.runs(limit), _note)
     width = max((len(run.display_name) for run in found), default=0)
     for run in found:
@@ -56,17 +53,15 @@ def _run_line(run: Any, width: int) -> str:
     return f"{run.created_at:%Y-%m-%d %H:%M:%S}Z  {state:<10}  {run.display_name:<{width}}  {run.run_id}"
 
 
-@click.command()
-@config_options
+@config_verb()
 @click.argument("run", required=False)
 @click.option("--watch", is_flag=True, help="Follow the run until it has ended.")
-@reports_errors
-def status(config: Path, profile: str | None, overrides: tuple[str, ...], run: str | None, watch: bool) -> None:
+def status(config: GivenConfig, run: str | None, watch: bool) -> None:
     """Show the state of a run of CONFIG on Kubeflow.
 
     RUN is its name or id, by default the newest.
     """
-    session = session_of(config, profile, overrides)
+    session = config.session()
     found = session.run(run, _note)
     if watch:
         sys.exit(watch_to_the_end(session, found))
@@ -141,20 +136,16 @@ def _print_causes(session: Session, shown: RunRecord, run: Any) -> None:
         click.echo(line, err=True)
 
 
-@click.command()
-@config_options
+@config_verb()
 @click.argument("component")
 @click.argument("run", required=False)
 @click.option("--follow", is_flag=True, help="Keep printing until the component has ended.")
-@reports_errors
-def logs(
-    config: Path, profile: str | None, overrides: tuple[str, ...], component: str, run: str | None, follow: bool
-) -> None:
+def logs(config: GivenConfig, component: str, run: str | None, follow: bool) -> None:
     """Print the log of a component of a run on Kubeflow.
 
     COMPONENT is its name in the report. RUN is the name or id of a run of CONFIG, by default the newest.
     """
-    session = session_of(config, profile, overrides)
+    session = config.session()
     from headrace.common.errors import RunError
     from headrace.common.names import did_you_mean_or_list
     from headrace.pipeline.kubeflow.server import logs as server_logs
@@ -189,16 +180,14 @@ def logs(
             click.echo(why, err=True)
 
 
-@click.command()
-@config_options
+@config_verb()
 @click.argument("run")
-@reports_errors
-def cancel(config: Path, profile: str | None, overrides: tuple[str, ...], run: str) -> None:
+def cancel(config: GivenConfig, run: str) -> None:
     """Cancel a run of CONFIG on Kubeflow.
 
     RUN is its name or id.
     """
-    session = session_of(config, profile, overrides)
+    session = config.session()
     from headrace.pipeline.kubeflow.server.runs import cancel as cancel_run
     from headrace.pipeline.kubeflow.server.runs import state_word
 
@@ -212,16 +201,14 @@ def cancel(config: Path, profile: str | None, overrides: tuple[str, ...], run: s
         click.echo(f"run       {found.display_name}  lost: {LOST}")
 
 
-@click.command()
-@config_options
+@config_verb()
 @click.argument("run")
-@reports_errors
-def retry(config: Path, profile: str | None, overrides: tuple[str, ...], run: str) -> None:
+def retry(config: GivenConfig, run: str) -> None:
     """Resume a run of CONFIG on Kubeflow from what failed.
 
     RUN is its name or id. Tasks that succeeded are not repeated.
     """
-    session = session_of(config, profile, overrides)
+    session = config.session()
     from headrace.pipeline.kubeflow.server.runs import retry as retry_run
 
     found = session.run(run, _note)

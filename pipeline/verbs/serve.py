@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import click
 
 from headrace.common.environment import prepare, quiet
-from headrace.pipeline.verbs.options import config_options, load, reports_errors
+from headrace.pipeline.verbs.options import GivenConfig, config_verb
 
 
-@click.command()
-@config_options
+@config_verb()
 @click.option(
     "--model",
     metavar="VERSION|PATH",
@@ -28,10 +26,7 @@ from headrace.pipeline.verbs.options import config_options, load, reports_errors
     metavar="PORT",
     help="The port to serve on; 0 takes any free one.",
 )
-@reports_errors
-def serve(
-    config: Path, profile: str | None, overrides: tuple[str, ...], model: str | None, host: str, port: int
-) -> None:
+def serve(config: GivenConfig, model: str | None, host: str, port: int) -> None:
     """Answer requests over HTTP with a model of CONFIG.
 
     CONFIG may also be the folder of a pushed version. The requests and answers are those of TensorFlow Serving's REST
@@ -41,16 +36,16 @@ def serve(
     from headrace.common.errors import RunError
     from headrace.pipeline.predict.models import is_model, model_folder
 
-    if is_model(config):
-        if model is not None or profile is not None or overrides:
+    if is_model(config.path):
+        if model is not None or config.profile is not None or config.overrides:
             raise RunError(f"{config} is a model and not a config, so it takes no model, profile or settings")
         loaded = None
     else:
-        loaded = load(config, profile, overrides, data=False).config
+        loaded = config.load().config
     with quiet():  # TensorFlow reports that there is no GPU
         from headrace.pipeline.serve.server import App, follow, served_folder, serving
 
-        found = served_folder(model_folder(config) or config) if loaded is None else follow(loaded, model)
+        found = served_folder(model_folder(config.path) or config.path) if loaded is None else follow(loaded, model)
         app = App(found, loaded.pipeline.name if loaded else "model")
     with serving(app, host, port) as address:
         click.echo(f"{address}  {found().name}; Ctrl-C ends it")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.common.environment import imports_alone, prepare, quiet
-from headrace.pipeline.verbs.options import config_options, load, param_option, reports_errors, session_of
+from headrace.pipeline.verbs.options import GivenConfig, config_verb, param_option
 
 if TYPE_CHECKING:
     from headrace.configs.rules.rule import Rule
@@ -27,27 +27,25 @@ def _rules(*, compiled: bool = False) -> Sequence[Rule]:
     return access.RULES if compiled else (*on_kubeflow.RULES, *access.RULES)
 
 
-@click.command()
-@config_options
+@config_verb()
 @param_option
 @click.option("--name", metavar="NAME", help="The name of the run. The default is derived from the pipeline's content.")
 @click.option("--again", is_flag=True, help="Make another run, even if one of the same content or name exists.")
 @click.option("--cache/--no-cache", default=True, help="Whether Kubeflow may reuse the outputs of earlier runs.")
 @click.option("--watch", is_flag=True, help="Follow the run until it has ended.")
-@reports_errors
-def submit(config: Path, profile: str | None, overrides: tuple[str, ...], watch: bool, **chosen: Any) -> None:
+def submit(config: GivenConfig, watch: bool, **chosen: Any) -> None:
     """Run the pipeline of CONFIG on Kubeflow.
 
     Repeating the command starts no second run.
     """
     prepare()
-    loaded = load(config, profile, overrides, data=False, functions=True, rules=_rules())
+    loaded = config.load(functions=True, rules=_rules())
     with quiet(), imports_alone():
         from headrace.pipeline.kubeflow.server.session import Session
         from headrace.pipeline.kubeflow.server.submit import run_values
         from headrace.pipeline.kubeflow.server.submit import submit as submit_run
     root = run_values(loaded.config, chosen["parameters"]).root
-    session = Session.of(loaded.config, config.parent)
+    session = Session.of(loaded.config, config.path.parent)
     _note_root(session, root)
     try:
         with quiet():
@@ -85,24 +83,22 @@ def _state(run: Any) -> str:
     return state_word(run, dt.datetime.now(dt.UTC))
 
 
-@click.command()
-@config_options
+@config_verb()
 @click.option("--from", "first", required=True, metavar="SPAN", help="The first span, a number or a date.")
 @click.option("--to", "last", required=True, metavar="SPAN", help="The last span, inclusive.")
-@reports_errors
-def backfill(config: Path, profile: str | None, overrides: tuple[str, ...], first: str, last: str) -> None:
+def backfill(config: GivenConfig, first: str, last: str) -> None:
     """Run the pipeline of CONFIG on Kubeflow for a range of spans.
 
     Each span of the range that has no run yet gets one.
     """
     prepare()
-    loaded = load(config, profile, overrides, data=False, functions=True, rules=_rules())
+    loaded = config.load(functions=True, rules=_rules())
     with quiet(), imports_alone():
         from headrace.pipeline.kubeflow.server.backfill import backfill as submit_missing
         from headrace.pipeline.kubeflow.server.backfill import spans
         from headrace.pipeline.kubeflow.server.session import Session
     wanted = spans(loaded.config, first, last)
-    session = Session.of(loaded.config, config.parent)
+    session = Session.of(loaded.config, config.path.parent)
     _note_root(session)
     made = 0
     for one in submit_missing(session, wanted):
@@ -112,32 +108,30 @@ def backfill(config: Path, profile: str | None, overrides: tuple[str, ...], firs
     click.echo(f"{made} of {len(wanted)} spans submitted")
 
 
-@click.command()
-@config_options
+@config_verb()
 @click.option(
     "--compiled",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Upload this output of `headrace compile` as it is.",
 )
-@reports_errors
-def schedule(config: Path, profile: str | None, overrides: tuple[str, ...], compiled: Path | None) -> None:
+def schedule(config: GivenConfig, compiled: Path | None) -> None:
     """Create or update the schedule of CONFIG on Kubeflow.
 
     CONFIG describes it under `schedule:`.
     """
     prepare()
-    from headrace.configs.rules.schedule import schedule_is_set
+    from headrace.configs.rules.on_kubeflow import schedule_is_set
 
     rules = [schedule_is_set, *_rules(compiled=compiled is not None)]
-    loaded = load(config, profile, overrides, data=False, functions=compiled is None, rules=rules)
+    loaded = config.load(functions=compiled is None, rules=rules)
     text = None if compiled is None else compiled.read_text(encoding="utf-8")
     wanted = loaded.config.schedule
     assert wanted is not None  # noqa: S101 - a rule
     with quiet(), imports_alone():
         from headrace.pipeline.kubeflow.server.schedules import submit_schedule as apply_schedule
         from headrace.pipeline.kubeflow.server.session import Session
-    session = Session.of(loaded.config, config.parent)
+    session = Session.of(loaded.config, config.path.parent)
     _note_root(session)
     with quiet():
         version, made, outcome = apply_schedule(session, wanted, text)
@@ -147,12 +141,10 @@ def schedule(config: Path, profile: str | None, overrides: tuple[str, ...], comp
     click.echo(f"schedule  {made.display_name}  {when}{zone}{' (paused)' if wanted.paused else ''}  {outcome}")
 
 
-@click.command()
-@config_options
-@reports_errors
-def unschedule(config: Path, profile: str | None, overrides: tuple[str, ...]) -> None:
+@config_verb()
+def unschedule(config: GivenConfig) -> None:
     """Delete the schedule of CONFIG on Kubeflow. Its runs stay."""
-    session = session_of(config, profile, overrides)
+    session = config.session()
     from headrace.pipeline.kubeflow.server import schedules
 
     experiment_id = session.experiment_id()

@@ -9,13 +9,12 @@ from pathlib import Path
 import click
 
 from headrace.common.environment import prepare, quiet
-from headrace.pipeline.verbs.options import config_options, load, reports_errors
+from headrace.pipeline.verbs.options import GivenConfig, config_verb, reports_errors
 
 MEGABYTE = 1_000_000
 
 
-@click.command()
-@config_options
+@config_verb()
 @click.option("--run", "run_id", metavar="RUN", help="Show only the run with this id. The default is all runs.")
 @click.option(
     "--port",
@@ -24,15 +23,7 @@ MEGABYTE = 1_000_000
     help="The port to serve on; 0 takes any free one. The default is 6006, or the next free one.",
 )
 @click.option("--google-charts", is_flag=True, help="Draw profiles with Google Charts, loaded from gstatic.com.")
-@reports_errors
-def tensorboard(
-    config: Path,
-    profile: str | None,
-    overrides: tuple[str, ...],
-    run_id: str | None,
-    port: int | None,
-    google_charts: bool,
-) -> None:
+def tensorboard(config: GivenConfig, run_id: str | None, port: int | None, google_charts: bool) -> None:
     """Serve TensorBoard with the trainings of CONFIG.
 
     It shows their curves and profiles, until Ctrl-C.
@@ -41,7 +32,7 @@ def tensorboard(
     from headrace.pipeline.folders import Folders
     from headrace.pipeline.tensorboard.server import trainings
 
-    folders = Folders.of(load(config, profile, overrides, data=False).config)
+    folders = Folders.of(config.load().config)
     names = list(trainings(folders, run_id))
     number = f"{len(names)} training{'s' * (len(names) > 1)}"
     with quiet():  # also while it serves: the profile plugin writes a line for each request

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.common.environment import prepare, quiet
-from headrace.pipeline.verbs.options import config_options, load, reports_errors
+from headrace.pipeline.verbs.options import GivenConfig, config_verb, reports_errors
 
 if TYPE_CHECKING:
     from headrace.configs.config import PipelineConfig
@@ -19,8 +19,7 @@ LOCAL = {"localhost", LOOPBACK, "::1", "[::1]"}
 """Names by which only this machine reaches itself."""
 
 
-@click.command("tune-input")
-@config_options
+@config_verb("tune-input")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=1),
@@ -30,14 +29,13 @@ LOCAL = {"localhost", LOOPBACK, "::1", "[::1]"}
     help="Measure for about this long.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the fastest settings, and leave CONFIG as it is.")
-@reports_errors
-def tune_input(config: Path, profile: str | None, overrides: tuple[str, ...], seconds: float, dry_run: bool) -> None:
+def tune_input(config: GivenConfig, seconds: float, dry_run: bool) -> None:
     """Find the fastest `train.input`, and write it into CONFIG.
 
     Settings are measured on the data of the latest run of CONFIG.
     """
     prepare()
-    loaded = load(config, profile, overrides, data=False)
+    loaded = config.load()
     graph, examples = transformed(loaded.config)
     with quiet():
         from headrace.trainer.sections import TrainerSections
@@ -47,11 +45,11 @@ def tune_input(config: Path, profile: str | None, overrides: tuple[str, ...], se
     _print_trials(found)
     if not found.changes:
         click.echo("no other setting is clearly faster than the current ones")
-    elif dry_run or profile or overrides:
+    elif dry_run or config.profile or config.overrides:
         why = "" if dry_run else "; with --profile or --set, write it yourself where it belongs"
         click.echo(f"faster: {_as_text(found.changes)}{why}")
     else:
-        write(config, found.changes)
+        write(config.path, found.changes)
         click.echo(f"{config}: train.input is now {_as_text(found.changes)}")
 
 

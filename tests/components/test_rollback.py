@@ -20,7 +20,7 @@ from headrace.components.stored_models.push_record import PushRecord
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load_with_locations
 from headrace.pipeline.folders import locked
-from headrace.pipeline.models.change import ModelChange
+from headrace.pipeline.models.destination import ModelChange
 from headrace.pipeline.models.listing import list_models
 from headrace.pipeline.models.rollback import roll_back
 

@@ -26,9 +26,9 @@ from apache_beam.runners.runner import create_runner
 
 from headrace.common.errors import RunError
 from headrace.components.beam_pipelines import BeamPipelines, beam_options
-from headrace.configs.rules.beam import RULES
+from headrace.configs.rules import beam as beam_rules
 from headrace.configs.rules.beam_options import BEAM_OPTIONS, BOOLEAN, INTEGER, NUMBER, STRING, STRINGS
-from headrace.configs.rules.rule import apply_rules
+from headrace.configs.rules.rule import apply_rules, rules_of
 from headrace.configs.schema.beam import BeamConfig
 
 DOCS = Path(__file__).parents[2] / "docs" / "beam.md"
@@ -67,7 +67,7 @@ def test_the_options_are_those_of_the_installed_beam() -> None:
 def of(**beam: Any) -> BeamConfig:
     """A config that keeps the rules."""
     settings = BeamConfig(**beam)
-    assert apply_rules(RULES, {"beam": settings}) == []
+    assert apply_rules(rules_of(beam_rules), {"beam": settings}) == []
     return settings
 
 

@@ -18,7 +18,7 @@ from headrace.configs.schema.components import DECLARATIONS, Declaration, check_
     ],
 )
 def test_gate_guards_only_components_that_are_declared_after_it(guarded: str, why: str) -> None:
-    gate = Declaration("Gate", "mine.gate", before=("transform", guarded))
+    gate = Declaration("mine", before=("transform", guarded))
     names = [*DECLARATIONS]
     place = names.index("transform")
     with pytest.raises(ValueError, match=rf"^Components\.gate: `before` {why}"):
@@ -34,5 +34,5 @@ def test_gate_whose_output_nothing_reads_guards_what_it_must() -> None:
 
 
 def test_every_component_is_built_by_a_function_of_the_dag_or_of_its_own_folder() -> None:
-    own = r"headrace\.(pipeline\.dag|components(\.\w+)+)\.\w+\.\w+"
-    assert all(re.fullmatch(own, one.make) for one in DECLARATIONS.values())
+    own = r"headrace\.(pipeline\.dag|components(\.\w+)+)\.\w+"
+    assert all(re.fullmatch(own, one.module) for one in DECLARATIONS.values())

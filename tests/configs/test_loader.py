@@ -298,14 +298,6 @@ WRITES = "model: {kind: encoder_decoder}\nfeatures: {said: {column: text}}"
             "evaluate: {thresholds: {auc: 0.8}}",
             "evaluate.thresholds.auc: did you mean {min: 0.8}?",
         ),
-        (
-            "beam: {args: [--runner=PortableRunner, --job_endpoint, 'jobs:8099', --no_auth, --parallelism=2]}",
-            "beam.args: {runner: portable, workers: 2, options: {job_endpoint: jobs:8099, no_auth: true}}",
-        ),
-        (
-            "beam: {args: [--s3_secret_access_key=abc]}",
-            "beam.args: write `beam: {options: {s3_secret_access_key: ...}}`",
-        ),
         ("deploy: {push: ''}", 'deploy.push: ""; allowed'),
     ],
 )

@@ -28,9 +28,8 @@ from ml_metadata.proto import metadata_store_pb2 as mlmd
 from headrace.common.locks import hold
 from headrace.components.gates.verdict import DataVerdicts
 from headrace.pipeline.cache_key import KeyParts
-from headrace.pipeline.local.light import LIGHT
+from headrace.pipeline.local.light import LIGHT, STATE
 from headrace.pipeline.local.metadata import SIGNATURE
-from headrace.pipeline.local.outside import STATE
 from headrace.pipeline.results.run_folder import RunFolder
 
 pytestmark = pytest.mark.slow

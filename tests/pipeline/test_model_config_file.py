@@ -15,8 +15,7 @@ from tensorflow_serving.config import model_server_config_pb2
 from headrace.common import store_lock
 from headrace.common.errors import RunError
 from headrace.common.store_lock import Timing
-from headrace.pipeline.production.config_file import Labels, in_between, with_model
-from headrace.pipeline.production.place import update
+from headrace.pipeline.production.config_file import Labels, in_between, update, with_model
 from headrace.pipeline.production.serve import ModelService, PushedModel
 
 OTHER = 'model_config_list { config { name: "other" base_path: "/other" model_version_policy { all {} } } }'

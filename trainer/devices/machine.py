@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.common.errors import TrainingError
-from headrace.configs.rules.training import strategy_conflicts
+from headrace.configs.rules.training import strategy_fits_the_settings
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.train import TrainConfig
 
@@ -75,7 +75,7 @@ def unmet_requirements(
         return
     strategy, why = best_strategy(hardware)
     if no_gpu or strategy in ("tpu", "multi_worker"):  # otherwise it depends on the number of GPUs
-        for where, what in strategy_conflicts(strategy, train):
+        for where, what in strategy_fits_the_settings(train.model_copy(update={"strategy": strategy})):
             yield where, f"{what}. The strategy is {strategy}: {why}"
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from headrace.common.errors import RunError, TrainingError
-from headrace.configs.rules.training import strategy_conflicts
+from headrace.configs.rules.training import strategy_fits_the_settings
 from headrace.configs.schema.models import ModelBase
 from headrace.configs.schema.train import DISTRIBUTED, TrainConfig
 from headrace.trainer.devices.machine import LOCAL_TPU, Hardware, best_strategy, hardware_from, missing_for
@@ -93,7 +93,7 @@ def choose_strategy(train: TrainConfig, hardware: Hardware) -> StrategyChoice:
     strategy, why = best_strategy(hardware) if asked == "auto" else (asked, f"`train.strategy: {asked}` says so")
     if what := missing_for(strategy, hardware):
         raise TrainingError(f"train.strategy: {strategy} {what}")
-    for where, what in strategy_conflicts(strategy, train):
+    for where, what in strategy_fits_the_settings(train.model_copy(update={"strategy": strategy})):
         raise TrainingError(f"{'.'.join(map(str, where))}: {what}. The strategy is {strategy}: {why}")
     return StrategyChoice(strategy, f"{_describe(strategy, hardware)}: {why}", hardware)
 

@@ -1,7 +1,4 @@
-"""The settings of a task: resources and retries in the pipeline's own document, the rest in the Kubernetes document.
-
-The latter needs kfp-kubernetes, which is imported only if there is such a setting.
-"""
+"""The settings of a task: resources and retries in the pipeline's own document, the rest in the Kubernetes document."""
 
 from __future__ import annotations
 
@@ -9,7 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace.common.errors import MissingDependencyError
+from kfp import kubernetes
+
 from headrace.configs.schema.kubeflow import TRAINER, KubeflowConfig
 from headrace.configs.schema.pod_resources import PeakUsage, with_resources
 from headrace.configs.schema.pods import SHARED_MEMORY_VOLUME, ComponentSettings, Secret, Security
@@ -28,8 +26,6 @@ def apply_settings(
     """Apply the config's settings to a task of the SDK.
 
     peaks: measured, by component; origin: what the Trainer's pod notes beside its model.
-
-    Raises MissingDependencyError if a setting needs kfp-kubernetes and it is not installed.
     """
     id_ = task.invocation.id
     sdk_task.set_caching_options(task.cacheable).set_display_name(id_)
@@ -41,8 +37,7 @@ def apply_settings(
     if id_ == TRAINER and settings.workers is not None:
         worker = _with_resources(id_, settings.worker, settings, peaks)
         sdk_task.set_env_variable(MANIFEST, manifest_text(settings, worker))
-    if _needs_kubernetes(settings, task.invocation):
-        _set_kubernetes(sdk_task, settings, task.invocation)
+    _set_kubernetes(sdk_task, settings, task.invocation)
 
 
 def _with_resources(
@@ -71,25 +66,10 @@ def _set_resources(sdk_task: Any, settings: ComponentSettings) -> None:
         sdk_task.set_retry(retries.count, retries.wait, retries.factor, retries.at_most)
 
 
-def _needs_kubernetes(settings: KubeflowConfig, invocation: Invocation) -> bool:
-    """Whether a task has settings that go into the Kubernetes document."""
-    one = settings.settings(invocation.id)
-    own = (one.node_selector, one.tolerations, one.volumes, one.secrets, one.timeout, one.labels, one.shared_memory)
-    shared = (_pull_secrets(settings, one), settings.volume, _store_secret(settings, invocation))
-    return bool(any(own) or any(shared) or _security(settings, one))
-
-
 def _set_kubernetes(sdk_task: Any, settings: KubeflowConfig, invocation: Invocation) -> None:
-    try:
-        from kfp import kubernetes
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"kubeflow: the Kubernetes settings of {invocation.id} need the package kfp-kubernetes, which is not"
-            " installed.\n  Install it with: pip install 'kfp-kubernetes>=2.16,<2.17'"
-        ) from error
     one = settings.settings(invocation.id)
     secret = _store_secret(settings, invocation)
-    _set_scheduling(kubernetes, sdk_task, one)
+    _set_scheduling(sdk_task, one)
     for volume in one.volumes:
         kubernetes.mount_pvc(sdk_task, volume.claim, volume.path, volume.sub_path or "")
     if settings.volume is not None:
@@ -106,7 +86,7 @@ def _set_kubernetes(sdk_task: Any, settings: KubeflowConfig, invocation: Invocat
     _leave_out_defaults(sdk_task, settings)
 
 
-def _set_scheduling(kubernetes: Any, sdk_task: Any, one: ComponentSettings) -> None:
+def _set_scheduling(sdk_task: Any, one: ComponentSettings) -> None:
     for name, value in sorted(one.node_selector.items()):
         kubernetes.add_node_selector(sdk_task, name, value)
     for name, value in sorted(one.labels.items()):
@@ -147,6 +127,6 @@ def _leave_out_defaults(sdk_task: Any, settings: KubeflowConfig) -> None:
     """Remove `optional: false`, which kfp-kubernetes always writes: a server that does not know the field drops
     everything, and without it the meaning is the same.
     """
-    for secret in sdk_task.platform_config["kubernetes"].get("secretAsEnv", ()):
+    for secret in sdk_task.platform_config.get("kubernetes", {}).get("secretAsEnv", ()):
         if not secret["optional"] and not knows("secretAsEnv.optional", settings.backend):
             del secret["optional"]

@@ -7,7 +7,6 @@ service.change({"spec": {"predictor": {"model": {"storageUri": uri}}}}, seen)   
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +16,7 @@ from urllib.parse import quote
 from headrace.common.errors import RunError
 from headrace.configs.schema.kserve import KServeConfig
 from headrace.pipeline.kubeflow.cluster_api import (
-    TIMEOUT,
+    call,
     connect,
     connect_as_user,
     own_namespace,
@@ -110,25 +109,13 @@ class ServiceClient:
 def _call(method: str, path: str, query: Mapping[str, str], body: Any) -> Any:
     from kubernetes.client import ApiClient, ApiException
 
-    headers = {"Accept": "application/json"} | ({"Content-Type": MERGE_PATCH} if body is not None else {})
+    headers = {"Content-Type": MERGE_PATCH} if body is not None else {}
     with ApiClient() as cluster:
         try:
-            answer = cluster.call_api(
-                path,
-                method,
-                query_params=list(query.items()),
-                header_params=headers,
-                body=body,
-                auth_settings=["BearerToken"],
-                _preload_content=False,
-                _return_http_data_only=True,
-                _request_timeout=TIMEOUT,
-            )
+            return call(cluster, path, query, method=method, headers=headers, body=body)
         except ApiException as error:
             if method == "PATCH" and status_of(error) == CONFLICT:
                 return None
             raise
-        try:
-            return json.loads(answer.data)
         except ValueError as error:
             raise RunError(f"{WHERE}: {path} is not answered by Kubernetes' API") from error

@@ -21,7 +21,6 @@ from pydantic import BaseModel
 
 from headrace.common.checksums import with_checksum
 from headrace.common.errors import RunError
-from headrace.common.records import parse_record
 from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.notify.record import FILE_NAME, Delivery
 
@@ -76,14 +75,10 @@ def read_record(store: Store, home: str) -> SweepRecord | None:
     """The record in the pipeline's folder; None if there is none. Raises RunError if it is damaged."""
     uri = f"{home}/{FILE_NAME}"
     try:
-        return parse_record(SweepRecord, store.text(uri))
+        way_out = "receivers are then notified again of what ended within the last day."
+        return store.record(uri, SweepRecord, "the record of who was notified", way_out)
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise RunError(
-            f"{uri}: the record of who was notified is damaged: {error}\n"
-            "  Remove the object; receivers are then notified again of what ended within the last day."
-        ) from None
 
 
 def write_record(store: Store, home: str, record: SweepRecord) -> None:

@@ -28,7 +28,6 @@ from typing import NamedTuple
 from headrace.common.checksums import with_checksum
 from headrace.common.durable import write_text
 from headrace.common.errors import RunError
-from headrace.common.records import parse_record
 from headrace.components.stored_models.blessed_record import Entry, Registry, inside
 from headrace.pipeline.kubeflow.pod.paths import PARTS_BELOW_HOME, sibling
 from headrace.pipeline.kubeflow.store import Store
@@ -169,13 +168,8 @@ def _merged(entries: Iterable[Entry]) -> Registry:
 
 
 def _read(uri: str, store: Store) -> Entry:
-    try:
-        return parse_record(Entry, store.text(uri))
-    except ValueError as error:
-        raise RunError(
-            f"{uri}: the record of a blessing cannot be read: {error}\n"
-            "  Remove the object; its model then no longer serves as a baseline."
-        ) from None
+    way_out = "its model then no longer serves as a baseline."
+    return store.record(uri, Entry, "the record of a blessing", way_out)
 
 
 def _blessing(entry: Entry) -> str:

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Self
 from pydantic import BaseModel
 
 from headrace.common.checksums import with_checksum
-from headrace.common.errors import RunError
-from headrace.common.records import parse_record
 from headrace.components.contents import CONTENTS
 from headrace.pipeline.kubeflow.document import ORIGIN
 from headrace.pipeline.kubeflow.pod.invocation import unpack
@@ -97,14 +95,10 @@ class ModelOrigin(BaseModel, frozen=True, extra="ignore"):
     def read(cls, uri: str, store: Store) -> Self | None:
         """The record at a URI; None if there is none. Raises RunError if it is damaged."""
         try:
-            return parse_record(cls, store.text(uri))
+            what = "the record of what a model was made from"
+            return store.record(uri, cls, what, "the model is then listed without it.")
         except FileNotFoundError:
             return None
-        except ValueError as error:
-            raise RunError(
-                f"{uri}: the record of what a model was made from is damaged: {error}\n"
-                "  Remove the object; the model is then listed without it."
-            ) from None
 
     def write(self, uri: str, store: Store) -> None:
         """Write the record. A failure is reported and costs no training: the model is then listed without a record."""

@@ -30,7 +30,6 @@ from pathlib import Path
 from headrace.common.checksums import with_checksum
 from headrace.common.durable import write_text
 from headrace.common.errors import RunError
-from headrace.common.records import parse_record
 from headrace.components.stored_models.push_record import PushRecord
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.pipeline.kubeflow.pod.paths import PodPaths, sibling
@@ -112,13 +111,8 @@ def _stored_pushes(uri: str, path: Path, store: Store) -> tuple[PushRecord, Push
     for stray in sorted(name for name in there - names if not name.isdecimal()):  # a number is a folder with a card
         logger.warning(f"{folder}/{stray} is not a record of a push; it is ignored")
     for name in sorted(names - _names_of(found)):
-        try:
-            whole = whole.merged_with(parse_record(PushRecord, store.text(f"{folder}/{name}")))
-        except ValueError as error:
-            raise RunError(
-                f"{folder}/{name}: the record of a push is damaged: {error}\n"
-                "  Remove the object; the next run then compares the model with the newest version in service."
-            ) from None
+        way_out = "the next run then compares the model with the newest version in service."
+        whole = whole.merged_with(store.record(f"{folder}/{name}", PushRecord, "the record of a push", way_out))
     return found, whole
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import RunError, ServerError
+from headrace.pipeline.kubeflow.cluster_api import TIMEOUT, call
 from headrace.pipeline.kubeflow.server.connection import Connection
 from headrace.pipeline.kubeflow.server.runs import find_by_id
 from headrace.pipeline.kubeflow.server.tasks import ENDED
@@ -25,8 +26,6 @@ RUN_LABEL = "pipeline/runid"
 """Label of the workflow and of each pod of a run, with the run's id."""
 CONTAINER = "main"
 """Argo's name for the container that runs the component."""
-TIMEOUT = (5, 60)
-"""Seconds to connect to the cluster, and to wait for its answer."""
 WORKFLOWS = "/apis/argoproj.io/v1alpha1/namespaces/{namespace}/workflows"
 RUN_OF_SERVICE = "/api/v1/namespaces/{namespace}/services/ml-pipeline:8888/proxy/apis/v2beta1/runs/{run_id}"
 """A run at the API server in that cluster, through Kubernetes' proxy."""
@@ -138,16 +137,6 @@ def _get(cluster: ApiClient, path: str, key: str, query: dict[str, str] | None =
     from kubernetes.client import ApiException
 
     try:
-        answer = cluster.call_api(
-            path,
-            "GET",
-            query_params=list((query or {}).items()),
-            header_params={"Accept": METADATA if query else "application/json"},
-            auth_settings=["BearerToken"],
-            _preload_content=False,
-            _return_http_data_only=True,
-            _request_timeout=TIMEOUT,
-        )
-        return json.loads(answer.data)[key]
+        return call(cluster, path, query or {}, headers={"Accept": METADATA} if query else None)[key]
     except (ApiException, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{path}: {error}") from None

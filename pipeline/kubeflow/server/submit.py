@@ -18,7 +18,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from headrace.common.errors import ConfigError, Problem, RunError, ServerError
 from headrace.configs.config import PipelineConfig
-from headrace.configs.rules.data import SPAN_RULES, is_date
+from headrace.configs.rules import data as data_rules
+from headrace.configs.rules.data import is_date
+from headrace.configs.rules.rule import apply_rules, rules_of
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.kubeflow import RootUri
 from headrace.pipeline.kubeflow.pod.parameters import PARAMETERS, SCHEDULED, offered
@@ -149,7 +151,8 @@ def _problems_of(config: PipelineConfig, name: str, value: str) -> list[str]:
     except ValueError as error:
         return [f"{value}: {error}"]
     data = DataConfig.model_validate_json(put["data"])
-    return [what for rule in SPAN_RULES for where, what in rule(data) if where[:2] == ("data", name)]
+    found = apply_rules(rules_of(data_rules), {"data": data})
+    return [what for where, what in found if where[:2] == ("data", name)]
 
 
 def create_run(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import yaml
 from compiled_trips import NO_SECRET, compiled, needs_kubernetes, settings_of, trips
 from google.protobuf import json_format
 
-from headrace.common.errors import MissingDependencyError, RunError
+from headrace.common.errors import RunError
 from headrace.pipeline.kubeflow.compiler import checks
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.document import task_specs, tasks_in
@@ -45,32 +44,6 @@ def test_the_server_can_read_every_kubernetes_setting() -> None:
     assert trainer.empty_dir_mounts[0].size_limit == "4Gi"
     assert trainer.active_deadline_seconds == 7200
     assert not found["exec-spans"].tolerations
-
-
-def test_kubernetes_settings_without_the_package_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "kfp.kubernetes", None)
-    monkeypatch.delattr("kfp.kubernetes", raising=False)
-    with pytest.raises(MissingDependencyError, match="pip install 'kfp-kubernetes"):
-        compile_pipeline(trips(), {})  # the user that it runs as is one
-
-
-def test_resources_env_and_retries_need_no_further_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "kfp.kubernetes", None)
-    monkeypatch.delattr("kfp.kubernetes", raising=False)
-    pipeline = compiled(
-        "kubeflow.backend='2.15'",
-        NO_SECRET,
-        "kubeflow.defaults={cpu: 0.5, memory: 2Gi, env: {A: b}, retries: {count: 2, wait: 10s}}",
-        "kubeflow.components.Trainer={cpu: 4, accelerator: {type: nvidia.com/gpu, count: 2}}",
-    )
-    trainer, spans = (task_specs(pipeline)[name] for name in ("trainer", "spans"))
-    assert trainer.container["resources"]["resourceCpuRequest"] == "4"
-    assert trainer.container["resources"]["accelerator"]["resourceType"] == "nvidia.com/gpu"
-    assert spans.container["resources"]["resourceCpuRequest"] == "0.5"
-    assert spans.container["resources"]["resourceMemoryRequest"] == "2Gi"
-    assert spans.container["env"] == [{"name": "A", "value": "b"}]
-    assert spans.task["retryPolicy"]["maxRetryCount"] == 2
-    assert spans.task["retryPolicy"]["backoffDuration"] == "10s"
 
 
 def test_tries_have_all_the_time_that_the_config_gives_them() -> None:

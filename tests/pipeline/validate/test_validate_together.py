@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from validated import CONFIG, source
 
 from headrace.common.errors import ConfigError
-from headrace.pipeline.verbs.options import load
+from headrace.pipeline.verbs.options import GivenConfig
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3),
@@ -27,7 +27,7 @@ def both(text: str, *overrides: str) -> list[str]:
     """All that `headrace validate` says."""
     Path("c.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
-        load(Path("c.yaml"), None, overrides, data=True)
+        GivenConfig(Path("c.yaml"), None, overrides).load(data=True)
     return [str(problem) for problem in caught.value.problems]
 
 
