@@ -21,16 +21,6 @@ SPEC = {
     "tags": tf.io.RaggedFeature(tf.int64, "tags$ragged_values", row_splits_dtype=tf.int64),
     "words": tf.io.VarLenFeature(tf.string),
     "pair": tf.io.FixedLenFeature([2], tf.float32),
-    "nested": tf.io.RaggedFeature(
-        tf.float32, "nested$ragged_values", [tf.io.RaggedFeature.RowLengths("nested$row_lengths_1")]
-    ),
-    "vectors": tf.io.RaggedFeature(tf.float32, "vectors$ragged_values", [tf.io.RaggedFeature.UniformRowLength(3)]),
-    "pairs": tf.io.RaggedFeature(
-        tf.int64,
-        "pairs$ragged_values",
-        [tf.io.RaggedFeature.UniformRowLength(2), tf.io.RaggedFeature.RowLengths("pairs$row_lengths_1")],
-    ),
-    "wide": tf.io.SparseFeature("wide$indices", "wide$values", tf.float32, 50, already_sorted=True),
     "label": tf.io.FixedLenFeature([], tf.float32),
 }
 Row = dict[str, Any]
@@ -40,10 +30,6 @@ row = st.fixed_dictionaries(
     {
         "tags": st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4),
         "words": st.lists(st.binary(max_size=30), max_size=4),
-        "nested": st.lists(st.lists(floats, max_size=3), max_size=3),
-        "vectors": st.lists(st.tuples(floats, floats, floats).map(list), max_size=3),
-        "pairs": st.lists(st.tuples(*[st.lists(st.integers(0, 9), max_size=2)] * 2).map(list), max_size=2),
-        "wide": st.dictionaries(st.integers(0, 49), floats, max_size=4),
     }
 )
 
@@ -61,13 +47,6 @@ def example(number: int, row: Row) -> bytes:
     put("tags$ragged_values", "int64_list", row["tags"])
     if row["words"]:
         put("words", "bytes_list", row["words"])
-    put("nested$ragged_values", "float_list", [value for inner in row["nested"] for value in inner])
-    put("nested$row_lengths_1", "int64_list", [len(inner) for inner in row["nested"]])
-    put("vectors$ragged_values", "float_list", [value for vector in row["vectors"] for value in vector])
-    put("pairs$ragged_values", "int64_list", [value for pair in row["pairs"] for one in pair for value in one])
-    put("pairs$row_lengths_1", "int64_list", [len(one) for pair in row["pairs"] for one in pair])
-    put("wide$indices", "int64_list", sorted(row["wide"]))
-    put("wide$values", "float_list", [row["wide"][index] for index in sorted(row["wide"])])
     return tf.train.Example(features=features).SerializeToString()
 
 
@@ -86,18 +65,9 @@ def check(features: dict[str, Any], label: tf.Tensor, rows: list[Row]) -> list[i
     ids = features["id"].numpy().tolist()
     expected = [rows[number] for number in ids]
     assert lists_of(features["tags"]) == [row["tags"] for row in expected]
-    assert lists_of(features["nested"]) == [row["nested"] for row in expected]
-    assert lists_of(features["vectors"]) == [row["vectors"] for row in expected]
-    assert features["vectors"].shape.as_list()[1:] == [None, 3]
-    assert lists_of(features["pairs"]) == [row["pairs"] for row in expected]
     words = features["words"]
     assert isinstance(words, tf.SparseTensor)
     assert lists_of(tf.RaggedTensor.from_sparse(words)) == [row["words"] for row in expected]
-    dense = np.zeros([len(ids), 50], np.float32)
-    for place, row in enumerate(expected):
-        for index, value in row["wide"].items():
-            dense[place, index] = value
-    np.testing.assert_array_equal(tf.sparse.to_dense(features["wide"]), dense)
     np.testing.assert_array_equal(features["pair"], [[number, -number] for number in ids])
     np.testing.assert_array_equal(label, [number % 2 for number in ids])
     return ids
@@ -128,10 +98,6 @@ def random_rows(count: int, seed: int = 0) -> list[Row]:
         {
             "tags": random.integers(0, 9, random.integers(0, 5)).tolist(),
             "words": [f"w{n}".encode() for n in numbers(4)],
-            "nested": [numbers(4) for _ in range(random.integers(0, 3))],
-            "vectors": random.integers(0, 9, (random.integers(0, 3), 3)).astype(float).tolist(),
-            "pairs": [[[1] * int(n), [2]] for n in random.integers(0, 3, random.integers(0, 3))],
-            "wide": {int(n): 1.0 for n in random.integers(0, 50, 3)},
         }
         for _ in range(count)
     ]

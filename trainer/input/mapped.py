@@ -20,7 +20,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headrace.common.errors import TrainingError
-from headrace.trainer.input.packing import Column, Feature, Packed, Packing
+from headrace.trainer.input.packing import Column, Feature, Packed, Packing, as_described, ragged
 from headrace.trainer.input.transformed_columns import REBUILD, open_columns
 
 COPIED_BYTES = 64 << 20
@@ -42,7 +42,7 @@ class MappedRows(Packing):
         table = table.combine_chunks() if table.nbytes <= COPIED_BYTES else table
         self._parts: list[pa.RecordBatch] = [part for part in table.to_batches() if part.num_rows]
         self._starts = np.cumsum([0, *(part.num_rows for part in self._parts)])
-        lengths = self._measured() if self._columns.varying else None
+        lengths = self._measured() if self._columns.lists else None
         self._lengths = None if lengths is None else tf.constant(lengths)
 
     @property
@@ -92,9 +92,9 @@ class MappedRows(Packing):
         outputs = iter(tf.numpy_function(self._arrays, [packed[0]], types, stateful=False))
         columns: dict[str, Column] = {}
         for name, feature in self._spec.items():
-            if layout := self._columns.varying.get(name):
-                splits, values = next(outputs), next(outputs)
-                columns[name] = layout.column([(tf.ensure_shape(splits, [None]), tf.ensure_shape(values, [None]))])
+            if name in self._columns.lists:
+                splits, values = (tf.ensure_shape(next(outputs), [None]) for _ in range(2))
+                columns[name] = as_described(feature, ragged(splits, values))
             else:
                 columns[name] = tf.ensure_shape(next(outputs), [None, *feature.shape])
         return columns
@@ -127,13 +127,13 @@ class MappedRows(Packing):
         arrays: list[NDArray[Any]] = []
         for name, feature in self._spec.items():
             column = batch.column(name)
-            arrays += _varying(column, feature) if name in self._columns.varying else [_fixed(column, feature)]
+            arrays += _lists(column, feature) if name in self._columns.lists else [_fixed(column, feature)]
         return arrays
 
     def _measured(self) -> NDArray[np.int64]:
         """int64 [rows]: the values of each row in the column where it has most."""
         most = [
-            np.max([np.diff(part.column(name).offsets.to_numpy()) for name in self._columns.varying], axis=0)
+            np.max([np.diff(part.column(name).offsets.to_numpy()) for name in self._columns.lists], axis=0)
             for part in self._parts
         ]
         return np.concatenate([np.zeros(0, np.int64), *most])
@@ -163,7 +163,7 @@ def _fixed(column: pa.Array, feature: Feature) -> NDArray[Any]:
     return _values(flat, feature).reshape(len(column), *feature.shape)
 
 
-def _varying(column: pa.Array, feature: Feature) -> list[NDArray[Any]]:
+def _lists(column: pa.Array, feature: Feature) -> list[NDArray[Any]]:
     """Row splits, int64 [rows + 1], and values of a column of lists."""
     return [column.offsets.to_numpy(), _values(column.flatten(), feature)]
 

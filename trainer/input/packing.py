@@ -1,24 +1,25 @@
-"""Packs columns of the same type together: the input pipeline moves few wide tensors, not many narrow ones."""
+"""Packs columns of the same type together: the input pipeline moves few wide tensors, not many narrow ones.
+
+A column of lists, whose examples have any number of values, is two flat tensors: row splits and values. So an example
+is a run of values, which is moved and fetched as a whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from headrace.trainer.input import varying
-from headrace.trainer.input.varying import Parts, Varying
+from headrace.common.errors import TrainingError
 
-Feature: TypeAlias = tf.io.FixedLenFeature | tf.io.VarLenFeature | tf.io.RaggedFeature | tf.io.SparseFeature
-"""The kinds of features in a transformed feature spec."""
+Feature: TypeAlias = tf.io.FixedLenFeature | tf.io.VarLenFeature | tf.io.RaggedFeature
+"""The kinds of features in a transformed feature spec; ragged ones have one level."""
 Column: TypeAlias = tf.Tensor | tf.RaggedTensor | tf.SparseTensor
 """A parsed feature: [batch, ...]."""
 Packed: TypeAlias = tuple[tf.Tensor, ...]
-"""A tensor for each group of columns of fixed size, [batch, columns of the group, ...], followed by the parts of the
-columns of variable length, as described in `headrace.trainer.input.varying`. These are plain tensors, whose first
-dimensions may differ."""
+"""A tensor for each group of columns of fixed size, [batch, columns of the group, ...], followed by the row splits,
+int64 [batch + 1], and the values, [values], of each column of lists."""
 
 no_autograph = tf.autograph.experimental.do_not_convert
 """For functions passed to tf.data that are graph code already: converting them costs tenths of a second each."""
@@ -34,18 +35,24 @@ class Packing:
     """
 
     def __init__(self, feature_spec: Mapping[str, Feature]) -> None:
-        groups: dict[Any, list[str]] = {}
-        self.varying: dict[str, Varying] = {}
+        """Raises TrainingError for a feature that is neither of fixed size nor a list of values."""
+        self.groups: dict[Any, list[str]] = {}
+        self.lists: dict[str, Feature] = {}
+        self.parsed: dict[str, Feature] = {}
         for name, feature in feature_spec.items():
-            if layout := varying.varying(name, feature):
-                self.varying[name] = layout
+            if isinstance(feature, tf.io.FixedLenFeature):
+                self.groups.setdefault((feature.dtype, tuple(feature.shape)), []).append(name)
+                self.parsed[name] = feature
+            elif is_list_feature(feature):
+                self.lists[name] = feature
+                key = getattr(feature, "value_key", None) or name
+                self.parsed[name] = tf.io.RaggedFeature(feature.dtype, key, row_splits_dtype=tf.int64)
             else:
-                groups.setdefault((feature.dtype, tuple(feature.shape)), []).append(name)
-        self.groups = groups
-        self.parsed = {
-            name: self.varying[name].parsed if name in self.varying else one for name, one in feature_spec.items()
-        }
-        self._empty = [parts for layout in self.varying.values() for parts in layout.empty()]
+                raise TrainingError(
+                    f"features.{name}: it is stored as {type(feature).__name__} in several dimensions, and models of"
+                    " ours take tensors, and lists with one value after the other: return a tf.Tensor, or a"
+                    " tf.RaggedTensor [batch, values]"
+                )
 
     @property
     def in_tensors(self) -> bool:
@@ -55,33 +62,29 @@ class Packing:
     @property
     def can_be_split(self) -> bool:
         """Whether the columns of a batch can be split into those of smaller ones."""
-        return not self.varying
+        return not self.lists
 
     def parse(self, serialized: tf.Tensor) -> Packed:
         """Parse and pack serialized tf.Examples, string [batch]."""
-        return self.pack(tf.io.parse_example(serialized, self.parsed))
-
-    def pack(self, columns: Mapping[str, Column]) -> Packed:
-        """Pack columns that were parsed with the spec `self.parsed`."""
+        columns = tf.io.parse_example(serialized, self.parsed)
         groups = [tf.stack([columns[name] for name in names], axis=1) for names in self.groups.values()]
-        varied = [parts for name, layout in self.varying.items() for parts in layout.part_groups(columns[name])]
-        return (*groups, *(part for parts in varied for part in parts))
+        return self._packed(groups, [columns[name] for name in self.lists])
 
     def unpack(self, packed: Packed) -> dict[str, Column]:
         """Return the columns, as the feature spec describes them."""
-        groups, varied = self._split(packed)
+        groups, lists = self._split(packed)
         columns: dict[str, Column] = {}
         for names, group in zip(self.groups.values(), groups, strict=True):
             columns |= dict(zip(names, tf.unstack(group, num=len(names), axis=1), strict=True))
-        rest = iter(varied)
-        for name, layout in self.varying.items():
-            columns[name] = layout.column(list(islice(rest, len(layout.empty()))))
+        for (name, feature), column in zip(self.lists.items(), lists, strict=True):
+            columns[name] = as_described(feature, column)
         return columns
 
     def empty(self) -> Packed:
         """Return a batch without examples."""
         groups = [tf.zeros([0, len(names), *shape], dtype) for (dtype, shape), names in self.groups.items()]
-        return (*groups, *(part for parts in self._empty for part in parts))
+        features = self.lists.values()
+        return (*groups, *(part for one in features for part in (tf.zeros([1], tf.int64), tf.zeros([0], one.dtype))))
 
     def rows(self, packed: Packed) -> tf.Tensor:
         """int64: the number of examples."""
@@ -89,35 +92,49 @@ class Packing:
 
     def take(self, packed: Packed, which: tf.Tensor) -> Packed:
         """Return the examples at the given indices, in that order."""
-        groups, varied = self._split(packed)
-        taken = (varying.take(parts, which) for parts in varied)
-        return (*(tf.gather(group, which) for group in groups), *(part for parts in taken for part in parts))
+        groups, lists = self._split(packed)
+        return self._packed([tf.gather(group, which) for group in groups], [tf.gather(one, which) for one in lists])
 
     def slice_rows(self, packed: Packed, start: tf.Tensor, stop: tf.Tensor) -> Packed:
         """Return the examples from start, inclusive, to stop, exclusive."""
-        groups, varied = self._split(packed)
-        inside = (varying.slice_rows(parts, start, stop) for parts in varied)
-        return (*(group[start:stop] for group in groups), *(part for parts in inside for part in parts))
+        groups, lists = self._split(packed)
+        inside = []
+        for column in lists:
+            splits = column.row_splits[start : stop + 1]
+            inside.append(ragged(splits - splits[0], column.values[splits[0] : splits[-1]]))
+        return self._packed([group[start:stop] for group in groups], inside)
 
     def concat(self, batches: Sequence[Packed]) -> Packed:
         """Concatenate batches."""
-        groups, varied = zip(*map(self._split, batches), strict=True)
-        parts = (varying.concat(column) for column in zip(*varied, strict=True))
-        wide = (tf.concat(group, axis=0) for group in zip(*groups, strict=True))
-        return (*wide, *(part for column in parts for part in column))
+        groups, lists = zip(*map(self._split, batches), strict=True)
+        wide = [tf.concat(group, axis=0) for group in zip(*groups, strict=True)]
+        return self._packed(wide, [tf.concat(column, axis=0) for column in zip(*lists, strict=True)])
 
     def lengths(self, packed: Packed) -> tf.Tensor | None:
         """int64 [batch]: values of each example in the column where it has most; None if all are of fixed size."""
-        _, varied = self._split(packed)
-        counts = [parts[0][1:] - parts[0][:-1] for parts in varied]
-        return tf.reduce_max(tf.stack(counts), axis=0) if counts else None
+        _, lists = self._split(packed)
+        return tf.reduce_max(tf.stack([column.row_lengths() for column in lists]), axis=0) if lists else None
 
-    def _split(self, packed: Packed) -> tuple[Packed, list[Parts]]:
-        """Split into the groups of fixed size, and the parts of each other column."""
-        parts = iter(packed)
-        groups = tuple(islice(parts, len(self.groups)))
-        return groups, list(self._runs(parts))
+    def _packed(self, groups: Sequence[tf.Tensor], lists: Sequence[tf.RaggedTensor]) -> Packed:
+        return (*groups, *(part for column in lists for part in (column.row_splits, column.values)))
 
-    def _runs(self, parts: Iterator[tf.Tensor]) -> Iterator[Parts]:
-        for empty in self._empty:
-            yield tuple(islice(parts, len(empty)))
+    def _split(self, packed: Packed) -> tuple[Packed, list[tf.RaggedTensor]]:
+        """Split into the groups of fixed size and the columns of lists."""
+        groups, parts = packed[: len(self.groups)], packed[len(self.groups) :]
+        return groups, [ragged(*both) for both in zip(parts[::2], parts[1::2], strict=True)]
+
+
+def is_list_feature(feature: object) -> bool:
+    """Whether an example has any number of values, one after the other."""
+    one_level = isinstance(feature, tf.io.RaggedFeature) and not feature.partitions
+    return one_level or isinstance(feature, tf.io.VarLenFeature)
+
+
+def ragged(splits: tf.Tensor, values: tf.Tensor) -> tf.RaggedTensor:
+    """A column of lists. splits: int64 [batch + 1]; values: [values]."""
+    return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
+
+
+def as_described(feature: Feature, column: tf.RaggedTensor) -> tf.RaggedTensor | tf.SparseTensor:
+    """A column of lists as parsing its feature returns it."""
+    return column.to_sparse() if isinstance(feature, tf.io.VarLenFeature) else column

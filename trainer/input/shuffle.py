@@ -107,7 +107,7 @@ def shuffled(
 
 def exact_batches(batches: tf.data.Dataset, packing: Packing, size: int) -> tf.data.Dataset:
     """Rebatch to the given size, in the same order; the last batch may be smaller."""
-    if not packing.varying:
+    if not packing.lists:
         return batches.rebatch(size)
 
     @no_autograph

@@ -28,7 +28,6 @@ from headrace.common.checksums import file_checksum
 from headrace.common.durable import sync_folder, sync_tree
 from headrace.common.errors import TrainingError
 from headrace.trainer.input import packing as packing_module
-from headrace.trainer.input import varying as varying_module
 from headrace.trainer.input.packing import Packing, no_autograph
 from headrace.trainer.input.pipeline import Stream
 from headrace.trainer.input.reading import without_autotune
@@ -47,8 +46,6 @@ ORPHANED_AFTER = 86400.0
 
 MANIFEST = "snapshot.json"
 """The file that is written last and completes a snapshot."""
-CODE = (packing_module, varying_module)
-"""The modules whose code turns records into what is stored."""
 _KEY_WORDS = {
     "graph": "the transform graph",
     "examples": "the examples",
@@ -146,7 +143,7 @@ class SnapshotKey:
         """Compute the key. graph: the Transform component's folder; files: TFRecord files of one split."""
         inside = sorted(path for path in graph.rglob("*") if path.is_file())
         names = [str(path.relative_to(graph)) for path in inside]
-        sources = _digest([Path(__file__), *(Path(str(module.__file__)) for module in CODE)])
+        sources = _digest([Path(__file__), Path(str(packing_module.__file__))])
         return cls(
             graph=hashlib.sha256(json.dumps([names, _digest(inside)]).encode()).hexdigest(),
             examples=_digest(map(Path, files)),

@@ -32,6 +32,7 @@ import pyarrow as pa
 import tensorflow as tf
 
 from headrace.common.errors import TrainingError
+from headrace.trainer.input.packing import is_list_feature
 
 VERSION_KEY, VERSION = b"headrace.transformed_columns", b"1"
 """The schema's metadata: the version of this layout."""
@@ -142,10 +143,7 @@ def _type(feature: object, small: bool) -> pa.DataType | None:
     value = pa.int32() if small and value == pa.int64() else value
     if isinstance(feature, tf.io.FixedLenFeature):
         return pa.list_(value, math.prod(feature.shape)) if len(feature.shape) else value
-    if isinstance(feature, tf.io.VarLenFeature):
-        return pa.large_list(value)
-    one_level = isinstance(feature, tf.io.RaggedFeature) and not feature.partitions
-    return pa.large_list(value) if one_level else None
+    return pa.large_list(value) if is_list_feature(feature) else None
 
 
 def _as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:

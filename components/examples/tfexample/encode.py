@@ -33,10 +33,8 @@ from headrace.components.examples.arrow_columns import (
 )
 from headrace.components.examples.tfexample.byte_columns import (
     ByteColumn,
-    Dictionary,
     DictionaryColumn,
     FixedColumn,
-    FixedField,
     StackedColumns,
     VariableColumn,
     concatenate,
@@ -79,13 +77,13 @@ def encode(batch: pa.RecordBatch) -> pa.BinaryArray:
     return concatenate([by_size(features, example_head), *columns], batch.num_rows)
 
 
-def feature_dictionary(name: str, values: pa.Array) -> Dictionary:
+def feature_dictionary(name: str, values: pa.Array) -> pa.BinaryArray:
     """The whole feature of each value of a column, and at the end that of a missing one."""
     return _dictionary(name.encode(), pa.concat_arrays([values, pa.nulls(1, values.type)]))
 
 
 def feature_columns(
-    batch: pa.RecordBatch, dictionaries: Mapping[str, Dictionary] = MappingProxyType({})
+    batch: pa.RecordBatch, dictionaries: Mapping[str, pa.BinaryArray] = MappingProxyType({})
 ) -> tuple[NDArray[np.int64], list[ByteColumn]]:
     """The total size of each row's features, int64 [rows], and the byte columns that make them up.
 
@@ -174,11 +172,12 @@ def _value_bytes(column: pa.Array) -> tuple[int, pa.BinaryArray]:
     return BYTES, texts.fill_null(b"") if texts.null_count else texts
 
 
-def _column(key: str, column: pa.Array, dictionaries: Mapping[str, Dictionary]) -> list[ByteColumn]:
+def _column(key: str, column: pa.Array, dictionaries: Mapping[str, pa.BinaryArray]) -> list[ByteColumn]:
     name = key.encode()
     if pa.types.is_dictionary(column.type):
-        known = dictionaries.get(key) or feature_dictionary(key, column.dictionary)
-        return [DictionaryColumn(known, codes_of(column)).without_unused()]
+        known = dictionaries.get(key)
+        features = feature_dictionary(key, column.dictionary) if known is None else known
+        return [DictionaryColumn(features, codes_of(column)).without_unused()]
     if pa.types.is_null(column.type):
         return [DictionaryColumn.constant(missing(name), len(column))]
     if is_list(column.type):
@@ -191,13 +190,13 @@ def _column(key: str, column: pa.Array, dictionaries: Mapping[str, Dictionary]) 
     return [DictionaryColumn(own, which)]
 
 
-def _dictionary(name: bytes, values: pa.Array) -> Dictionary:
+def _dictionary(name: bytes, values: pa.Array) -> pa.BinaryArray:
     """The whole feature of each distinct value."""
-    return Dictionary(concatenate(_scalar_column(name, values), len(values)))
+    return concatenate(_scalar_column(name, values), len(values))
 
 
 @lru_cache(maxsize=256)
-def _range_dictionary(name: bytes, integers: IntegerRange) -> Dictionary:
+def _range_dictionary(name: bytes, integers: IntegerRange) -> pa.BinaryArray:
     return _dictionary(name, integers.values)
 
 
@@ -205,7 +204,7 @@ def _scalar_column(name: bytes, column: pa.Array) -> list[ByteColumn]:
     valid = valid_of(column)
     if pa.types.is_floating(column.type):
         own = _float32(numbers_of(column)).view(np.uint8).reshape(-1, 4)
-        return [FixedColumn((FixedField(head(name, FLOAT, 4), own),), valid, missing(name))]
+        return [FixedColumn(head(name, FLOAT, 4), own, valid, missing(name))]
     if pa.types.is_integer(column.type):
         return _integers(name, numbers_of(column).astype(np.int64, copy=False).view(np.uint64), valid)
     texts = column.cast(pa.binary())
@@ -218,9 +217,7 @@ def _integers(name: bytes, numbers: NDArray[np.uint64], valid: Mask) -> list[Byt
         sizes[~valid] = sizes[valid].max(initial=1)
     width = int(sizes.max(initial=1))
     if (sizes == width).all():
-        return [
-            FixedColumn((FixedField(head(name, INT64, width), varint_digits(numbers, width)),), valid, missing(name))
-        ]
+        return [FixedColumn(head(name, INT64, width), varint_digits(numbers, width), valid, missing(name))]
     return _with_heads(name, partial(head, name, INT64), varints(numbers, valid), valid)
 
 

@@ -60,7 +60,7 @@ def endless_batches(
     """
     if buffer:  # the seed is the same for all workers, but what they shuffle is not
         batches = shuffled(batches, packing, buffer, tf.zeros([2], tf.int64), multiple=batch_size)
-    if buckets and packing.varying:
+    if buckets and packing.lists:
         batches = coordinated_rounds(batches, packing, buckets, batch_size, trainers)
     return exact_batches(batches, packing, batch_size)
 
