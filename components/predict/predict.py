@@ -25,7 +25,7 @@ from headrace.common.durable import replacing
 from headrace.common.errors import DataError, RunError
 from headrace.components.example_gen.checks import check_fraction
 from headrace.components.examples.skips import Skipped
-from headrace.components.examples.tfexample.rounding import RoundingAccumulator
+from headrace.components.examples.tfexample.rounding import RangeCheck
 from headrace.components.predict.model import PredictionColumns, Predictor
 from headrace.components.predict.reading import Input, OpenedInput, Part, open_input
 from headrace.components.predict.writers import check_output, open_writer
@@ -86,21 +86,30 @@ class Rows:
 
     def of(self, part: Part, counted: RowCount) -> Iterator[pa.RecordBatch]:
         """The rows of a part with their predictions. `counted` receives how many there are."""
-        roundings = RoundingAccumulator(skip_bad=self.skip_bad, file=part.file)
+        check = RangeCheck(skip_bad=self.skip_bad, file=part.file)
         features = list(self.opened.features)
         for batch in _ahead(part.batches(self.opened.kinds)):
             if self.skip_bad:
-                rows = roundings.checked(batch)
-                counted.skipped = roundings.skipped
+                rows = check.checked(batch)
+                counted.skipped = check.skipped
             else:
                 rows = batch
-                roundings.checked(batch.select(features))
+                check.checked(batch.select(features))
             if not rows.num_rows:
                 continue
             found = self.columns.of(self.predictor(rows.select(features), counted.rows + 1, part.file))
             counted.rows += rows.num_rows
             kept = [rows.column(name) for name in self.opened.keys]
             yield pa.RecordBatch.from_arrays([*kept, *found.columns], schema=self.schema)
+
+
+def predict_batch(predictor: Predictor, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns with the predictions for the features of some rows, which are of the model's types.
+
+    Raises DataError for a number beyond float32's range, and for a row that the model refuses.
+    """
+    RangeCheck().checked(batch)
+    return PredictionColumns.by(predictor.description).of(predictor(batch))
 
 
 def predict_table(request: Request, parallel_map: ParallelMap, work: Path) -> tuple[pa.Table, Predicted]:

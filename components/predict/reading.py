@@ -42,7 +42,8 @@ from headrace.configs.schema.sources.stores import ArraysSource
 from headrace.trainer.description import ModelDescription, StoredType
 
 TABLE = "the table"
-_READ_AS: Mapping[StoredType, Kind] = {"int": "int", "float": "float", "bytes": "string"}
+READ_AS: Mapping[StoredType, Kind] = {"int": "int", "float": "float", "bytes": "string"}
+"""The kind as which the values of a column of the training data are read."""
 _STORED: Mapping[str, StoredType] = {"int": "int", "float": "float", "string": "bytes", "bytes": "bytes"}
 
 
@@ -243,7 +244,7 @@ def _declared(given: Input, model: ModelDescription, name: str) -> Kind | None:
     declared = declared and read_as(declared)
     if stored is None or (declared and _STORED[declared.removesuffix(LIST)] == stored):
         return declared
-    kind = _READ_AS[stored]
+    kind = READ_AS[stored]
     if given.settings.lists == "none":
         return kind
     if given.settings.lists == "declared" and model.multivalued is not None:
@@ -254,7 +255,7 @@ def _declared(given: Input, model: ModelDescription, name: str) -> Kind | None:
 def _kind(stored: StoredType | None, found: Kind | None) -> Kind:
     """The kind as which a scanned column is read: that of the model, with as many values as the data has."""
     if found is None or found == "missing":
-        return _READ_AS[stored] if stored else "string"
+        return READ_AS[stored] if stored else "string"
     if stored is None or _STORED[found.removesuffix(LIST)] == stored:
         return found
-    return listed(_READ_AS[stored]) if found.endswith(LIST) else _READ_AS[stored]
+    return listed(READ_AS[stored]) if found.endswith(LIST) else READ_AS[stored]

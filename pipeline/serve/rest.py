@@ -15,7 +15,7 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,10 @@ from headrace.components.sources.nested import flat_members, json_object, parent
 DEFAULT_SIGNATURE = "serving_default"
 BYTES = "_bytes"
 """End of the names of outputs that are bytes and not texts."""
+
+
+_NESTED = frozenset((dict, list))
+"""The types of JSON values that may hold others."""
 
 
 class BadRequestError(Exception):
@@ -111,7 +115,7 @@ class PredictRequest:
 
 
 def flat_records(
-    rows: Sequence[Mapping[str, Any]], columns: Collection[str], features: Collection[str]
+    rows: Sequence[Mapping[str, Any]], columns: Set[str], features: Collection[str]
 ) -> list[dict[str, Any]]:
     """Rows of data columns with the values in objects as columns, as in JSON lines: `{"user": {"age": 3}}` has the
     column `user.age`. Raises BadRequestError for a name that is none.
@@ -120,6 +124,9 @@ def flat_records(
     """
     objects, records = parents_of(columns), list[dict[str, Any]]()
     for number, row in enumerate(rows, 1):
+        if row.keys() <= columns and _NESTED.isdisjoint(map(type, row.values())):
+            records.append(dict(row))  # nothing to flatten
+            continue
         record: dict[str, Any] = {}
         try:
             members = [*flat_members(json_object(row))]

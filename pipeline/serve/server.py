@@ -17,7 +17,7 @@ import io
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ from werkzeug.wrappers import Request, Response
 from headrace.common.errors import DataError, HeadraceError, RunError
 from headrace.common.names import did_you_mean_or_list
 from headrace.components.predict.model import Predictor
+from headrace.components.predict.predict import predict_batch
+from headrace.components.predict.records import record_batch
 from headrace.components.predict.serving_graph import read_signatures
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
@@ -85,7 +87,8 @@ class LoadedModel:
         if self.description is None:
             _ = self._model.signatures
         else:
-            Predictor(chosen.folder.absolute(), self.description).load()
+            self._predictor = Predictor(chosen.folder.absolute(), self.description)
+            self._predictor.load()
 
     def inputs(self, signature: str) -> dict[str, tf.TensorSpec]:
         """The inputs of a signature. Raises BadRequestError if there is no such signature."""
@@ -116,18 +119,24 @@ class LoadedModel:
 
     def _of_records(self, rows: Any, description: ModelDescription) -> list[dict[str, Any]]:
         """The predictions for rows of data columns, with class names as `headrace predict` writes them."""
-        records, columns = flat_records(rows, description.types, description.features), {}
-        for name in description.features:
-            try:
-                columns[name] = pa.array([record.get(name) for record in records])
-            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-                raise BadRequestError(f"column {name!r}: {error}") from None
+        records = flat_records(rows, description.types.keys(), description.features)
         try:
-            found = predict_table(self.chosen.folder, pa.table(columns), columns=())
+            batch = record_batch(records, description)
+            found = self._converted(records, description) if batch is None else predict_batch(self._predictor, batch)
         except DataError as error:
             raise BadRequestError(str(error)) from None
         predictions: list[dict[str, Any]] = found.to_pylist()
         return predictions
+
+    def _converted(self, records: Sequence[Mapping[str, Any]], description: ModelDescription) -> pa.Table:
+        """The predictions for rows with values of other types than the model's, such as numbers in text."""
+        columns = {}
+        for name in description.features:
+            try:
+                columns[name] = pa.array([record.get(name) for record in records])
+            except (pa.ArrowException, ValueError, OverflowError) as error:
+                raise BadRequestError(f"column {name!r}: {error}") from None
+        return predict_table(self.chosen.folder, pa.table(columns), columns=())
 
     def metadata(self) -> dict[str, Any]:
         """The signatures in the form of TensorFlow Serving."""

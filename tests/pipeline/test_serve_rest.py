@@ -113,7 +113,7 @@ SCALAR = {"n": st.integers(-9, 9) | st.none(), "s": st.text(max_size=3)}
 HOME = st.fixed_dictionaries({}, optional={**SCALAR, "l": st.lists(st.integers(0, 9), max_size=3)})
 USER = st.fixed_dictionaries({}, optional={**SCALAR, "home": HOME})
 RECORD = st.fixed_dictionaries({"id": st.integers(0, 9)}, optional={"user": USER, **SCALAR})
-COLUMNS = ("id", "n", "s", "user.n", "user.s", "user.home.n", "user.home.s", "user.home.l", "items.price", "x", "x.1")
+COLUMNS = {"id", "n", "s", "user.n", "user.s", "user.home.n", "user.home.s", "user.home.l", "items.price", "x", "x.1"}
 
 
 @given(st.lists(RECORD, min_size=1, max_size=4))

@@ -1,7 +1,8 @@
 """What float32 does to columns of doubles: a tf.Example has no other floating-point numbers.
 
+batch = RangeCheck().checked(batch)    # raises DataError for a finite number that becomes infinite as float32
 rounding = RoundingAccumulator()
-batch = rounding.checked(batch)        # raises DataError for a finite number that becomes infinite as float32
+batch = rounding.checked(batch)        # the same
 dict(rounding)                         # the ColumnRounding of each column of doubles
 rounding_notes(rounding)               # lines about the columns that lose digits
 """
@@ -19,7 +20,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.common.errors import DataError
-from headrace.components.examples.arrow_columns import is_list, numbers_of, stacks, valid_of, worth_stacking
+from headrace.components.examples.arrow_columns import (
+    is_list,
+    numbers_of,
+    stacks,
+    stacks_or_columns,
+    valid_of,
+    worth_stacking,
+)
 from headrace.components.examples.skips import Skipped, Skips
 
 COARSE = 1e-4
@@ -127,11 +135,11 @@ class ColumnRounding:
         return math.sqrt(self.errors / self.squares) if self.squares > 0 else 0.0
 
 
-class RoundingAccumulator(dict[str, ColumnRounding]):
-    """The rounding of the columns of doubles, by name, accumulated batch by batch."""
+class RangeCheck:
+    """Finds the numbers that float32 cannot hold, in batch after batch."""
 
     def __init__(self, *, skip_bad: bool = False, file: str | None = None) -> None:
-        """Start with no columns.
+        """Start with no rows skipped.
 
         Args:
             skip_bad: skip rows with a number beyond float32's range, instead of raising DataError.
@@ -146,24 +154,16 @@ class RoundingAccumulator(dict[str, ColumnRounding]):
         return self._skips.skipped
 
     def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Accumulate the batch; returns it without the rows that are skipped.
+        """The batch without the rows that are skipped.
 
         Raises DataError for a number beyond float32's range, unless such rows are skipped.
         """
-        if worth_stacking(batch) and (found := _stacked(batch)) is not None:
-            self._add(found)
-            return batch
-        columns = {field.name: batch.column(at) for at, field in enumerate(batch.schema) if _is_double(field.type)}
-        numbers = {name: _numbers(column) for name, column in columns.items()}
-        for name, own in numbers.items():
-            if len(own) and not _LEAST < own.min() <= own.max() < LARGEST and _beyond(own).any():
-                return self.checked(self._without(batch, name))
-        self._add({name: ColumnRounding.of(own) for name, own in numbers.items()})
+        for stack in stacks_or_columns(batch):
+            if _is_double(stack.values.type) and _any_beyond(_numbers(stack.values)):
+                columns = _doubles(batch).items()
+                first = next(name for name, column in columns if _any_beyond(_numbers(column)))
+                return self.checked(self._without(batch, first))
         return batch
-
-    def _add(self, found: Mapping[str, ColumnRounding]) -> None:
-        for name, own in found.items():
-            self[name] = self[name] + own if name in self else own
 
     def _without(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
         """The rows whose numbers in a column float32 can hold. Raises DataError unless rows may be skipped."""
@@ -185,6 +185,26 @@ class RoundingAccumulator(dict[str, ColumnRounding]):
             f" `data.types.{name}: string`; `data.on_bad_record: skip` skips such rows"
         )
         return DataError(what, file=self._file, column=name, hint=hint)
+
+
+class RoundingAccumulator(RangeCheck, dict[str, ColumnRounding]):
+    """The rounding of the columns of doubles, by name, accumulated batch by batch."""
+
+    def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Accumulate the batch too, without the rows that are skipped."""
+        if worth_stacking(batch) and (found := _stacked(batch)) is not None:
+            self._add(found)
+            return batch
+        numbers = {name: _numbers(column) for name, column in _doubles(batch).items()}
+        for name, own in numbers.items():
+            if _any_beyond(own):
+                return self.checked(self._without(batch, name))
+        self._add({name: ColumnRounding.of(own) for name, own in numbers.items()})
+        return batch
+
+    def _add(self, found: Mapping[str, ColumnRounding]) -> None:
+        for name, own in found.items():
+            self[name] = self[name] + own if name in self else own
 
 
 def rounding_notes(
@@ -245,6 +265,11 @@ def _stacked(batch: pa.RecordBatch) -> dict[str, ColumnRounding] | None:
     return found
 
 
+def _doubles(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """The columns of doubles, and of lists of them."""
+    return {field.name: batch.column(place) for place, field in enumerate(batch.schema) if _is_double(field.type)}
+
+
 def _is_double(arrow: pa.DataType) -> bool:
     return bool(pa.types.is_float64(arrow.value_type if is_list(arrow) else arrow))
 
@@ -274,6 +299,12 @@ def _vanished(numbers: Doubles) -> Doubles:
     if numbers.min() > _TINY or numbers.max() < -_TINY:
         return numbers[:0]
     return numbers[(np.abs(numbers) <= _TINY) & (numbers != 0)]
+
+
+def _any_beyond(numbers: Doubles) -> bool:
+    """Whether a finite number becomes infinite as float32."""
+    within = not len(numbers) or _LEAST < numbers.min() <= numbers.max() < LARGEST
+    return not within and bool(_beyond(numbers).any())
 
 
 def _beyond(numbers: Doubles) -> NDArray[np.bool_]:
