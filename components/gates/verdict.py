@@ -73,6 +73,11 @@ class GateVerdict(BaseModel, frozen=True):
         return not self.failed
 
     @property
+    def summary(self) -> str:
+        """How many of its checks failed."""
+        return f"{self.failed:,} of {self.judged:,} {'check' if self.judged == 1 else 'checks'} failed"
+
+    @property
     def stops(self) -> bool:
         return self.on_anomaly == "stop" and not self.passed
 
@@ -80,7 +85,7 @@ class GateVerdict(BaseModel, frozen=True):
     def lines(self) -> list[str]:
         """The gate with what is wrong, one line for each of the worst rows."""
         listed = [row for row in self.rows if not row.passed][:SHOWN_ROWS]
-        lines = [f"{self.gate}: {self.failed} of {self.judged} checks failed"]
+        lines = [f"{self.gate}: {self.summary}"]
         lines += [f"  {row}" for row in listed]
         more = self.failed - len(listed)
         return [*lines, f"  and {more:,} more, in the report"] if more else lines

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.common.environment import prepare, quiet
 from headrace.configs.loading.loader import ConfigSource
 from headrace.pipeline.api.loading import Overrides, load
-from headrace.pipeline.api.running import register_versions, runs, write_card_of
+from headrace.pipeline.api.running import register_versions, rewrite_report, runs, write_card_of
 from headrace.pipeline.api.serving import serve_or_fail
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ def promote_model(
     there, wanted = runs(loaded), None if to is None else str(to)
     done = push_approved(loaded, there, wanted, dt.datetime.now(dt.UTC), allow_older=allow_older)
     write_card_of(loaded, there, Path(done.version))
+    rewrite_report(there, done.run)
     try:
         serve_or_fail(loaded, roll_back=True)
     finally:

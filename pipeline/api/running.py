@@ -221,6 +221,22 @@ def write_card_of(config: PipelineConfig, there: Sequence[Run], version: Path) -
         logger.warning("%s was pushed, but its model card cannot be written: %s", version, error)
 
 
+def rewrite_report(there: Sequence[Run], run: str | None) -> None:
+    """Write the report of a run again, which said that its model awaits approval. Without one, nothing is written.
+
+    there: the pipeline's runs; run: the id of one of them.
+    """
+    from headrace.pipeline.report import FILE_NAME, write_report
+
+    folder = next((one.path for one in there if one.id == run), None)
+    if folder is None or not (folder / FILE_NAME).exists():
+        return
+    try:
+        write_report(folder)
+    except (HeadraceError, OSError, ValueError) as error:
+        logger.warning("the report of run %s cannot be written again: %s", run, error)
+
+
 def register_versions(config: PipelineConfig) -> list[RegistrationOutcome]:
     """Bring the model registries of `deploy.registry` to the state of `deploy.push`. What prevents that is logged.
 

@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from headrace.common import yaml_text
 from headrace.common.durable import write_text
+from headrace.components.gates.verdict import DataVerdicts
 from headrace.components.stored_models.push_record import PushRecord
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.label import LabelConfig
@@ -198,6 +199,7 @@ def _limits(
     training = _training(made)
     found += [*training.remarks] if training else []
     found += _of_data(ingested(made.record))
+    found += _of_gates(made.gates)
     if origin.started_from:
         base = f"{home}{origin.started_from}"
         found.append(f"Its training started from the weights of {base}, and so from that model's data.")
@@ -208,6 +210,13 @@ def _of_data(found: Ingestion) -> list[str]:
     """What the examples lack. Which records could not be read is left out, since that may quote them."""
     share = f"{found.skipped:,} of {found.records:,} records ({found.skipped_share:.2%})"
     return [f"{share} could not be read and were left out"] * bool(found.skipped) + [*found.notes]
+
+
+def _of_gates(found: DataVerdicts | None) -> list[str]:
+    """The gates that the data did not pass, or that could not judge all of it. The details may name values of it."""
+    gates = found.gates if found else ()
+    failed = [f"Its data did not pass {one.gate}: {one.summary}." for one in gates if not one.passed]
+    return failed + [f"{one.gate} could not judge all of its data." for one in gates if one.note]
 
 
 def _markdown() -> Environment:

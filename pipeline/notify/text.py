@@ -37,6 +37,8 @@ def body(event: Event) -> list[str]:
         lines.append(", ".join(f"{name} {value:.4g}" for name, value in others.items()))
     if event.pushed is not None:
         lines.append(f"pushed: {event.pushed}")
+    if "awaiting_approval" in event.happened:
+        lines.append("not pushed: the model awaits approval (`headrace promote`)")
     if "drifted" in event.happened and not any(one.gate.startswith(DISTANCES) for one in event.gates):
         lines.append("the newest span drifted from the data of the blessed model")
     if event.report is not None:

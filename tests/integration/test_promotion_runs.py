@@ -97,6 +97,13 @@ def test_promotion_writes_the_card_of_the_version(story: Story) -> None:
     assert version.name in card.read_text()
 
 
+def test_report_of_the_run_no_longer_asks_for_the_promotion(story: Story) -> None:
+    (version,) = (story.folder / "serving" / "parcels").iterdir()
+    page = (story.folder / "runs/parcels/runs" / story.first.run.run_id / "report.html").read_text(encoding="utf-8")
+    assert ("awaiting approval" in page, "headrace promote" in page) == (False, False)
+    assert f"Pushed to <code>{version}" in page
+
+
 def test_nothing_more_can_be_promoted(story: Story) -> None:
     done = headrace(story.folder, "promote", "parcels.yaml", *MANUAL)
     assert (done.code, done.out) == (1, "")

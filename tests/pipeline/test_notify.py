@@ -16,8 +16,10 @@ from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.evaluation.result import ThresholdCheck, write_evaluation
 from headrace.components.gates.verdict import DataVerdicts, GateRow, GateVerdict
 from headrace.pipeline.api import run
+from headrace.pipeline.notify.event import Event
 from headrace.pipeline.notify.notify import notify, notify_of_killed, notify_of_no_start, send_test
 from headrace.pipeline.notify.record import read_deliveries
+from headrace.pipeline.notify.text import body
 from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, Status
 from headrace.pipeline.results.run_folder import RunFolder
 from headrace.pipeline.results.verdict import read_verdict
@@ -95,6 +97,15 @@ def test_refused_model_is_told_with_the_metric_and_its_bound(tmp_path: Path, pau
     assert first == "*trips: run 20261124-030000 did not bless its model*"
     assert lines[0] == "auc is 0.71; it must be at least 0.8 (not met)"
     assert not [line for line in lines if line.startswith("pushed")]
+
+
+def test_blessed_model_that_awaits_approval_is_not_taken_for_one_in_service() -> None:
+    event = Event("trips", "r", "file://host/trips", ("blessed", "awaiting_approval"), 0, 1, blessed=True)
+    assert [line for line in body(event) if "pushed" in line] == [
+        "not pushed: the model awaits approval (`headrace promote`)"
+    ]
+    pushed = replace(event, happened=("blessed", "pushed"), pushed="/serving/trips/17")
+    assert [line for line in body(pushed) if "pushed" in line] == ["pushed: /serving/trips/17"]
 
 
 def test_what_slices_and_the_canary_quote_of_the_data_stays_in_the_report(tmp_path: Path, pauses: Pauses) -> None:

@@ -119,6 +119,21 @@ def test_it_passes_axe(browser: Browser, home: str, scheme: str, width: int) -> 
         assert page.errors == []
 
 
+def test_two_runs_are_side_by_side_on_a_phone(browser: Browser, tmp_path: Path) -> None:
+    path, long = tmp_path / "comparison.html", ("77ab01d3e0c5b1d94c7a8f3a2b6c1d0e9f8a7b6c",) * 2
+    found = Comparison("taxi", ("1", "2"), ("1", "2"), {"auc": (0.9, 0.8)}, {}, {}, {"commit": long})
+    path.write_text(comparison_page(found), encoding="utf-8")
+    with watched(browser, path.as_uri(), viewport=SIZES[390], offline=True) as page:
+        page.page.goto(page.home)
+        for section in ("metrics", "code"):
+            name, first, second = page.page.locator(f"#{section} tbody tr > *").all()
+            boxes = [cell.bounding_box() for cell in (name, first, second)]
+            above, left, right = ((box["x"], box["y"], box["width"]) for box in boxes if box is not None)
+            assert above[1] < left[1] == right[1]
+            assert left[0] + left[2] <= right[0]
+            assert right[0] + right[2] <= 390 - 16
+
+
 @pytest.mark.parametrize("width", SIZES)
 def test_it_is_used_by_the_keyboard_alone(browser: Browser, home: str, width: int) -> None:
     with watched(browser, home, viewport=SIZES[width], reduced_motion="reduce", offline=True) as page:

@@ -17,6 +17,7 @@ from markdown_it import MarkdownIt
 
 from headrace.common.storage.files import FileState
 from headrace.components.evaluation.result import SliceMetrics, read_evaluation, write_evaluation
+from headrace.components.gates.verdict import DataVerdicts, GateRow, GateVerdict
 from headrace.pipeline.models import CARD
 from headrace.pipeline.models.card import MARKDOWN, render_card
 from headrace.pipeline.models.listing import Model
@@ -79,6 +80,21 @@ def test_card_shows_verdict_metrics_slices_thresholds_data_and_limits(whole: Run
         assert said in text.all_text()
     for said in ("Not blessed", "Too few examples to judge these slices: hour = 1 (5)", "17, 18", "c0ffee", "feed"):
         assert said in page.all_text()
+
+
+def test_card_names_gates_that_were_not_passed_without_values_of_the_data(whole: Run) -> None:
+    far = GateRow(what="poet", measure="distance", value="0.5", limit="0.1", before="Ono no Komachi", excess=4)
+    near = GateRow(what="hour", measure="distance", value="0.05", limit="0.1", excess=-0.5)
+    gates = [GateVerdict.of("gates.skew", "warn", [far, near]), GateVerdict.of("gates.rows", "stop", [near])]
+    gates.append(GateVerdict.of("gates.freshness", "stop", [], note="Ono no Komachi is not a date"))
+    verdict = DataVerdicts(gates=tuple(gates)).model_dump_json()
+    (whole.output("DataVerdict", "verdict") / "value").write_text(verdict)
+    files = rendered(whole)
+    for page in (whole.read(_saved(whole, files[CARD])), whole.read(_saved(whole, as_html(files[MARKDOWN])))):
+        text = page.all_text()
+        assert "Its data did not pass gates.skew: 1 of 2 checks failed." in text
+        assert "gates.freshness could not judge all of its data." in text
+        assert ("gates.rows" in text, "poet" in text, "Komachi" in text) == (False, False, False)
 
 
 def test_card_names_the_kind_that_was_trained(whole: Run) -> None:

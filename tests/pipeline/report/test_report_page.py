@@ -88,9 +88,11 @@ SPILLED = """() => [...document.querySelectorAll('.metrics tbody td, .metrics tb
 """Cells whose text is wider than they are."""
 
 
-def test_gates_that_passed_are_folded_and_others_are_not(whole: Run, browser: Browser) -> None:
+def test_gates_that_passed_are_folded_and_others_are_read_without_scrolling_sideways(
+    whole: Run, browser: Browser
+) -> None:
     near = GateRow(what="hour", measure="distance", value="0.05", limit="0.1", excess=-0.5)
-    far = GateRow(what="hour", measure="distance", value="0.5", limit="0.1", excess=4)
+    far = GateRow(what="hour", measure="distance", value="0.5", limit="0.1", before="mean 1", now="mean 9", excess=4)
     gates = [GateVerdict.of("gates.skew", "warn", [near]), GateVerdict.of("gates.drift.blessed", "warn", [far])]
     gates.append(GateVerdict.of("gates.rows", "stop", [], note="there is one span"))
     verdict = DataVerdicts(gates=tuple(gates)).model_dump_json()
@@ -100,6 +102,10 @@ def test_gates_that_passed_are_folded_and_others_are_not(whole: Run, browser: Br
         page.page.goto(page.home)
         shown = page.page.locator("#gates").inner_text()
         assert ("0.05" in shown, "0.5" in shown, "Not judged: there is one span" in shown) == (False, True, True)
+        for text in ("0.1", "mean 1", "mean 9", "beyond"):
+            cell = page.page.locator("#gates .card:not(details) td", has_text=text).first.bounding_box()
+            assert cell is not None
+            assert cell["x"] + cell["width"] <= 390 - 16, text
         page.page.get_by_text("gates.skew").click()
         assert "0.05" in page.page.locator("#gates").inner_text()
         assert page.page.evaluate("document.documentElement.scrollWidth") == 390
