@@ -14,7 +14,8 @@ class TreesModel(ModelBase):
     """Gradient-boosted decision trees over the numbers and the categories, for binary, multiclass and regression
     labels. All examples must fit in memory. `hidden`, `activation`, `dropout` and `embedding` do not apply, and of
     `train:` only `seed`, `early_stopping`, `class_weight`, `checkpoint` and the settings for reading files; others are
-    refused (see docs/model_kinds.md). Of the features, `embedding`, `deep` and `wide` do not apply: trees use all of them.
+    refused (see docs/model_kinds.md). Of the features, `embedding`, `deep` and `wide` do not apply: trees use all of
+    them.
     """
 
     implementation: ClassVar[str] = "headrace.trainer.models.trees.build"

@@ -35,7 +35,7 @@ def test_the_config_is_the_one_that_the_page_shows(followed: Followed) -> None:
     (done,) = followed.of("init")
     assert done.code == 0, done.err
     assert done.err.count("alone reaches an AUC") == 5
-    shown = PAGE[PAGE.index("    data:\n") : PAGE.index("It also asks")].replace("\n    ", "\n")[4:]
+    shown = PAGE[PAGE.index("    data:\n") : PAGE.index("It also notes")].replace("\n    ", "\n")[4:]
     assert shown.strip() in (followed.folder / "biopsies.yaml").read_text()
     assert followed.of("validate")[0].out.endswith(
         "the config is valid and fits the data (30 features, label diagnosis)\n"
