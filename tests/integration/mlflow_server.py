@@ -93,6 +93,7 @@ def mlflow_server(folder: Path) -> Iterator[MlflowServer]:
         process = subprocess.Popen(
             [str(python), "-m", "mlflow", "server", *stores, *where],
             cwd=folder,
+            env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # eight more processes that import it
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,

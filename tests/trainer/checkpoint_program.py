@@ -1,8 +1,8 @@
 """A Trainer in a process of its own, for tests that kill it: python checkpoint_program.py JOB [BATCH].
 
 JOB: a file with the arguments of `run_fn` as JSON. BATCH: kill the process with SIGKILL after this many batches; with
-`t` in front, send it SIGTERM then; with `e` in front, in the evaluation after that many. PACE: seconds of each
-execution.
+`t` in front, send it SIGTERM then; with `e` in front, in the evaluation after that many; or `alone`: do not export what
+was trained. PACE: seconds of each execution.
 """
 
 import json
@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import keras
+from trainings import train_alone
 
 from headrace.common.logs import log_to_stdout
 from headrace.trainer.callbacks import checkpoint
@@ -36,12 +37,16 @@ class Killer(checkpoint.Checkpoint):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-if len(sys.argv) > 2:
-    WHERE = sys.argv[2]
+WHERE = (sys.argv[2:] or [""])[0]
+if WHERE not in {"", "alone"}:
     BATCH = int(WHERE.lstrip("te"))
     import headrace.trainer.fitting
 
     headrace.trainer.fitting.Checkpoint = Killer  # type: ignore[attr-defined]
 log_to_stdout()
 keras.utils.disable_interactive_logging()
-run_fn(SimpleNamespace(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))))
+fn_args = SimpleNamespace(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+if WHERE == "alone":
+    train_alone(fn_args)
+else:
+    run_fn(fn_args)

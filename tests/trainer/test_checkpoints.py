@@ -70,7 +70,7 @@ def outcome(data: Any, folder: Path, run: str) -> tuple[list[np.ndarray], dict[s
 def whole(prepared: Prepare, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[np.ndarray], dict[str, Any]]:
     """What a training that nobody disturbs comes to."""
     folder = tmp_path_factory.mktemp("whole")
-    done = start(job(prepared("binary"), folder, "whole"))
+    done = start(job(prepared("binary"), folder, "whole"), "alone")
     assert done.returncode == 0, done.stderr
     return outcome(prepared("binary"), folder, "whole")
 
@@ -114,7 +114,7 @@ def test_the_default_model_continues_as_the_kind_that_it_became(prepared: Prepar
         return start(arguments, *words)
 
     assert run("killed", "40").returncode == -signal.SIGKILL
-    last, named = run("last"), run("named", shared="alone", kind="tabm")
+    last, named = run("last", "alone"), run("named", "alone", shared="undisturbed", kind="tabm")
     assert (last.returncode, named.returncode) == (0, 0), last.stderr + named.stderr
     assert "checkpoint: resuming from" in last.stdout
     resumed, whole = (json.loads((tmp_path / name / "run" / "training.json").read_text()) for name in ("last", "named"))
@@ -136,13 +136,13 @@ def test_training_stopped_by_sigterm_resumes_where_it_stopped(
     prepared: Prepare, tmp_path: Path, where: str, settings: dict[str, Any], said: str
 ) -> None:
     data = prepared("binary")
-    expected = start(job(data, tmp_path / "undisturbed", "whole", **settings))
+    expected = start(job(data, tmp_path / "undisturbed", "whole", **settings), "alone")
     assert expected.returncode == 0, expected.stderr
     stopped = start(job(data, tmp_path, "stopped", **settings), where)
     assert stopped.returncode == 1
     assert "TrainingStoppedError: training was stopped by SIGTERM " + said in stopped.stderr
     assert not (tmp_path / "stopped" / "Format-Serving").exists()
-    last = start(job(data, tmp_path, "last", **settings))
+    last = start(job(data, tmp_path, "last", **settings), "alone")
     assert "checkpoint: resuming from" in last.stdout, last.stderr
     assert_same(outcome(data, tmp_path, "last"), outcome(data, tmp_path / "undisturbed", "whole"))
     if settings is AUTO:

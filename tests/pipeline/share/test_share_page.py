@@ -295,8 +295,7 @@ def test_a_page_of_one_run_has_no_comparison(browser: Browser, two: Two, tmp_pat
         assert page.page.locator("#run-1-slices-1").is_visible()
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("runs", [1, 2])
+@pytest.mark.parametrize(("runs", "width"), [(1, 1280), (2, 390)])
 def test_page_of_one_run_and_comparison_are_used_by_the_keyboard_alone(
     browser: Browser, two: Two, tmp_path: Path, runs: int, width: int
 ) -> None:
