@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_metadata.proto.v0 import schema_pb2
+from tensorflow_transform import impl_helper
 from tensorflow_transform.tf_metadata import schema_utils
 from tfx.types import artifact_utils
 from tfx.types.standard_artifacts import Examples
@@ -73,10 +75,9 @@ class TransformShards(beam.DoFn):
     def setup(self) -> None:
         """Load the graph, unless the features come from columns."""
         output = tft.TFTransformOutput(self._graph)
-        # the column of a feature with multiple values per example has a name of its own
-        spec_of_outputs = output.transformed_feature_spec()
-        self._keys = {name: getattr(one, "value_key", name) for name, one in spec_of_outputs.items()}
-        self._batches = BATCHES if _values(spec_of_outputs) <= NARROW else 1
+        self._spec = output.transformed_feature_spec()
+        self._converter = impl_helper.make_tensor_to_arrow_converter(output.transformed_metadata.schema)
+        self._batches = BATCHES if _values(self._spec) <= NARROW else 1
         self._columnar = self._loaded_columnar()
         self._features = self._load_graph() if self._columnar is None else None
 
@@ -122,12 +123,13 @@ class TransformShards(beam.DoFn):
         _, at_once = rows_at_once(source, self._batches)
         with open(target, "wb") as file:
             for columns in self._transformed(source):
+                stored = dict(one for each in columns.items() for one in _stored(self._spec.get(each[0]), *each))
                 dictionaries = {
-                    self._keys[name]: feature_dictionary(self._keys[name], column.dictionary)
-                    for name, column in columns.items()
+                    name: feature_dictionary(name, column.dictionary)
+                    for name, column in stored.items()
                     if isinstance(column, pa.DictionaryArray)
                 }
-                batch = pa.RecordBatch.from_pydict({self._keys[name]: column for name, column in columns.items()})
+                batch = pa.RecordBatch.from_pydict(stored)
                 for first in range(0, batch.num_rows, at_once):
                     for part in _parts(framed_examples(batch.slice(first, at_once), dictionaries)):
                         file.write(compressor.compress(part))
@@ -157,7 +159,8 @@ class TransformShards(beam.DoFn):
             self._features = self._features or self._load_graph()
             features = self._features(serialized)
             _check_lengths(features, len(serialized))
-        return {name: _array(values) for name, values in features.items()}
+        batch = self._converter.convert(features)  # a SparseTensor of several dimensions has columns for its indices
+        return dict(zip(batch.schema.names, batch.columns, strict=True))
 
 
 def read_records(file: str, batches: int = 1) -> Iterator[tf.Tensor]:
@@ -198,28 +201,29 @@ def _parts(framed: pa.BinaryArray) -> Iterator[memoryview]:
         yield letters[edges[first] : edges[min(first + BATCH, len(framed))]]
 
 
+def _stored(feature: object, name: str, column: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """The columns of an example that a feature is parsed from: of a ragged one its values, under a name of their own,
+    and the lengths of the rows of each level below the first.
+    """
+    if not isinstance(feature, tf.io.RaggedFeature):
+        yield name, column
+        return
+    for partition in feature.partitions:
+        inner = column.values
+        if not isinstance(inner, pa.LargeListArray):  # the innermost levels of fixed length are in the values
+            break
+        if isinstance(partition, tf.io.RaggedFeature.RowLengths):
+            yield partition.key, pa.LargeListArray.from_arrays(column.offsets, pc.list_value_length(inner))
+        column = pa.LargeListArray.from_arrays(inner.offsets.take(column.offsets), inner.values)
+    yield feature.value_key, column
+
+
 def _column(values: Values | Coded) -> pa.Array:
     """A feature of a block as a column, coded or not."""
     if not isinstance(values, Coded):
         return pa.array(values)
     codes = pa.array(values.codes.astype(np.int32))
     return pa.DictionaryArray.from_arrays(codes, pa.array(values.ids), safe=False)
-
-
-def _array(values: tf.Tensor | tf.RaggedTensor | tf.SparseTensor) -> pa.Array:
-    """A tensor [batch], [batch, values] or of more dimensions as a column; a sparse one must be [batch, values]."""
-    if isinstance(values, tf.SparseTensor):
-        rows = np.bincount(values.indices.numpy()[:, 0], minlength=int(values.dense_shape[0]))
-        splits = np.concatenate([[0], np.cumsum(rows)]).astype(np.int32)
-        return pa.ListArray.from_arrays(pa.array(splits), pa.array(values.values.numpy()))
-    if isinstance(values, tf.RaggedTensor):
-        splits = values.row_splits.numpy().astype(np.int32)
-        return pa.ListArray.from_arrays(pa.array(splits), pa.array(values.flat_values.numpy()))
-    array = values.numpy()
-    if array.ndim == 1:
-        return pa.array(array)
-    splits = np.arange(len(array) + 1, dtype=np.int32) * (array[:1].size or 1)
-    return pa.ListArray.from_arrays(pa.array(splits), pa.array(array.ravel()))
 
 
 def _check_lengths(features: dict[str, tf.Tensor], examples: int) -> None:

@@ -184,3 +184,42 @@ def test_outputs_of_a_users_function_are_columns_too(inputs: Artifacts, tmp_path
         for how in ("always", "never")
     ]
     assert_same_values(*both)
+
+
+def preprocessing_fn_of_several_levels(inputs: dict[str, Any], custom_config: dict[str, Any]) -> dict[str, Any]:
+    """Outputs that only tf.Examples hold: ragged ones of two levels, and a sparse one of three dimensions."""
+    del custom_config
+    words = tf.sparse.to_dense(inputs["word"], default_value="")[:, 0]
+    amount = half(inputs)
+    label = tf.sparse.to_dense(inputs["label"])[:, 0]
+    letters = tf.strings.bytes_split(tf.strings.split(words))
+    splits = tf.range(tf.size(amount, tf.int64) + 1)
+    twice = tf.RaggedTensor.from_row_splits(tf.stack([amount, -amount], axis=1), splits, validate=False)
+    positions = tf.where(tf.reshape(tf.repeat(amount, 6), [-1, 2, 3]) > 2)
+    cube = tf.SparseTensor(positions, tf.gather(amount, positions[:, 0]), [tf.size(amount, tf.int64), 2, 3])
+    return {"amount": amount, "letters": letters, "twice": twice, "cube": cube, "label": label}
+
+
+@pytest.mark.parametrize("how", ["always", "auto"])
+def test_outputs_of_several_levels_are_parsed_as_the_function_returned_them(
+    inputs: Artifacts, tmp_path: Path, how: str
+) -> None:
+    function = "test_transform_materialize.preprocessing_fn_of_several_levels"
+    outputs = run(Executor, inputs, tmp_path, {}, materialize=how, preprocessing_fn=function)
+    spec = tft.TFTransformOutput(outputs["transform_graph"][0].uri).transformed_feature_spec()
+    files = sorted(map(str, Path(outputs["transformed_examples"][0].uri).glob("Split-*/*")))
+    serialized = [record.numpy() for record in tf.data.TFRecordDataset(files, "GZIP")]
+    raw = [record.numpy() for record in tf.data.TFRecordDataset(_files(inputs), "GZIP")]
+    assert len(serialized) == len(raw) == sum(map(sum, SIZES.values()))
+    found = tf.io.parse_example(serialized, spec)
+    words = [tf.train.Example.FromString(one).features.feature["word"].bytes_list.value for one in raw]
+    letters = [[[bytes([letter]) for letter in word] for word in words_of_row] for words_of_row in words]
+    assert found["letters"].to_list() == letters
+    amounts = found["amount"].numpy()
+    assert found["twice"].to_list() == [[[amount, -amount]] for amount in amounts.tolist()]
+    expected = np.where(amounts > 2, amounts, 0)[:, np.newaxis, np.newaxis] * np.ones([2, 3], np.float32)
+    np.testing.assert_array_equal(tf.sparse.to_dense(found["cube"]), expected)
+
+
+def _files(inputs: Artifacts) -> list[str]:
+    return sorted(map(str, Path(inputs["examples"][0].uri).glob("Split-*/*")))

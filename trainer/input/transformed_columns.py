@@ -147,9 +147,10 @@ def _type(feature: object, small: bool) -> pa.DataType | None:
 
 
 def _as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column as it is stored; lists keep their values."""
+    """A column as it is stored; lists keep their values, and those of one value each become single values."""
     if pa.types.is_dictionary(column.type):
         return column.dictionary.cast(kind).take(column.indices)
     if pa.types.is_fixed_size_list(kind):
         return pa.FixedSizeListArray.from_arrays(column.flatten().cast(kind.value_type), kind.list_size)
-    return column.cast(kind)
+    single = pa.types.is_large_list(column.type) and not pa.types.is_large_list(kind)
+    return (column.flatten() if single else column).cast(kind)
