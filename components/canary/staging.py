@@ -173,17 +173,22 @@ class _ObjectStore:
     def add(self, model: Path, version: int) -> None:
         self.check()
         self._put(b"", f"{self._path}/{MARK}{version}")
-        files = sorted(path for path in model.rglob("*") if path.is_file())
-        for path in sorted(files, key=lambda path: path == model / GRAPH):
+        for path in sorted(path for path in model.rglob("*") if path.is_file() and path != model / GRAPH):
             self._copy(path, self._named(version, str(path.relative_to(model))))
+        copying = f"{self._path}/{COPYING}{version}"  # a store copies in one step, so no server sees half of it
+        self._copy(model / GRAPH, copying)
+        self.check()
+        self._prompt.copy_file(copying, self._named(version, GRAPH))
+        self._prompt.delete_file(copying)
 
     def remove(self, version: int) -> None:
         with contextlib.suppress(FileNotFoundError):
             self._system.delete_file(self._named(version, GRAPH))
         if self._listed(self._named(version)):
             self._system.delete_dir(self._named(version))
-        with contextlib.suppress(FileNotFoundError):
-            self._system.delete_file(f"{self._path}/{MARK}{version}")
+        for name in (COPYING, MARK):
+            with contextlib.suppress(FileNotFoundError):
+                self._system.delete_file(f"{self._path}/{name}{version}")
 
     def _named(self, version: int, *names: str) -> str:
         return "/".join([self._path, str(version), *names])

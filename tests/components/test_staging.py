@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -139,4 +140,30 @@ def test_part_of_a_file_is_not_sent_once_the_lock_is_lost(
         with pytest.raises(RunError, match="was lost"), staged(model, "s3://staging/models"):
             pytest.fail("it was staged")
         assert len(parts) == 1
+        assert [one.key for one in bucket.objects.all() if not one.key.endswith("/")] == []
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_server_sees_the_whole_graph_or_none_at_any_moment(
+    model: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, is_lost: bool
+) -> None:
+    s3_server.enter(monkeypatch)
+    size = 22 << 20
+    (model / "saved_model.pb").write_bytes(bytes(size))
+    passed, seen = [0.0], set[int]()
+    monkeypatch.setattr(store_lock, "USUAL", Timing(clock=lambda: passed[0]))
+
+    with s3_server.bucket("staging") as bucket, s3_proxy(s3_server.url) as proxy:
+
+        def before(method: str, path: str) -> None:
+            seen.update(one.size for one in bucket.objects.all() if one.key.endswith("saved_model.pb"))
+            if is_lost and method == "PUT" and path.endswith("copying-17"):
+                passed[0] += 60
+
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        proxy.before = before
+        outcome = pytest.raises(RunError, match="was lost") if is_lost else contextlib.nullcontext()
+        with outcome, staged(model, "s3://staging/models", lambda: 17.0) as stage:
+            assert stage.is_there()
+        assert seen == ({size} if not is_lost else set())
         assert [one.key for one in bucket.objects.all() if not one.key.endswith("/")] == []

@@ -8,6 +8,7 @@ import datetime as dt
 import email.utils
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -111,6 +112,31 @@ def test_a_blessing_of_a_pod_whose_clock_is_behind_is_the_newest_all_the_same(st
     with present({"registry": str(path)}, pod, store):
         found = Registry.read(path).models
     assert [Path(entry.uri).parents[2].name for entry in found] == ["first", "second", "third"]
+
+
+def test_next_blessing_follows_both_of_two_at_once_that_the_clocks_put_in_order(store: Store, tmp_path: Path) -> None:
+    home = "s3://root/v2/trips"
+
+    def bless(name: str, clock: dt.datetime) -> None:
+        record_blessing(
+            local(name), str(PodPaths(str(tmp_path / name)).local(f"{home}/{name}/trainer/17/model")), clock
+        )
+
+    def local(name: str) -> Path:
+        return PodPaths(str(tmp_path / name)).local(f"{home}/blessed.json")
+
+    def pod(name: str) -> AbstractContextManager[object]:
+        return present({"registry": str(local(name))}, PodPaths(str(tmp_path / name)), store)
+
+    with pod("ahead"), pod("behind"):  # both have read the list before either writes
+        bless("behind", NOON)
+        bless("ahead", NOON + HOUR)
+    with pod("next"):
+        bless("next", NOON + HOUR / 60)
+    for reader in ("one", "two"):
+        with pod(reader):
+            found = Registry.read(local(reader)).models
+        assert [Path(entry.uri).parents[2].name for entry in found] == ["behind", "ahead", "next"]
 
 
 def test_what_a_pod_found_whose_clock_is_behind_is_the_last_all_the_same(store: Store, tmp_path: Path) -> None:
