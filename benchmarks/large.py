@@ -15,6 +15,7 @@ needs about five times the largest size.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sys
@@ -86,13 +87,15 @@ def _run(kind: str, file: Path, cache: str) -> Row:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         command = [sys.executable, "-m", "headrace", "run", str(CONFIG), *settings]
-        used = measure.run_process(command, folder, folder / "log")
+        memory = _Memory()
+        used = measure.run_process(command, folder, folder / "log", memory.look)
         (run,) = (folder / "runs" / "chicago-taxi" / "runs").iterdir()
         record = RunRecord.read(run)
         chosen = [line for line in (run / "logs" / "Trainer.log").read_text("utf-8").splitlines() if "input: " in line]
     components = {
         node.id: {
             "peak_mb": (node.peak_bytes or 0) / 1e6,
+            "anonymous_mb": memory.anonymous.get(node.id, 0.0),
             "cpu_seconds": (node.cpus or 0.0) * ((node.finished or 0.0) - (node.started or 0.0)),
         }
         for node in record.nodes
@@ -107,6 +110,25 @@ def _run(kind: str, file: Path, cache: str) -> Row:
     }
     print(json.dumps(row), file=sys.stderr, flush=True)  # an hour's work is not lost if a later run fails
     return row
+
+
+class _Memory:
+    """The largest anonymous memory of a process of each component, in MB, by the component's id.
+
+    What a component maps from files is not in it: such pages are copies of the disk, which the system drops as soon as
+    a process, or the container that it runs in, needs the memory for anything else.
+    """
+
+    def __init__(self) -> None:
+        self.anonymous: dict[str, float] = {}
+
+    def look(self, processes: Sequence[int]) -> None:
+        """Sample these processes. A component's write to the log of its name."""
+        for each in processes:
+            with contextlib.suppress(OSError, StopIteration):  # it has just ended
+                component = Path(f"/proc/{each}/fd/1").readlink().stem
+                held = measure.memory_of(each, "RssAnon")
+                self.anonymous[component] = max(self.anonymous.get(component, 0.0), held)
 
 
 def section(found: Sequence[Row]) -> Section:
