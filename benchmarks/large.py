@@ -1,20 +1,27 @@
-"""The whole pipeline on gigabytes: the peak memory of every component, and how it grows with the data.
+"""The whole pipeline on gigabytes: the memory of every component, and how it grows with the data.
 
-    python -m benchmarks.large                              a table; hours on two cores
-    python -m benchmarks.large --sizes 1,5 --kinds csv      the sizes in GB of CSV, and the kinds of sources
-    python -m benchmarks.large --json                       the same figures as JSON
+    python -m benchmarks.large                                     a table; hours on two cores
+    python -m benchmarks.large --sizes 1,5 --kinds csv             the sizes in GB of CSV, and the kinds of sources
+    python -m benchmarks.large --json                              the same figures as JSON
+    python -m benchmarks.large --rows FILE --picture docs/large.svg    of runs that were measured before; draws them
 
 Every run is `headrace run configs/taxi.yaml` in a fresh process and an empty folder, on one CSV file of that size, or
 on the same rows as Parquet, with one epoch of batches of 4,096 examples. The rows are the taxi data with other numbers
-in every copy, so none repeats. A component's memory is the peak of its largest process, from the run's record; what it
-grew is that peak less its peak on the taxi data as it ships, which is 2 MB.
+in every copy, so none repeats. Each run's figures are also a line of JSON on the standard error.
 
-The largest size is run twice from CSV, with the parsed examples in memory and on disk. The folder for temporary files
-needs about five times the largest size.
+A component's memory is the anonymous memory of its largest process, at its highest of five samples a second: what it
+allocated, and what only the end of the process or its own `free` gives back. What it grew is that less the same on the
+taxi data as it ships, which is 2 MB. Pages of files that a process maps are not in it, although they count as resident.
+They are clean copies of the disk in the page cache, which the system takes back when something else needs the memory;
+the limit of a container counts them in the same way, and is not exceeded by them.
+
+The folder for temporary files needs about five times the largest size.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import json
 import math
 import sys
@@ -25,6 +32,7 @@ from typing import Any
 
 from benchmarks import ingest, measure
 from benchmarks.tables import Section, Table
+from headrace.pipeline.report.charts import ChartLine, line_chart
 from headrace.pipeline.results.record import RunRecord
 
 CONFIG = measure.PROJECT / "configs" / "taxi.yaml"
@@ -32,15 +40,15 @@ SETTINGS = ("train.epochs=1", "train.batch_size=4096", "train.early_stopping=nul
 SIZES = (0.25, 0.5, 1.0, 2.0)
 """GB of CSV."""
 KINDS = {"csv": "CSV", "parquet": "Parquet"}
-COMPONENTS = (
-    *("ExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "DataGate", "Transform", "Trainer", "Evaluator"),
-    "Canary",
-)
+COMPONENTS = ("ExampleGen", "StatisticsGen", "Transform", "Trainer", "Evaluator", "Canary")
+"""The others take no longer than the smallest of these on 2 MB, whatever the data."""
+DRAWN, COLORS = COMPONENTS[:-1], ("#1f77b4", "#2ca02c", "#9467bd", "#d62728", "#ff7f0e")
+MEMORY = "anonymous_mb"
 SOME_MB = 48.0
 """What grew by less is within what a run with the same data varies by; its growth has no exponent."""
 
 Row = dict[str, Any]
-"""`kind`, `cache`, `gigabytes`, `megabytes` of the file, `rows`, `components` with the figures of each, and `total`."""
+"""`kind`, `gigabytes` of CSV, `megabytes` of the file, `rows`, `components` with the figures of each, and `total`."""
 
 
 def measure_all(sizes: Sequence[float], kinds: Sequence[str]) -> list[Row]:
@@ -52,13 +60,11 @@ def measure_all(sizes: Sequence[float], kinds: Sequence[str]) -> list[Row]:
         for gigabytes in (0.0, *sorted(sizes)):
             copies = max(1, round(gigabytes * 1e9 / one[1]))
             rows = ingest.write_taxi(csv, copies)
-            about = {"gigabytes": gigabytes, "rows": rows}
+            about = {"gigabytes": csv.stat().st_size / 1e9, "rows": rows}
             if "csv" in kinds:
-                found.append({**about, **_run("csv", csv, "auto")})
-                if gigabytes == max(sizes):
-                    found.append({**about, **_run("csv", csv, "disk")})
+                found.append({**about, **_run("csv", csv)})
             if "parquet" in kinds:
-                found.append({**about, **_run("parquet", _as_parquet(csv), "auto")})
+                found.append({**about, **_run("parquet", _as_parquet(csv))})
     return found
 
 
@@ -79,27 +85,28 @@ def _as_parquet(csv: Path) -> Path:
     return file
 
 
-def _run(kind: str, file: Path, cache: str) -> Row:
+def _run(kind: str, file: Path) -> Row:
     """Run the pipeline on a file in an empty folder."""
     source = f"data.source={{kind: {kind}, path: {file}}}"
-    settings = [part for one in (*SETTINGS, source, f"train.input.cache={cache}") for part in ("--set", one)]
+    settings = [part for one in (*SETTINGS, source) for part in ("--set", one)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         command = [sys.executable, "-m", "headrace", "run", str(CONFIG), *settings]
-        used = measure.run_process(command, folder, folder / "log")
+        memory = _Memory()
+        used = measure.run_process(command, folder, folder / "log", memory.look)
         (run,) = (folder / "runs" / "chicago-taxi" / "runs").iterdir()
         record = RunRecord.read(run)
         chosen = [line for line in (run / "logs" / "Trainer.log").read_text("utf-8").splitlines() if "input: " in line]
     components = {
         node.id: {
             "peak_mb": (node.peak_bytes or 0) / 1e6,
+            "anonymous_mb": memory.anonymous.get(node.id, 0.0),
             "cpu_seconds": (node.cpus or 0.0) * ((node.finished or 0.0) - (node.started or 0.0)),
         }
         for node in record.nodes
     }
     row = {
         "kind": kind,
-        "cache": cache,
         "megabytes": file.stat().st_size / 1e6,
         "components": components,
         "total": used.figures(),
@@ -109,23 +116,38 @@ def _run(kind: str, file: Path, cache: str) -> Row:
     return row
 
 
+class _Memory:
+    """The largest anonymous memory of a process of each component, in MB, by the component's id."""
+
+    def __init__(self) -> None:
+        self.anonymous: dict[str, float] = {}
+
+    def look(self, processes: Sequence[int]) -> None:
+        """Sample these processes. A component's write to the log of its name."""
+        for each in processes:
+            with contextlib.suppress(OSError, StopIteration):  # it has just ended
+                component = Path(f"/proc/{each}/fd/1").readlink().stem
+                held = measure.memory_of(each, "RssAnon")
+                self.anonymous[component] = max(self.anonymous.get(component, 0.0), held)
+
+
 def section(found: Sequence[Row]) -> Section:
     """The tables and notes."""
     parts = []
     for kind, title in KINDS.items():
         runs = [row for row in found if row["kind"] == kind]
         if runs:
-            parts.append((f"{title}: MB of memory that each component grew, by the size of the data", _grown(runs)))
-            parts.append((f"{title}: CPU seconds of each component", _seconds(runs)))
+            parts.append(
+                (f"{title}: MB of memory that each component grew, and its CPU seconds per GB of CSV", _grown(runs))
+            )
+            parts.append((f"{title}: MB of resident memory, with the pages of mapped files", _resident(runs)))
     notes = (
-        "The first column is the peak of a component's largest process on the taxi data as it ships, most of which is"
-        " what TensorFlow and TFX take; the others are what the peak grew beyond that. The exponent is that of the"
-        " growth from the second size to the largest: 1 is in proportion to the data. Where less than"
-        f" {SOME_MB:.0f} MB grew there is none.",
-        "Sizes are GB of CSV; the Parquet files hold the same rows.",
+        "The first column is the memory of a component on the taxi data as it ships, most of which is what TensorFlow"
+        " and TFX take; the others are what it grew beyond that: anonymous memory, without the pages of mapped files."
+        " The exponent is that of the growth from the second size to the largest: 1 is in proportion to the data."
+        f" Where less than {SOME_MB:.0f} MB grew there is none.",
         *(
-            f"The Trainer on {row['gigabytes']:g} GB of {KINDS[row['kind']]}, `cache: {row['cache']}`:"
-            f" {row['input'].removeprefix('input: ')}."
+            f"The Trainer on {row['gigabytes']:.1f} GB of {KINDS[row['kind']]}: {row['input'].removeprefix('input: ')}."
             for row in found
             if row["gigabytes"] == max(one["gigabytes"] for one in found)
         ),
@@ -133,45 +155,60 @@ def section(found: Sequence[Row]) -> Section:
     return Section("Gigabytes", parts, notes)
 
 
+def picture(found: Sequence[Row]) -> str:
+    """What the components grew with CSV, as an SVG file."""
+    base, *larger = [row for row in found if row["kind"] == "csv"]
+    lines = [
+        ChartLine(
+            name, [(0.0, 0.0), *((row["gigabytes"], _grown_mb(row, base, name)) for row in larger)], f"of{number}"
+        )
+        for number, name in enumerate(DRAWN)
+    ]
+    chart = line_chart(
+        "Anonymous memory by the size of the data", lines, x_label="GB of CSV, and MB that a component grew"
+    )
+    style = "text{font:11px sans-serif;fill:#555}.grid{stroke:#ddd}.middle{text-anchor:middle}.end{text-anchor:end}"
+    for number, (name, color) in enumerate(zip(DRAWN, COLORS, strict=True)):
+        style += f"polyline{{fill:none;stroke-width:2}}.of{number}{{stroke:{color};fill:{color}}}"
+        y = 24 + 14 * number
+        chart = chart.replace("</svg>", f'<text x="56" y="{y}" style="fill:{color}">{name}</text></svg>')
+    opening = '<svg xmlns="http://www.w3.org/2000/svg" width="680" height="440" '
+    return chart.replace("<svg ", opening, 1).replace("</title>", f"</title><style>{style}</style>", 1) + "\n"
+
+
 def _grown(runs: Sequence[Row]) -> Table:
     base, *larger = runs
-    head = ["", *(_title(row) for row in runs), "exponent"]
+    sizes = [f"{row['gigabytes']:.2g} GB" for row in larger]
+    head = ["", "MB at 2 MB", *sizes, "exponent", *(f"CPU s per GB, {size}" for size in sizes)]
     rows = []
     for name in COMPONENTS:
-        least = _peak(base, name)
-        grown = [_peak(row, name) - least for row in larger]
-        rows.append([name, f"{least:,.0f}", *(f"+{max(more, 0):,.0f}" for more in grown), _exponent(name, runs)])
-    whole = [row["total"]["peak_mb"] for row in runs]
-    rows.append(["all processes together", *(f"{peak:,.0f}" for peak in whole), ""])
+        grown = [_grown_mb(row, base, name) for row in larger]
+        more = [_figure(row, name, "cpu_seconds") - _figure(base, name, "cpu_seconds") for row in larger]
+        each = [f"{seconds / row['gigabytes']:.1f}" for seconds, row in zip(more, larger, strict=True)]
+        memory = f"{_figure(base, name, MEMORY):,.0f}", *(f"+{max(mb, 0):,.0f}" for mb in grown)
+        rows.append([name, *memory, _exponent(larger, grown), *each])
     return Table(head, rows)
 
 
-def _exponent(name: str, runs: Sequence[Row]) -> str:
-    """Of the growth with the data, over the runs with the cache that Headrace chose."""
-    base, *larger = [row for row in runs if row["cache"] == "auto"]
-    grown = [(row["gigabytes"], _peak(row, name) - _peak(base, name)) for row in larger]
-    (small, first), (large, last) = grown[0], grown[-1]
-    if last < SOME_MB or len(grown) == 1:
+def _resident(runs: Sequence[Row]) -> Table:
+    rows = [[name, *(f"{_figure(row, name, 'peak_mb'):,.0f}" for row in runs)] for name in COMPONENTS]
+    rows.append(["all processes together", *(f"{row['total']['peak_mb']:,.0f}" for row in runs)])
+    return Table(["", *(f"{row['gigabytes']:.2g} GB" for row in runs)], rows)
+
+
+def _exponent(runs: Sequence[Row], grown: Sequence[float]) -> str:
+    """Of the growth with the data."""
+    if grown[-1] < SOME_MB or len(grown) == 1:
         return ""
-    return f"{math.log(last / max(first, 1.0)) / math.log(large / small):.2f}"
+    return f"{math.log(grown[-1] / max(grown[0], 1.0)) / math.log(runs[-1]['gigabytes'] / runs[0]['gigabytes']):.2f}"
 
 
-def _seconds(runs: Sequence[Row]) -> Table:
-    rows = [
-        [name, *(f"{row['components'].get(name, {}).get('cpu_seconds', 0.0):.1f}" for row in runs)]
-        for name in COMPONENTS
-    ]
-    rows.append(["the whole run", *(f"{row['total']['cpu_seconds']:.1f}" for row in runs)])
-    return Table(["", *map(_title, runs)], rows)
+def _grown_mb(row: Row, base: Row, name: str) -> float:
+    return _figure(row, name, MEMORY) - _figure(base, name, MEMORY)
 
 
-def _peak(row: Row, name: str) -> float:
-    return float(row["components"].get(name, {}).get("peak_mb", 0.0))
-
-
-def _title(row: Row) -> str:
-    size = f"{row['gigabytes']:g} GB" if row["gigabytes"] else "2 MB"
-    return size + (", cache on disk" if row["cache"] == "disk" else "")
+def _figure(row: Row, name: str, figure: str) -> float:
+    return float(row["components"].get(name, {}).get(figure, 0.0))
 
 
 def main() -> None:
@@ -179,8 +216,18 @@ def main() -> None:
     options = {
         "--sizes": {"type": _numbers, "default": SIZES, "help": "GB of CSV, such as 1,5"},
         "--kinds": {"type": lambda text: text.split(","), "default": list(KINDS), "help": "csv,parquet"},
+        "--rows": {"type": Path, "help": "a file with the figures of earlier runs, in place of new ones"},
+        "--picture": {"type": Path, "help": "where to draw them"},
     }
-    measure.command(__doc__, lambda given: measure_all(given.sizes, given.kinds), section, options=options)
+
+    def measured(given: argparse.Namespace) -> list[Row]:
+        lines = given.rows.read_text(encoding="utf-8").splitlines() if given.rows else []
+        found = [json.loads(line) for line in lines] or measure_all(given.sizes, given.kinds)
+        if given.picture:
+            given.picture.write_text(picture(found), encoding="utf-8")
+        return found
+
+    measure.command(__doc__, measured, section, options=options)
 
 
 def _numbers(text: str) -> list[float]:

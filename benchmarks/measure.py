@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import resource
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 PROJECT = Path(__file__).resolve().parents[1]
 SAMPLE_SECONDS = 1.0
 """The interval between two samples of a process tree's memory; a sample takes some milliseconds of a processor."""
+LOOKS = 5
+"""How often within that interval `run_process` calls `look`."""
 
 Figures = dict[str, float]
 Found = TypeVar("Found")
@@ -61,12 +64,17 @@ def environment() -> dict[str, str]:
     return {**os.environ, **SETTINGS, "PYTHONPATH": str(PROJECT)}
 
 
-def run_process(command: Sequence[str], cwd: Path, log: Path) -> Used:
-    """Run a command with its output in `log`. Ends the benchmark if it fails."""
+def run_process(
+    command: Sequence[str], cwd: Path, log: Path, look: Callable[[Sequence[int]], None] | None = None
+) -> Used:
+    """Run a command with its output in `log`. Ends the benchmark if it fails.
+
+    look: called again and again with the numbers of the process and its descendants, some of which may have ended.
+    """
     with log.open("wb") as stream:
         started = time.time()
         process = subprocess.Popen(command, cwd=cwd, env=environment(), stdout=stream, stderr=stream)
-        memory = _MemoryWatch(process.pid)
+        memory = _MemoryWatch(process.pid, look)
         _, status, usage = os.wait4(process.pid, 0)
         ended = time.time()
     process.returncode = os.waitstatus_to_exitcode(status)  # wait4 took it from Popen
@@ -177,7 +185,12 @@ def own_peak(held: float) -> float:
 
 def own_memory(field: str) -> float:
     """A field of /proc/self/status (VmRSS, VmHWM), in MB."""
-    return _kilobytes(Path("/proc/self/status"), field) / 1e3
+    return memory_of("self", field)
+
+
+def memory_of(pid: int | str, field: str) -> float:
+    """The same of another process."""
+    return _kilobytes(Path(f"/proc/{pid}/status"), field) / 1e3
 
 
 def reset_own_peak() -> None:
@@ -188,8 +201,8 @@ def reset_own_peak() -> None:
 class _MemoryWatch:
     """Samples the memory of a process and its descendants until stopped."""
 
-    def __init__(self, pid: int) -> None:
-        self._pid, self._peak = pid, 0
+    def __init__(self, pid: int, look: Callable[[Sequence[int]], None] | None) -> None:
+        self._pid, self._peak, self._look = pid, 0, look
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -201,8 +214,14 @@ class _MemoryWatch:
         return self._peak / 1e3
 
     def _watch(self) -> None:
-        while not self._done.wait(SAMPLE_SECONDS):
-            self._peak = max(self._peak, sum(map(_held, _tree(self._pid))))
+        for number in itertools.count():
+            if self._done.wait(SAMPLE_SECONDS / LOOKS):
+                return
+            processes = _tree(self._pid)
+            if self._look:
+                self._look(processes)
+            if number % LOOKS == LOOKS - 1:
+                self._peak = max(self._peak, sum(map(_held, processes)))
 
 
 def _tree(pid: int) -> list[int]:

@@ -84,7 +84,7 @@ def test_calibration_and_matrices_equal_those_of_tfma_in_every_slice(written: An
         for name in names:
             its = theirs[name] if name in theirs else theirs[f"{name}.0"]
             buckets = [rows(each[name], BUCKETS, "buckets") for each in (ours, {name: its})]
-            same(*buckets, totalWeightedRefinedPrediction=3.1e-5)
+            same(*buckets, totalWeightedRefinedPrediction=2.5e-4)
             assert len(buckets[0]) == steps + 2
             same(*(rows(each[name], MATRICES, "matrices") for each in (ours, {name: its})))
 
@@ -128,7 +128,7 @@ def test_buckets_rise_with_the_probability_and_end_at_every_step_of_the_grid(fou
     assert not grid.positives.any()
     least, middle = probabilities.least_of(buckets), probabilities.middle_of(buckets)
     assert (least <= ordered.clip(LEAST, 1 - LEAST) * (1 + 1e-9)).all()
-    assert middle == pytest.approx(ordered, rel=3.1e-5, abs=1e-14)
+    assert middle == pytest.approx(ordered, rel=2.5e-4, abs=1e-14)
 
 
 def test_predictions_that_are_no_probabilities_are_in_the_first_and_the_last_bucket() -> None:

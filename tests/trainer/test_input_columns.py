@@ -1,5 +1,6 @@
 """A training reads the same batches from transformed columns as from TFRecords, and says so where it cannot."""
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.train import TrainConfig
 from headrace.trainer import run
 from headrace.trainer.devices.strategy import choose_strategy, detect_hardware
+from headrace.trainer.input import pipeline as pipeline_module
 from headrace.trainer.input.buckets import LengthBuckets
 from headrace.trainer.input.mapped import MappedRows
 from headrace.trainer.input.memory import FreeSpace, choose_cache, estimate_examples
@@ -129,6 +131,32 @@ def test_resumed_training_continues_with_the_batches_of_tfrecords(tmp_path: Path
     )
     parsed, mapped = (pipeline.open("train", one, start=25) for one in files)
     np.testing.assert_equal(batches(mapped.dataset), batches(parsed.dataset))
+
+
+@pytest.mark.parametrize("form", ["records", "columns"])
+def test_many_examples_are_shuffled_without_a_list_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.setattr(pipeline_module, "MANY", 100)
+    files = dict(zip(("records", "columns"), write(tmp_path, TABLE), strict=True))[form]
+    settings = InputPipeline(feature_spec=TABLE, label_key="label", batch_size=32, shuffle=9, seed=5)
+
+    def numbers(dataset: tf.data.Dataset) -> list[int]:
+        return [number for features, _ in dataset for number in features["number"].numpy()]
+
+    split = settings.open("train", files)
+    first, second, in_files = numbers(split.dataset), numbers(split.dataset), numbers(split.peek)
+    written = [value for file, size in enumerate(SIZES) for (value,) in examples(size, file)["number"]]
+    assert sorted(first) == sorted(second) == sorted(in_files) == sorted(written)
+    assert len({tuple(order) for order in (first, second, in_files)}) == 3
+    assert split.endless is not None
+    assert numbers(split.endless().take(36)) == first + second
+    assert [len(label) for _, label in split.endless().take(18)] == [*[32] * 17, 29]
+    assert numbers(settings.open("train", files, start=5).dataset) == first[5 * 32 :]
+    endless = dataclasses.replace(settings, steps_per_epoch=4).open("train", files)
+    assert numbers(endless.dataset.take(35))[: 2 * len(written)] == (first + second)[: 35 * 32]
+    in_order = dataclasses.replace(settings, shuffle=0).open("train", files)
+    assert numbers(in_order.dataset) == numbers(in_order.peek)
 
 
 @settings(max_examples=30, deadline=None)

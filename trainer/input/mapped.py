@@ -4,7 +4,7 @@
     rows.unpack((numbers,))                           # graph code: the columns of these rows, as parsing returns them
 
 Caches, shuffles and pools handle packed batches, whatever is in them; so examples come in the same order as if they
-were parsed from TFRecords, but only eight bytes of each are moved until then. The page cache of the system holds what
+were parsed from TFRecords, but only a number of each is moved until then. The page cache of the system holds what
 is used often, and gives way if memory is needed for anything else.
 """
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from headrace.common.errors import TrainingError
 from headrace.trainer.input.packing import Column, Feature, Packed, Packing, as_described, ragged
+from headrace.trainer.input.shuffle import small_integers
 from headrace.trainer.input.transformed_columns import REBUILD, open_columns
 
 COPIED_BYTES = 64 << 20
@@ -32,11 +33,12 @@ class MappedRows(Packing):
     """The rows of some files of transformed columns. Row numbers count through the files in their order."""
 
     def __init__(self, files: Sequence[str], feature_spec: Mapping[str, Feature]) -> None:
-        super().__init__({_ROW: tf.io.FixedLenFeature([], tf.int64)})
-        self._columns = Packing(feature_spec)
-        self._spec = feature_spec
         tables = [_open(file, feature_spec) for file in files]
         self.sizes = [table.num_rows for table in tables]
+        self.numbers = small_integers(sum(self.sizes))
+        super().__init__({_ROW: tf.io.FixedLenFeature([], self.numbers)})
+        self._columns = Packing(feature_spec)
+        self._spec = feature_spec
         table = pa.concat_tables(tables) if tables else pa.table({})
         self.bytes_each = -(-table.nbytes // max(table.num_rows, 1))
         table = table.combine_chunks() if table.nbytes <= COPIED_BYTES else table

@@ -33,13 +33,16 @@ from headrace.trainer.input.memory import CacheKind, packed_bytes
 from headrace.trainer.input.packing import Column, Feature, Packed, Packing, no_autograph
 from headrace.trainer.input.reading import DEFAULT_INPUT_OPTIONS, InputOptions, without_autotune
 from headrace.trainer.input.shuffle import (
+    MANY,
     StreamStart,
     epoch_numbers,
     epoch_seed,
     exact_batches,
+    numbered,
     permutation,
     shuffled,
     skip_examples,
+    small_integers,
 )
 from headrace.trainer.input.transformed_columns import are_columns
 from headrace.trainer.input.weights import ExampleWeights
@@ -172,6 +175,7 @@ class InputPipeline:
     def row_stream(self, rows: MappedRows) -> Stream:
         """Return the numbers of these rows, in the order in which `file_stream` returns examples."""
         files, read_batch, open_files = len(rows.sizes), self.reading.read_batch, self.reading.open_files
+        dtype = rows.numbers
 
         def blocks(order: NDArray[np.int64]) -> NDArray[np.int64]:
             return rows.blocks(order.tolist(), read_batch, open_files)
@@ -179,7 +183,7 @@ class InputPipeline:
         def stream(seed: tf.Tensor | None) -> tf.data.Dataset:
             order = tf.range(files, dtype=tf.int64) if seed is None else permutation(files, seed)
             found = tf.ensure_shape(tf.numpy_function(blocks, [order], tf.int64, stateful=False), [None, 2])
-            numbers = no_autograph(lambda block: (tf.range(block[0], block[1])[:, tf.newaxis],))
+            numbers = no_autograph(lambda block: (tf.cast(tf.range(*tf.unstack(block)), dtype)[:, tf.newaxis],))
             return tf.data.Dataset.from_tensor_slices(found).map(numbers)
 
         return stream
@@ -199,11 +203,13 @@ class InputPipeline:
         """Return the split of a stream's examples; None if there are none. `start` and `name` are as in `open`."""
         read = self.read or ReadSplits()
         if self.cache == "memory":
+            if isinstance(packing, MappedRows) and self.shuffle and not self.buckets and sum(packing.sizes) >= MANY:
+                return self._from_memory(None, sum(packing.sizes), packing, start)
             everything = read.in_memory.get(name) or self._everything(stream, packing)
             if everything is None:
                 return None
             read.in_memory[name] = everything
-            return self._from_memory(everything, packing, start)
+            return self._from_memory(everything, int(packing.rows(everything)), packing, start)
         size = sum(packing.sizes) if isinstance(packing, MappedRows) else None
         if self.cache == "disk":
             cache = read.on_disk.get(name) or DiskCache(stream(None), packing)
@@ -219,31 +225,38 @@ class InputPipeline:
         with tf.device("CPU"):
             return packing.concat(batches) if batches else None
 
-    def _from_memory(self, everything: Packed, packing: Packing, start: int) -> InputSplit:
-        """A split whose examples are in memory: each batch is a gather."""
-        size, (begin, order) = int(packing.rows(everything)), self._order_in_memory(everything, packing, start)
+    def _from_memory(self, everything: Packed | None, size: int, packing: Packing, start: int) -> InputSplit:
+        """A split whose examples are in memory: each batch is a gather.
+
+        everything: the examples; None if they are rows whose order does not matter, and which need no list of numbers.
+        """
+        steps = self.steps_per_epoch or -(-size // self.batch_size)
+        count = self._batches_per_gather(packing, packed_bytes(everything or ()) // size)
+        begin, order = self._order_in_memory(everything, size, packing, start, self.batch_size * count)
 
         @no_autograph
         def gather(which: tf.Tensor) -> InputBatch:
-            return self._batch(packing.take(everything, which), packing)
+            which = tf.cast(which, tf.int64)
+            taken = (which[:, tf.newaxis],) if everything is None else packing.take(everything, which)
+            return self._batch(taken, packing)
 
-        steps = self.steps_per_epoch or -(-size // self.batch_size)
-        count = self._batches_per_gather(packing, packed_bytes(everything) // size)
         reading = self.reading.from_memory(loaded=self.load is not None)
 
         def whole_epochs() -> tf.data.Dataset:
-            indices = epoch_numbers(begin, endless=True).map(order).flat_map(split_rows(self.batch_size * count))
+            indices = epoch_numbers(begin, endless=True).flat_map(order)
             if count == 1:
                 return reading.finished(self._loaded(indices.map(gather)))
             batches = indices.map(gather).prefetch(GATHERED_AHEAD).flat_map(split_rows(self.batch_size))
             return reading.finished(self._loaded(batches))
 
         def one_epoch() -> tf.data.Dataset:
-            if packing.in_tensors and packing.can_be_split and not self.shuffle and not begin.examples:
+            in_order = not self.shuffle and not begin.examples
+            if everything is not None and in_order and packing.in_tensors and packing.can_be_split:
                 whole = tf.data.Dataset.from_tensors(self._batch(everything, packing))
                 dataset = self._loaded((whole.repeat() if self.endless else whole).rebatch(self.batch_size))
             else:
-                dataset = epoch_numbers(begin, self.endless).map(order).rebatch(self.batch_size * count).map(gather)
+                indices = epoch_numbers(begin, self.endless).flat_map(order).rebatch(self.batch_size * count)
+                dataset = indices.map(gather)
                 dataset = dataset.prefetch(GATHERED_AHEAD).rebatch(self.batch_size) if count > 1 else dataset
                 dataset = self._loaded(dataset)
             if not self.endless and not begin.examples:
@@ -257,24 +270,28 @@ class InputPipeline:
         return InputSplit(one_epoch, peek, steps, size, lambda: size, endless)
 
     def _order_in_memory(
-        self, everything: Packed, packing: Packing, start: int
-    ) -> tuple[StreamStart, Callable[[tf.Tensor], tf.Tensor]]:
-        """Where the first epoch begins, and graph code from the number of an epoch to the places of its examples."""
+        self, everything: Packed | None, size: int, packing: Packing, start: int, chunk: int
+    ) -> tuple[StreamStart, Callable[[tf.Tensor], tf.data.Dataset]]:
+        """Where the first epoch begins, and graph code from the number of an epoch to the places of its examples, of
+        each gather: integers [chunk].
+        """
         with tf.device("CPU"):
-            lengths = packing.lengths(everything) if self.buckets and self.shuffle else None
-        size = int(packing.rows(everything))
+            lengths = packing.lengths(everything) if everything and self.buckets and self.shuffle else None
+        numbers = small_integers(size)
         # With buckets, an endless epoch drops its incomplete last batch: the next epoch starts with new batches.
         used = size // self.batch_size * self.batch_size if self.endless and lengths is not None else size
         begin = StreamStart.after(start, self.batch_size, used or size, self.endless)
 
         @no_autograph
-        def order(epoch: tf.Tensor) -> tf.Tensor:
+        def order(epoch: tf.Tensor) -> tf.data.Dataset:
             seed = epoch_seed(self.seed, epoch)
-            indices = permutation(size, seed) if self.shuffle else tf.range(size, dtype=tf.int64)
+            if size >= MANY and lengths is None:
+                return numbered(size, begin.skipped(epoch), chunk, seed if self.shuffle else None)
+            indices = permutation(size, seed, numbers) if self.shuffle else tf.range(size, dtype=numbers)
             if self.buckets and lengths is not None:
                 by_length = self.buckets.order(tf.gather(lengths, indices), self.batch_size, seed)
                 indices = tf.gather(indices, by_length)[: used or size]
-            return indices[begin.skipped(epoch) :]
+            return split_rows(chunk)(indices[begin.skipped(epoch) :])
 
         return begin, order
 

@@ -34,7 +34,7 @@ class Linear(NamedTuple):
     """What lies in each step of the grid of `probabilities`, [GRID + 1] each; the last is of a probability of 1.
 
     negatives, positives: the weight of the examples of both classes; predictions: the weighted sum of their
-    probabilities, each to 0.00003 of itself.
+    probabilities, each to 0.00025 of itself.
     """
 
     negatives: Array
@@ -175,9 +175,13 @@ class LabelMetrics(abc.ABC):
 
     label_rank = 1
     """Dimensions of the labels."""
-    fold_width = 1
-    """Neighboring buckets that are one where folds are told apart: enough for what a metric is without a fold, and it
-    limits the memory that the folds take."""
+
+    @property
+    def fold_width(self) -> int:
+        """Neighboring buckets that are one where folds are told apart: enough for what a metric is without a fold, and
+        it limits the memory that the folds take.
+        """
+        return 1
 
     @abc.abstractmethod
     def usable(self, labels: Array) -> NDArray[np.bool_]:

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from headrace.components.evaluation.metrics.accumulator import Array
 
-RESOLUTION = 4096
-"""Histogram buckets of a class for each unit of log-odds, at most: a bucket is 0.00006 wide at a probability of 0.5."""
-BUDGET = 1 << 17
+RESOLUTION = 2048
+"""Histogram buckets of a class for each unit of log-odds, at most: a bucket is 0.00012 wide at a probability of 0.5."""
+BUDGET = 1 << 16
 """Buckets of all classes together for each unit of log-odds, at most: 1,000 classes need no more memory than 32. Theirs
-are 0.002 wide at a probability of 0.5."""
-FOLD_WIDTH = 4
+are 0.004 wide at a probability of 0.5."""
+FOLD_WIDTH = 8
 """Buckets of a class that are one where folds are told apart, which is a divisor of CLASS_SPAN."""
 CLASS_SPAN = 1 << 19
 """More than the buckets of a class. `class * CLASS_SPAN + bucket` is that of a pair of an example and a class."""
@@ -34,15 +34,12 @@ def log_odds(probabilities: Array) -> Array:
     return np.asarray(np.log(p) - np.log1p(-p))
 
 
-def class_buckets(probabilities: Array, resolution: int = RESOLUTION) -> NDArray[np.int64]:
+def class_buckets(probabilities: Array) -> NDArray[np.int64]:
     """The bucket of each pair of an example and a class, [n, classes], from the probabilities [n, classes]."""
+    classes = probabilities.shape[1]
+    resolution = max(min(RESOLUTION, BUDGET // classes), 1)
     buckets = np.floor(resolution * log_odds(probabilities)).astype(np.int64)
-    return buckets + MIDDLE + CLASS_SPAN * np.arange(probabilities.shape[1])
-
-
-def shared_resolution(classes: int) -> int:
-    """The buckets of a class for each unit of log-odds if so many classes share BUDGET."""
-    return max(min(RESOLUTION, BUDGET // classes), 1)
+    return buckets + MIDDLE + CLASS_SPAN * np.arange(classes)
 
 
 def areas_of_classes(buckets: NDArray[np.int64], counts: Array, number: int) -> Array:

@@ -41,7 +41,11 @@ class BinaryMetrics(LabelMetrics):
 
     threshold: float = 0.5
     levels: tuple[str, ...] = ()
-    fold_width = probabilities.FOLD_WIDTH
+
+    @property
+    def fold_width(self) -> int:
+        looked_for = any(split_level(name)[0] in AT_TARGET for name in self.levels)
+        return probabilities.TARGET_FOLD_WIDTH if looked_for else probabilities.AREA_FOLD_WIDTH
 
     @property
     def _thresholds(self) -> list[float]:

@@ -14,12 +14,7 @@ from numpy.typing import NDArray
 
 from headrace.components.evaluation.limits import Proportion, Proportions
 from headrace.components.evaluation.metrics.accumulator import Array, Totals
-from headrace.components.evaluation.metrics.areas import (
-    CLASS_SPAN,
-    areas_of_classes,
-    class_buckets,
-    shared_resolution,
-)
+from headrace.components.evaluation.metrics.areas import CLASS_SPAN, areas_of_classes, class_buckets
 from headrace.components.evaluation.metrics.by_class import class_weights, scores_by_class
 from headrace.components.evaluation.result import ClassMetrics
 
@@ -70,7 +65,7 @@ class OneVsRest(NamedTuple):
 
 def buckets_of(predictions: Array) -> NDArray[np.int64]:
     """The bucket of each example in the histogram of each class, [n, classes], all below 0."""
-    return class_buckets(predictions, shared_resolution(predictions.shape[1])) - _BELOW
+    return class_buckets(predictions) - _BELOW
 
 
 def classes_of(totals: Totals) -> tuple[ClassMetrics, ...]:

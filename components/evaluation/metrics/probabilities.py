@@ -15,11 +15,16 @@ from numpy.typing import NDArray
 from headrace.components.evaluation.metrics.accumulator import Array, Linear
 from headrace.components.evaluation.metrics.areas import log_odds
 
-RESOLUTION = 16384
-"""Steps for each unit of log-odds. One is 0.000015 wide at a probability of 0.5."""
-FOLD_WIDTH = 16
-"""Buckets that are one where folds are told apart: 0.00025 wide at a probability of 0.5. An AUC from these differs by
-about a millionth."""
+RESOLUTION = 2048
+"""Steps for each unit of log-odds: one is 0.00012 wide at a probability of 0.5, and near 0 it is 0.05% of the
+probability. The AUC of 15,000 examples or more differs by about a millionth from that of the probabilities themselves.
+"""
+AREA_FOLD_WIDTH, TARGET_FOLD_WIDTH = 32, 8
+"""Buckets that are one where folds are told apart, for the areas under curves and for the best threshold for a target.
+
+In simulations of 2,000 to a million examples, the standard error of an AUC was that of the probabilities to 0.3%. That
+of the precision at a recall of 0.9 was it to 10%, but 3.5 times as large with AREA_FOLD_WIDTH.
+"""
 GRID = 10_000
 """Steps of the grid from 0 to 1: the buckets of TFMA's histogram."""
 
