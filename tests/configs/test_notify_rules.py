@@ -5,23 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import trips_folder
 
 from headrace.common.errors import ConfigError
 from headrace.configs.loading.editing import to_yaml
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.notify import EmailReceiver, SlackReceiver, WebhookReceiver
 
-CONFIG = """\
-pipeline: {name: trips}
-data:
-  source: {kind: csv, path: trips.csv}
-label: {key: tip, kind: binary}
-features:
-  fare: {column: numeric}
+CONFIG = (
+    trips_folder.CONFIG
+    + """\
 notify:
   ops: {kind: slack, url_env: SLACK_URL, on: [failed, blessed]}
   mail: {kind: email, to: [ops@example.com], sender: ci@example.com, host: mail.example.com}
 """
+)
 SECRET = "T0AB12CD/B0EF34GH/x9Yz8Wv7Ut6Sr5Qp4"
 
 

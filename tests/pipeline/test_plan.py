@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import trips_folder
 from tfx.types.value_artifact import ValueArtifact
 
 from headrace.common.errors import DataError
@@ -21,13 +22,9 @@ NODES = [
     "Baseline", "Canary", "Evaluator", "Pusher", "RecordBlessing",
 ]  # fmt: skip
 
-CONFIG = """\
-pipeline: {name: trips}
-data:
-  source: {kind: csv, path: trips.csv}
-label: {key: tip, kind: binary}
-features:
-  fare: {column: numeric}
+CONFIG = (
+    trips_folder.CONFIG
+    + """\
   kind: {column: vocabulary, file: kinds.txt}
   pace: {column: custom, function: mine_features.pace, keys: [fare, kind]}
 model: {kind: mine_models.build}
@@ -35,6 +32,7 @@ evaluate:
   thresholds: {auc: {min: 0.6}}
 deploy: {push: serving}
 """
+)
 
 SCHEMA = 'feature { name: "fare" type: FLOAT }\nfeature { name: "tip" type: INT }\n'
 

@@ -26,6 +26,7 @@ label: {key: tip, kind: binary}
 features:
   fare: {column: numeric}
 """
+"""Features, and then other sections, may be added at its end."""
 
 
 @pytest.fixture

@@ -9,20 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from trips_folder import CONFIG
 
 from headrace.configs.loading.loader import load_with_locations
 from headrace.pipeline.api import load_checked
 from headrace.pipeline.validate import check_data
 
-CONFIG = """\
-pipeline: {name: trips}
-data:
-  source: {kind: csv, path: trips.csv}
-label: {key: tip, kind: binary}
-features:
-  fare: {column: numeric}
-"""
-"""It fits the `trips.csv` of the tests."""
 ROWS = range(60)
 """As many as the tests of the first rows write."""
 

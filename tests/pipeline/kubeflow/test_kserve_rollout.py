@@ -271,6 +271,7 @@ def test_account_without_the_role_is_told_of_it(cluster: Cluster) -> None:
 STEPS = st.none() | st.integers(0, 14)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     mode=st.sampled_from(["Serverless", "RawDeployment"]),

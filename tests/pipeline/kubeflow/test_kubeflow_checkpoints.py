@@ -89,6 +89,7 @@ def test_the_last_checkpoint_is_copied_though_training_ends_with_an_error(store:
     assert numbers(store) == [40]
 
 
+@pytest.mark.slow
 def test_a_store_that_fails_is_reported_once_and_fails_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:

@@ -69,6 +69,7 @@ def types(hook: HttpReceiver, path: str = "/all") -> list[str]:
 ALL = ["failed", "interrupted", "not_blessed", "pushed", "blessed", "drifted", "ended_early"]
 
 
+@pytest.mark.slow
 def test_each_end_is_told_once_with_what_became_of_the_run_and_without_a_value(
     server: ApiServer, store: Store, tmp_path: Path, hook: HttpReceiver
 ) -> None:

@@ -144,6 +144,7 @@ def test_many_columns_keep_the_file_s_order_and_fold(wide: Run) -> None:
     assert f"50 more: {order[50]} to {order[99]}" in page.all_text()
 
 
+@pytest.mark.slow
 def test_what_is_folded_is_accessible(wide: Run, browser: Browser) -> None:
     wide.report()
     home = (wide.folder / "report.html").as_uri()

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from validated import CONFIG, ROWS, noted, reported, rows
+from trips_folder import CONFIG
+from validated import ROWS, noted, reported, rows
 
 from headrace.components.inference.dates import constant_part
 from headrace.components.inference.facts import facts_of

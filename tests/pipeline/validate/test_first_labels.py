@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from validated import CONFIG, ROWS, reported, rows
+from trips_folder import CONFIG
+from validated import ROWS, reported, rows
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from validated import CONFIG, noted, reported, rows
+from trips_folder import CONFIG
+from validated import noted, reported, rows
 
 COUNT = 200
 DRAWN = random.Random(3)

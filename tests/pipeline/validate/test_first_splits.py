@@ -6,7 +6,8 @@ import logging
 from pathlib import Path
 
 import pytest
-from validated import CONFIG, ROWS, reported, rows
+from trips_folder import CONFIG
+from validated import ROWS, reported, rows
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.ingest import ingest

@@ -10,7 +10,8 @@ import pytest
 import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from validated import CONFIG, ROWS, reported, rows
+from trips_folder import CONFIG
+from validated import ROWS, reported, rows
 
 from headrace.components.inference.facts import facts_of
 from headrace.configs.schema.sources import CsvSource

@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from validated import CONFIG, ROWS, noted, reported, rows
+from trips_folder import CONFIG
+from validated import ROWS, noted, reported, rows
 
 CODE = CONFIG + "  code: {column: vocabulary, values: [VALUES]}\n"
 

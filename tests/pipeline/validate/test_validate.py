@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from validated import CONFIG, reported
+from trips_folder import CONFIG
+from validated import reported
 
 from headrace.common.names import CommandOption
 from headrace.configs.loading.loader import load_with_locations

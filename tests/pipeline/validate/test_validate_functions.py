@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from validated import CONFIG, reported
+from trips_folder import CONFIG
+from validated import reported
 
 from headrace.pipeline.code.modules import why_not_importable
 

@@ -7,7 +7,8 @@ import logging
 from pathlib import Path
 
 import pytest
-from validated import CONFIG, reported
+from trips_folder import CONFIG
+from validated import reported
 
 from headrace.pipeline.api import load_checked
 

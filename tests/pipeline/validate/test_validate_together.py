@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from validated import CONFIG, source
+from trips_folder import CONFIG
+from validated import source
 
 from headrace.common.errors import ConfigError
 from headrace.pipeline.verbs.options import GivenConfig

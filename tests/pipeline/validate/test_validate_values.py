@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from validated import CONFIG, reported, source
+from trips_folder import CONFIG
+from validated import reported, source
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.ingest import ingest
