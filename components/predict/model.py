@@ -6,8 +6,9 @@
                                                     # (the latter alone for a multilabel label; the former for a text)
     columns.of(values)
 
-The batch is encoded as the tf.Examples that ExampleGen would write, and goes through the signature that model servers
-call, loaded [as they load it](serving_graph.py). So nothing that is computed here could differ from what is served.
+The batch goes through the signature that model servers call, loaded [as they load it](serving_graph.py), as what its
+parser would make of the tf.Examples that ExampleGen would write ([parsed.py](parsed.py)); if the signature parses them
+in another way, as these examples. So what is computed here is what is served.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from headrace.common.errors import DataError, RunError
 from headrace.components.examples.tfexample.encode import encode
 from headrace.components.examples.tfexample.float64_columns import with_bits
 from headrace.components.failed_checks import check_of_feature, columns_with_several_values
-from headrace.components.predict.serving_graph import load
+from headrace.components.predict.serving_graph import LoadedSignature, load
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.description import ModelDescription
 from headrace.trainer.served_model import ModelCall, task_output
@@ -154,34 +155,36 @@ class Predictor:
         """
         if not batch.num_rows:
             return PredictionColumns.by(self.description).no_rows
-        examples = encode(with_bits(batch, self.description.float64))
-        found = [
-            self._predict(examples.slice(start, rows), first + start, file) for start, rows in self._calls(examples)
-        ]
+        rows = with_bits(batch, self.description.float64)
+        found = [self._predict(rows.slice(start, count), first + start, file) for start, count in self._calls(rows)]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
-    def _calls(self, examples: pa.BinaryArray) -> Iterator[tuple[int, int]]:
-        """The first example of each call, and the number of examples in it."""
-        length = max(1, examples.nbytes // len(examples))
+    def _calls(self, rows: pa.RecordBatch) -> Iterator[tuple[int, int]]:
+        """The first row of each call, and the number of rows in it."""
+        length = max(1, rows.nbytes // rows.num_rows)
         columns = PredictionColumns.by(self.description)
-        rows = self.batch_size or max(1, min(BATCH_SIZE, BATCH_BYTES // length, BATCH_VALUES // columns.width))
-        return ((start, min(rows, len(examples) - start)) for start in range(0, len(examples), rows))
+        most = self.batch_size or max(1, min(BATCH_SIZE, BATCH_BYTES // length, BATCH_VALUES // columns.width))
+        return ((start, min(most, rows.num_rows - start)) for start in range(0, rows.num_rows, most))
 
-    def _predict(self, examples: pa.BinaryArray, first: int, file: str | None) -> Values:
+    def _predict(self, rows: pa.RecordBatch, first: int, file: str | None) -> Values:
         try:
-            return self._run(examples)
+            return self._run(rows)
         except tf.errors.InvalidArgumentError as error:
-            for row in range(len(examples)):
+            for row in range(rows.num_rows):
                 try:
-                    self._run(examples.slice(row, 1))
+                    self._run(rows.slice(row, 1))
                 except tf.errors.InvalidArgumentError as own:
                     what = f"the model cannot predict record {first + row:,}: {_reason(own)}"
                     raise DataError(what, file=file) from None
             raise RunError(f"the model {self.folder} cannot be called: {_reason(error)}") from None
 
-    def _run(self, examples: pa.BinaryArray) -> Values:
-        values = _loaded(self.folder, self._call)(tf.constant(examples.to_numpy(zero_copy_only=False))).numpy()
-        return np.asarray(values, object if values.dtype == object else np.float32).reshape(len(examples), -1)
+    def _run(self, rows: pa.RecordBatch) -> Values:
+        loaded = _loaded(self.folder, self._call)
+        found = loaded.of_columns(rows) if isinstance(loaded, LoadedSignature) else None
+        if found is None:
+            found = loaded(tf.constant(encode(rows).to_numpy(zero_copy_only=False)))
+        values = found.numpy()
+        return np.asarray(values, object if values.dtype == object else np.float32).reshape(rows.num_rows, -1)
 
 
 @lru_cache(maxsize=1)

@@ -2,6 +2,7 @@
 
 predict = load(folder, call)          # None if only `tf.saved_model.load` can load it
 predict(tf.constant(examples))        # string [batch] → the predictions, as the signature shapes them
+predict.of_columns(batch)             # the same for what the examples would hold; None if it needs the examples
 
 `tf.saved_model.load` makes a Python object for each operation of all functions of all signatures, which takes longer
 than predicting some thousand rows. Here the functions that the signature calls go to TensorFlow's runtime as they are
@@ -19,10 +20,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
+from headrace.components.predict.parsed import lift_parser
 from headrace.trainer.private_api import add_function, call_flat, remove_function
 from headrace.trainer.served_model import ModelCall
 
@@ -31,7 +34,7 @@ _INIT = "__saved_model_init_op"
 _NUMBERS = itertools.count()
 
 
-def load(folder: Path, call: ModelCall) -> Callable[[tf.Tensor], tf.Tensor] | None:
+def load(folder: Path, call: ModelCall) -> LoadedSignature | None:
     """Load the signature that `call` names. Its variables and tables are freed with the result.
 
     Returns None for a folder without a SavedModel that has one graph, for a signature that takes anything but
@@ -53,7 +56,7 @@ def load(folder: Path, call: ModelCall) -> Callable[[tf.Tensor], tf.Tensor] | No
     graph = _part(meta.graph_def, ends.all)
     if any(node.op == "VarHandleOp" for function in graph.library.function for node in function.node_def):
         return None
-    found = _Loaded(graph, ends, str(folder / "variables" / "variables"))
+    found = LoadedSignature(graph, ends, str(folder / "variables" / "variables"))
     return found if found.is_restored else None
 
 
@@ -77,10 +80,11 @@ class _Ends:
         return [self.examples, self.predictions, self.variables, self.restore, *self.fill, *self.assets]
 
 
-class _Loaded:
+class LoadedSignature:
     """Predictions by a graph whose functions are in TensorFlow's runtime, and whose variables are in memory."""
 
     def __init__(self, graph: tf.compat.v1.GraphDef, ends: _Ends, variables: str) -> None:
+        self._parser = lift_parser(graph)
         _rename(graph, f"_predict_{next(_NUMBERS)}")
         functions = [function.signature.name for function in graph.library.function]
         for function in graph.library.function:
@@ -96,10 +100,19 @@ class _Loaded:
         self._prune([ends.variables], [ends.variables, ends.restore])(tf.constant(variables), *self._fixed)
         if ends.fill:
             self._prune([], ends.fill)(*self._fixed)
-        self._predict = self._prune([ends.examples], [ends.predictions])
+        self._predict = self._prune([ends.examples, *(self._parser.inputs if self._parser else ())], [ends.predictions])
 
     def __call__(self, examples: tf.Tensor) -> tf.Tensor:
-        (found,) = call_flat(self._predict, [examples, *self._fixed])
+        """The predictions for serialized examples, string [batch]."""
+        return self._of(examples, self._parser.of_examples(examples) if self._parser else [])
+
+    def of_columns(self, batch: pa.RecordBatch) -> tf.Tensor | None:
+        """The predictions for columns; None if they must be written as examples."""
+        parsed = self._parser and self._parser.of_columns(batch)
+        return parsed and self._of(tf.fill([batch.num_rows], ""), parsed)
+
+    def _of(self, examples: tf.Tensor, parsed: Sequence[tf.Tensor]) -> tf.Tensor:
+        (found,) = call_flat(self._predict, [examples, *parsed, *self._fixed])
         return found
 
     @property
