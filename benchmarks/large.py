@@ -164,16 +164,18 @@ def picture(found: Sequence[Row]) -> str:
         )
         for number, name in enumerate(DRAWN)
     ]
-    chart = line_chart(
-        "Anonymous memory by the size of the data", lines, x_label="GB of CSV, and MB that a component grew"
+    chart = str(line_chart("What the components grew", lines, x_label="GB of CSV, and MB of anonymous memory"))
+    style = (
+        "text{font:9px sans-serif;fill:#555}.grid{stroke:#ddd}.middle{text-anchor:middle}.end{text-anchor:end}"
+        "polyline{fill:none;stroke-width:2}"
     )
-    style = "text{font:11px sans-serif;fill:#555}.grid{stroke:#ddd}.middle{text-anchor:middle}.end{text-anchor:end}"
+    names = ""
     for number, (name, color) in enumerate(zip(DRAWN, COLORS, strict=True)):
-        style += f"polyline{{fill:none;stroke-width:2}}.of{number}{{stroke:{color};fill:{color}}}"
-        y = 24 + 14 * number
-        chart = chart.replace("</svg>", f'<text x="56" y="{y}" style="fill:{color}">{name}</text></svg>')
+        style += f".of{number}{{stroke:{color}}}.of{number} circle{{fill:{color}}}"
+        names += f'<text x="56" y="{22 + 12 * number}" style="fill:{color}">{name}</text>'
     opening = '<svg xmlns="http://www.w3.org/2000/svg" width="680" height="440" '
-    return chart.replace("<svg ", opening, 1).replace("</title>", f"</title><style>{style}</style>", 1) + "\n"
+    chart = chart.replace("<svg ", opening, 1).replace("</title>", f"</title><style>{style}</style>", 1)
+    return chart.replace("</svg>", f"{names}</svg>\n")
 
 
 def _grown(runs: Sequence[Row]) -> Table:
