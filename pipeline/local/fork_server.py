@@ -39,13 +39,15 @@ REEXPORTING = (
     "google.cloud.dataflow",
     "google.cloud.pubsub",
     "keras.wrappers",  # imports scikit-learn
+    "scipy.stats",  # imported by TFMA, for the jackknife
     "tensorflow._api.v2.__internal__.*",  # TensorFlow's names under `tf.__internal__`
     "tensorflow._api.v2.compat.*",  # those of TensorFlow 1; imports its debugger
     "tensorflow.python.distribute.cluster_resolver",  # imports the client of Google's API, as does the client of TPUs
     "tensorflow.python.keras",  # Keras 2 of long ago; imports SciPy
     "tensorflow.python.keras.layers",
     "tensorflow.python.tpu.client.client",
-    "tf_keras.datasets",  # of Keras 2, from which TFT derives a class; imports SciPy's images, as does the next
+    "tf_keras.api.*",  # of Keras 2, from which TFT derives a class; imported by TFMA, and imports SciPy's images, as do
+    "tf_keras.datasets",
     "tf_keras.preprocessing",
     "tqdm.notebook",  # imported by BigQuery's client; imports IPython's widgets
 )
@@ -57,6 +59,8 @@ REEXPORTING_TOGETHER = (
     "tensorflow_model_analysis",
     "tensorflow_model_analysis.evaluators",
     "tensorflow_model_analysis.extractors",
+    "tensorflow_model_analysis.metrics.bleu",  # with the next, imports NLTK; both register a metric of texts
+    "tensorflow_model_analysis.metrics.rouge",
     "tensorflow_model_analysis.utils",
     "tensorflow_model_analysis.writers",
     "tfx.components",  # imports the client of Kubernetes

@@ -108,13 +108,19 @@ def test_the_fork_server_leaves_out_what_components_do_not_use_and_users_code_fi
             "label": {"key": "tip", "kind": "binary"}, "features": {"fare": {"column": "numeric"}}}))
         print(*sorted({"kubernetes", "sklearn", "nltk", "ipywidgets", "scipy.stats", "scipy.ndimage", "botocore",
                        "google.pubsub_v1", "google.cloud.dataflow_v1beta3"} & {*sys.modules}))
+        import headrace.components.evaluation.evaluate
+        print(*sorted({"nltk", "sacrebleu", "scipy.ndimage", "scipy.stats._stats_py"} & {*sys.modules}))
         import tensorflow_model_analysis as tfma
         print(tfma.EvalConfig(model_specs=[tfma.ModelSpec(name="a")]).model_specs[0].name, tfma.metrics.ExampleCount)
         from tfx.components import Evaluator, InfraValidator
+        from scipy import stats
+        print(*sorted({"Bleu", "Rouge"} & {*tfma.metrics.metric_types.registered_metrics()}), stats.t.ppf(0.5, 9))
         import keras
         print(keras.wrappers.SKLearnClassifier.__name__, Evaluator.__name__, InfraValidator.__name__)
         """
-    left_out, tfma, others = said(tmp_path, program).splitlines()
+    left_out, evaluator, tfma, metrics, others = said(tmp_path, program).splitlines()
     assert not left_out
+    assert not evaluator
     assert tfma.startswith("a <class 'tensorflow_model_analysis.metrics.")
+    assert metrics == "Bleu Rouge 0.0"
     assert others == "SKLearnClassifier Evaluator InfraValidator"
