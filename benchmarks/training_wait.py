@@ -155,7 +155,7 @@ def _prepared(example: str, root: Path) -> tuple[keras.Model, InputSplit, int]:
     from headrace.configs.loading.loader import load
     from headrace.pipeline.verbs.training_input import transformed
     from headrace.trainer.fitting import choose_steps_per_execution
-    from headrace.trainer.input.inputs import open_inputs
+    from headrace.trainer.input.inputs import plan_inputs
     from headrace.trainer.model import build_model, compile_model
     from headrace.trainer.models.layers import adapt_scale
     from headrace.trainer.sections import TrainerSections
@@ -163,7 +163,8 @@ def _prepared(example: str, root: Path) -> tuple[keras.Model, InputSplit, int]:
     config = load(CONFIGS / f"{example}.yaml", None, (f"pipeline.root={root}",))
     graph, examples = transformed(config)
     sections, output = TrainerSections.of(config), tft.TFTransformOutput(str(graph))
-    inputs = open_inputs([f"{examples}/Split-train/*"], [f"{examples}/Split-eval/*"], output, sections)
+    plan = plan_inputs([f"{examples}/Split-train/*"], [f"{examples}/Split-eval/*"], output, sections)
+    inputs = plan.open(sections.train)
     keras.utils.set_random_seed(0)
     model = build_model(sections, output)
     adapt_scale(model, inputs.train, sections.label)

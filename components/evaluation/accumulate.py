@@ -25,7 +25,7 @@ from headrace.components.evaluation.explain import Explaining, Judged, loaded_mo
 from headrace.components.evaluation.intervals import folds_of, mixed_positions
 from headrace.components.evaluation.measured import KeyedAccumulator, ModelSlice
 from headrace.components.evaluation.metrics import metrics_of
-from headrace.components.evaluation.metrics.accumulator import Array, MetricAccumulator, RunningTotal
+from headrace.components.evaluation.metrics.accumulator import Array, ExampleGroups, MetricAccumulator, RunningTotal
 from headrace.components.evaluation.ranked_examples import RankedExamples
 from headrace.components.evaluation.slices import SliceAssignment, assign_slices
 from headrace.components.file_groups import FileGroup
@@ -91,9 +91,9 @@ class LabelAccumulation:
             if name == self._candidate:
                 keep(ranked, self._explaining.keep(judged, self._metrics, batch.drawn[used], batch.serialized[used]))
             for keys, groups in ((each.keys, each.groups[used]) for each in batch.slices):
-                found = self._metrics.accumulate(
-                    judged.labels, judged.predictions, groups, len(keys), judged.weights, batch.folds[used]
-                )
+                labels, predictions, weights = judged
+                examples = ExampleGroups(labels, predictions, groups, len(keys), weights, batch.folds[used])
+                found = self._metrics.accumulate(examples)
                 yield from (((name, key), one) for key, one in zip(keys, found, strict=True) if one.examples.any())
 
     def _predict(self, name: str, model: tf.Module, batch: ExampleBatch) -> tuple[Array, Array]:

@@ -7,7 +7,7 @@ import sklearn.metrics
 from evaluation_totals import Array, totals_of
 
 from headrace.components.evaluation.metrics import LABEL_METRICS, metrics_of
-from headrace.components.evaluation.metrics.accumulator import FOLDS
+from headrace.components.evaluation.metrics.accumulator import FOLDS, ExampleGroups
 from headrace.components.evaluation.metrics.binary import BinaryMetrics
 from headrace.components.evaluation.metrics.multiclass import MOST_CLASSES
 
@@ -19,7 +19,7 @@ def test_metrics_of_decisions_equal_scikit_learn_at_any_threshold(threshold: flo
     p, weights = np.clip(0.3 * labels + random.random(3000) * 0.7, 0, 1), random.choice([0.5, 1, 2], 3000)
     folds = random.integers(0, FOLDS, 3000)
     metrics = BinaryMetrics(threshold)
-    (accumulator,) = metrics.accumulate(labels, p[:, None], np.zeros(3000, np.int64), 1, weights, folds)
+    (accumulator,) = metrics.accumulate(ExampleGroups(labels, p[:, None], np.zeros(3000, np.int64), 1, weights, folds))
     for fold in (None, 7):
         rows = folds != fold
         found = metrics.metrics(accumulator.total(without=fold))
@@ -68,13 +68,13 @@ def test_metrics_at_levels_equal_a_search_over_all_thresholds_without_a_fold_too
     metrics = metrics_of(
         "binary", 0.5, (*names, *(f"{name}@{level}" for name in TARGETS for level in (0.05, 0.4, 0.9)))
     )
-    (accumulator,) = metrics.accumulate(labels, p[:, None], np.zeros(900, np.int64), 1, weights, folds)
+    (accumulator,) = metrics.accumulate(ExampleGroups(labels, p[:, None], np.zeros(900, np.int64), 1, weights, folds))
     for fold in (None, 3):
         rows = folds != fold
         found = metrics.metrics(accumulator.total(without=fold))
         for threshold in THRESHOLDS:
             own = BinaryMetrics(threshold).accumulate(
-                labels[rows], p[rows, None], np.zeros(rows.sum(), np.int64), 1, weights[rows]
+                ExampleGroups(labels[rows], p[rows, None], np.zeros(rows.sum(), np.int64), 1, weights[rows])
             )
             expected = BinaryMetrics(threshold).metrics(own[0].total())
             at = {name: found[f"{name}@{threshold}"] for name in DECISION_METRICS}
@@ -104,7 +104,7 @@ def test_a_target_that_no_threshold_reaches_gives_nothing_and_one_that_is_met_ex
     labels, p = np.array([0.0, 1, 1, 1, 0, 1, 1, 1, 1, 1]), np.arange(10, 0, -1) / 11
     names = ("recall_at_precision@0.9", "precision_at_recall@0.625", "specificity_at_sensitivity@0.375")
     metrics = metrics_of("binary", 0.5, names)
-    (found,) = metrics.accumulate(labels, p[:, None], np.zeros(10, np.int64), 1, np.ones(10))
+    (found,) = metrics.accumulate(ExampleGroups(labels, p[:, None], np.zeros(10, np.int64), 1, np.ones(10)))
     values = metrics.metrics(found.total())
     assert values["recall_at_precision@0.9"] == 0  # the best precision is 8 of 10
     assert values["precision_at_recall@0.625"] == 8 / 10  # of all ten, which reach more than is asked for
@@ -118,7 +118,7 @@ def test_metrics_by_class_equal_scikit_learn_without_a_fold_too() -> None:
     p, weights = scores / scores.sum(axis=1, keepdims=True), random.choice([0.25, 1.0, 4.0], 2000)
     folds, groups = random.integers(0, FOLDS, 2000), random.integers(0, 2, 2000)
     metrics = LABEL_METRICS["multiclass"]
-    found = metrics.accumulate(labels, p, groups, 2, weights, folds)
+    found = metrics.accumulate(ExampleGroups(labels, p, groups, 2, weights, folds))
     for group, fold in ((0, None), (1, 3), (1, None)):
         rows = (groups == group) & (folds != fold)
         totals = found[group].total(without=fold)

@@ -18,7 +18,7 @@ from tensorflow_model_analysis.writers import metrics_plots_and_validations_writ
 from headrace.components.evaluation.intervals import change_intervals, difference, folds_of, intervals, metrics_without
 from headrace.components.evaluation.measured import Measured
 from headrace.components.evaluation.metrics import LABEL_METRICS, metrics_of
-from headrace.components.evaluation.metrics.accumulator import FOLDS
+from headrace.components.evaluation.metrics.accumulator import FOLDS, ExampleGroups
 from headrace.components.evaluation.tfma_files import confidence_intervals
 
 
@@ -51,13 +51,13 @@ def test_intervals_hold_the_metric_of_all_data_nineteen_times_in_twenty(
 ) -> None:
     random, found, splits = np.random.default_rng(8), metrics_of(kind, 0.5, metrics), 200 if size == 400 else 100
     labels, p = _split(kind, random, 200_000)
-    (whole,) = found.accumulate(labels, p, np.zeros(200_000, np.int64), 1, np.ones(200_000))
+    (whole,) = found.accumulate(ExampleGroups(labels, p, np.zeros(200_000, np.int64), 1, np.ones(200_000)))
     truth = found.metrics(whole.total())
     inside = dict.fromkeys(metrics, 0)
     for split in range(splits):
         labels, p = _split(kind, random, size)
         folds = folds_of(0, size, split)
-        (accumulator,) = found.accumulate(labels, p, np.zeros(size, np.int64), 1, np.ones(size), folds)
+        (accumulator,) = found.accumulate(ExampleGroups(labels, p, np.zeros(size, np.int64), 1, np.ones(size), folds))
         values = found.metrics(accumulator.total())
         each = intervals(values, metrics_without(found, accumulator))
         for name in metrics:
@@ -114,7 +114,7 @@ def test_metrics_over_few_examples_or_without_any_spread_have_no_interval() -> N
         labels: Any = np.arange(number) % 2.0
         p: Any = np.where(np.arange(number) % 3 == 0, 0.5, labels) if spread else labels
         folds, zeros = folds_of(0, number, 1), np.zeros(number, np.int64)
-        (accumulator,) = found.accumulate(labels, p[:, None], zeros, 1, np.ones(number), folds)
+        (accumulator,) = found.accumulate(ExampleGroups(labels, p[:, None], zeros, 1, np.ones(number), folds))
         each = intervals(found.metrics(accumulator.total()), metrics_without(found, accumulator))
         assert "binary_accuracy" not in each
 
@@ -125,7 +125,7 @@ def test_the_difference_of_two_models_is_known_better_than_either() -> None:
     other: Any = np.clip(p + random.normal(scale=0.01, size=p.shape), 0.001, 0.999)
     folds, zeros = folds_of(0, 2000, 3), np.zeros(2000, np.int64)
     given = ((labels, each, zeros, 1, np.ones(2000), folds) for each in (p, other))
-    ours, theirs = (found.accumulate(*each)[0] for each in given)
+    ours, theirs = (found.accumulate(ExampleGroups(*each))[0] for each in given)
     values, baseline = found.metrics(ours.total()), found.metrics(theirs.total())
     without = metrics_without(found, ours)
     (low, high) = change_intervals(values, baseline, without, metrics_without(found, theirs))["auc"]
@@ -146,7 +146,9 @@ def test_the_interval_of_a_difference_of_two_slices_holds_it_nineteen_times_in_t
             labels = (random.random(number) < 0.5).astype(float)
             p: Any = np.where(random.random(number) < accuracy, labels, 1 - labels)[:, None] * 0.8 + 0.1
             folds = folds_of(0, number, 1000 * split + number)
-            (accumulator,) = metrics.accumulate(labels, p, np.zeros(number, np.int64), 1, np.ones(number), folds)
+            (accumulator,) = metrics.accumulate(
+                ExampleGroups(labels, p, np.zeros(number, np.int64), 1, np.ones(number), folds)
+            )
             value = metrics.metrics(accumulator.total())
             found = intervals(value, metrics_without(metrics, accumulator))["binary_accuracy"]
             each += [value["binary_accuracy"], found]

@@ -12,6 +12,7 @@ from headrace.components.evaluation.intervals import folds_of
 from headrace.components.evaluation.limits import Proportion, at_limits, f1_of
 from headrace.components.evaluation.measured import measure
 from headrace.components.evaluation.metrics import metrics_of
+from headrace.components.evaluation.metrics.accumulator import ExampleGroups
 from headrace.components.evaluation.tfma import eval_config, measured_names
 from headrace.components.evaluation.verdict import Requirements, conclude
 from headrace.configs.schema.evaluate import EvaluateConfig, Threshold
@@ -33,7 +34,7 @@ def judged(label: LabelConfig, evaluate: EvaluateConfig, labels: Any, p: Any, we
     metrics = metrics_of(label.kind, evaluate.decision_threshold, measured_names(config))
     number = len(labels)
     weights = np.ones(number) if weights is None else weights
-    found = metrics.accumulate(labels, p, np.zeros(number, np.int64), 1, weights, folds_of(0, number, 1))
+    found = metrics.accumulate(ExampleGroups(labels, p, np.zeros(number, np.int64), 1, weights, folds_of(0, number, 1)))
     accumulators: Any = [(("candidate", ()), found[0])]
     confident = tuple(name for name, threshold in evaluate.thresholds.items() if threshold.confident)
     return conclude(accumulators, measure(accumulators, config), config, "test", ALL._replace(confident=confident))
@@ -48,7 +49,7 @@ def separated(positives: int, negatives: int) -> tuple[Any, Any]:
 def perfect_interval(name: str, labels: Any, p: Any) -> tuple[float, float]:
     """The interval of a metric of 1, also over fewer examples than have one."""
     metrics, number = metrics_of("binary", 0.5), len(labels)
-    (found,) = metrics.accumulate(labels, p, np.zeros(number, np.int64), 1, np.ones(number))
+    (found,) = metrics.accumulate(ExampleGroups(labels, p, np.zeros(number, np.int64), 1, np.ones(number)))
     return at_limits({name: 1.0}, metrics.proportions(found.total()))[name]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.components.evaluation.metrics import LABEL_METRICS, probabilities
-from headrace.components.evaluation.metrics.accumulator import RunningTotal
+from headrace.components.evaluation.metrics.accumulator import ExampleGroups, RunningTotal
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(-40, 40), st.integers(0, 1), st.integers(0, 3))), min_size=1))
@@ -22,7 +22,9 @@ def test_histograms_and_sums_of_groups_are_those_of_all_batches(batches: list[li
     for batch in batches * 40:
         odds, labels, groups = np.array(batch, np.int64).reshape(-1, 3).T
         p = 1 / (1 + np.exp(-(odds + 0.5) / probabilities.RESOLUTION))
-        found = LABEL_METRICS["binary"].accumulate(labels.astype(float), p[:, None], groups, 4, np.ones(len(groups)))
+        found = LABEL_METRICS["binary"].accumulate(
+            ExampleGroups(labels.astype(float), p[:, None], groups, 4, np.ones(len(groups)))
+        )
         np.add.at(expected, (groups, labels, odds + 40), 1)
         for own, accumulator, total in zip(losses, found, totals, strict=True):
             total.add(accumulator)
@@ -125,7 +127,7 @@ def test_relative_logarithmic_and_median_errors_equal_scikit_learn_with_weights(
     labels, weights = random.gamma(2.0, 3.0, 2001), random.choice([0.5, 1, 2], 2001)
     p = labels * random.lognormal(sigma=0.3, size=2001)
     metrics = LABEL_METRICS["regression"]
-    (accumulator,) = metrics.accumulate(labels, p[:, None], np.zeros(2001, np.int64), 1, weights)
+    (accumulator,) = metrics.accumulate(ExampleGroups(labels, p[:, None], np.zeros(2001, np.int64), 1, weights))
     found, given = metrics.metrics(accumulator.total()), {"sample_weight": weights}
     relative = 100 * sklearn.metrics.mean_absolute_percentage_error(labels, p, **given)
     assert found["mean_absolute_percentage_error"] == pytest.approx(relative)

@@ -9,7 +9,7 @@ import sklearn.metrics
 from evaluation_totals import Array, totals_of
 
 from headrace.components.evaluation.metrics import LABEL_METRICS, metrics_of
-from headrace.components.evaluation.metrics.accumulator import FOLDS
+from headrace.components.evaluation.metrics.accumulator import FOLDS, ExampleGroups
 from headrace.components.evaluation.metrics.multilabel import MultilabelMetrics
 from headrace.configs.schema.metrics import DECISION_METRICS, METRICS
 
@@ -59,7 +59,7 @@ def test_all_metrics_equal_scikit_learn_with_weights_in_all_folds_but_one(thresh
     weights, folds = random.choice([0.5, 1, 2], len(labels)), random.integers(0, FOLDS, len(labels))
     metrics = MultilabelMetrics(threshold)
     groups = random.integers(0, 2, len(labels))
-    accumulators = metrics.accumulate(labels, p, groups, 2, weights, folds)
+    accumulators = metrics.accumulate(ExampleGroups(labels, p, groups, 2, weights, folds))
     for group, fold in itertools.product((0, 1), (None, 7)):
         rows = (groups == group) & (folds != fold)
         found = metrics.metrics(accumulators[group].total(without=fold))
@@ -77,7 +77,7 @@ def test_metrics_at_thresholds_of_their_own_are_those_of_that_threshold() -> Non
     weights, folds = random.choice([0.5, 1, 2], 900), random.integers(0, FOLDS, 900)
     names = [f"{name}@{threshold}" for name in sorted(DECISION_METRICS["multilabel"]) for threshold in (0.1, 0.8)]
     metrics = metrics_of("multilabel", 0.5, names)
-    (accumulator,) = metrics.accumulate(labels, p, zeros, 1, weights, folds)
+    (accumulator,) = metrics.accumulate(ExampleGroups(labels, p, zeros, 1, weights, folds))
     for fold in (None, 7):
         rows = folds != fold
         found = metrics.metrics(accumulator.total(without=fold))

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from headrace.components.evaluation.metrics import LABEL_METRICS
+from headrace.components.evaluation.metrics.accumulator import ExampleGroups
 from headrace.trainer.model import KnownWords, Perplexity
 
 RANDOM = np.random.default_rng(4)
@@ -20,7 +21,8 @@ def measured(labels: np.ndarray, p: np.ndarray) -> dict[str, float]:
     label_metrics = LABEL_METRICS["next_word"]
     parts = zip(np.array_split(labels.astype(float), 4), np.array_split(p, 4), strict=True)
     accumulators = [
-        label_metrics.accumulate(y, each, np.zeros(len(y), np.int64), 1, np.ones(len(y)))[0] for y, each in parts
+        label_metrics.accumulate(ExampleGroups(y, each, np.zeros(len(y), np.int64), 1, np.ones(len(y))))[0]
+        for y, each in parts
     ]
     return label_metrics.metrics(accumulators[0].merge(accumulators[1:]).total())
 
@@ -40,7 +42,7 @@ def test_metrics_equal_an_independent_computation_and_an_unknown_word_is_never_p
 def test_a_constant_prediction_is_a_known_word_and_all_unknown_words_share_a_probability() -> None:
     labels = np.repeat(np.arange(9), [9, 8, 7, 6, 5, 4, 3, 2, 30])  # 8 is unknown
     accumulator = LABEL_METRICS["next_word"].accumulate(
-        labels.astype(float), P[:74], np.zeros(74, np.int64), 1, np.ones(74)
+        ExampleGroups(labels.astype(float), P[:74], np.zeros(74, np.int64), 1, np.ones(74))
     )[0]
     found = LABEL_METRICS["next_word"].constant(accumulator.total())
     shares = np.bincount(labels)[labels] / 74

@@ -9,7 +9,7 @@ import sklearn.metrics
 from evaluation_totals import Array, totals_of
 
 from headrace.components.evaluation.metrics import LABEL_METRICS, metrics_of
-from headrace.components.evaluation.metrics.accumulator import FOLDS, Totals
+from headrace.components.evaluation.metrics.accumulator import FOLDS, ExampleGroups, Totals
 
 ASKED = ("macro_auc", "weighted_auc")
 METRICS = metrics_of("multiclass", 0.5, ASKED)
@@ -25,7 +25,7 @@ def made(rows: int, classes: int, seed: int = 0) -> tuple[Array, Array]:
 
 
 def whole(labels: Array, p: Array) -> Totals:
-    (found,) = METRICS.accumulate(labels, p, np.zeros(len(labels), np.int64), 1, np.ones(len(labels)))
+    (found,) = METRICS.accumulate(ExampleGroups(labels, p, np.zeros(len(labels), np.int64), 1, np.ones(len(labels))))
     return found.total()
 
 
@@ -41,7 +41,7 @@ def test_means_equal_scikit_learn_with_weights_in_slices_and_without_a_fold() ->
     random = np.random.default_rng(1)
     weights, groups = random.choice([0.25, 1.0, 4.0], 3000), random.integers(0, 3, 3000)
     folds = random.integers(0, FOLDS, 3000)
-    found = METRICS.accumulate(labels, p, groups, 3, weights, folds)
+    found = METRICS.accumulate(ExampleGroups(labels, p, groups, 3, weights, folds))
     for group, fold in ((0, None), (1, 3), (2, 19), (2, None)):
         rows = (groups == group) & (folds != fold)
         metrics = METRICS.metrics(found[group].total(without=fold))

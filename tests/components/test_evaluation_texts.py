@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from headrace.components.evaluation.metrics import LABEL_METRICS
-from headrace.components.evaluation.metrics.accumulator import MetricAccumulator
+from headrace.components.evaluation.metrics.accumulator import ExampleGroups, MetricAccumulator
 
 RANDOM = np.random.default_rng(4)
 TEXTS, WORDS, CLASSES = 500, 6, 9
@@ -29,7 +29,9 @@ def accumulated(labels: np.ndarray, found: np.ndarray, weights: np.ndarray | Non
     metrics, parts = LABEL_METRICS["text"], np.array_split(np.arange(len(labels)), 4)
     weights = np.ones(len(labels)) if weights is None else weights
     each = [
-        metrics.accumulate(labels[part].astype(float), found[part], np.zeros(len(part), int), 1, weights[part])[0]
+        metrics.accumulate(
+            ExampleGroups(labels[part].astype(float), found[part], np.zeros(len(part), int), 1, weights[part])
+        )[0]
         for part in parts
     ]
     return each[0].merge(each[1:])

@@ -13,6 +13,7 @@ from google.protobuf import text_format
 from tensorflow_model_analysis.proto import config_pb2
 
 from headrace.components.evaluation.metrics import metrics_of
+from headrace.components.evaluation.metrics.accumulator import ExampleGroups
 from headrace.components.evaluation.tfma import eval_config, measured_names
 from headrace.configs.schema.evaluate import EvaluateConfig
 from headrace.configs.schema.label import LabelConfig
@@ -132,7 +133,7 @@ def ours(kind: str) -> dict[str, dict[str, float]]:
     hours, weights = columns()
     asked = eval_config(LABELS[kind], EvaluateConfig(metrics=ASKED[kind]))
     metrics = metrics_of(kind, 0.5, measured_names(asked))
-    each = metrics.accumulate(labels, predictions, hours, HOURS, weights)
+    each = metrics.accumulate(ExampleGroups(labels, predictions, hours, HOURS, weights))
     slices = {"": each[0].merge(each[1:])} | {str(hour): accumulator for hour, accumulator in enumerate(each)}
     return {name: metrics.metrics(accumulator.total()) for name, accumulator in slices.items()}
 

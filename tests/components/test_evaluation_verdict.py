@@ -15,7 +15,7 @@ from tensorflow_model_analysis.utils import config_util
 
 from headrace.components.evaluation.measured import Measured
 from headrace.components.evaluation.metrics import LABEL_METRICS
-from headrace.components.evaluation.metrics.accumulator import Margin
+from headrace.components.evaluation.metrics.accumulator import ExampleGroups, Margin
 from headrace.components.evaluation.result import ThresholdCheck
 from headrace.components.evaluation.slice_checks import check_slices
 from headrace.components.evaluation.slices import MetricValues
@@ -278,7 +278,9 @@ def test_a_prediction_passes_on_the_side_of_the_constant_where_the_labels_are(
         predictions = (1 - weight) * shares + weight * np.eye(outputs)[labels.astype(int)]
     else:
         predictions = ((1 - weight) * labels.mean() + weight * labels)[:, None]
-    (accumulator,) = LABEL_METRICS[kind].accumulate(labels, predictions, np.zeros(400, np.int64), 1, np.ones(400))
+    (accumulator,) = LABEL_METRICS[kind].accumulate(
+        ExampleGroups(labels, predictions, np.zeros(400, np.int64), 1, np.ones(400))
+    )
     check = compare_with_constant(LABEL_METRICS[kind], accumulator.total(), LOSSES[kind])
     assert (check.bound, check.passed) == ("better_than_constant", weight > 0)
     assert check.value is not None

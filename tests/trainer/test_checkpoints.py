@@ -21,7 +21,7 @@ import pytest
 from headrace.trainer.callbacks.weights import Averages
 from headrace.trainer.checkpointing.checkpoints import OTHERS, Checkpoints, CheckpointWriter, TrainingPosition
 from headrace.trainer.fitting import epoch_dataset
-from headrace.trainer.input.inputs import open_inputs
+from headrace.trainer.input.inputs import plan_inputs
 from headrace.trainer.job import Job, checkpoints
 from headrace.trainer.model import build_model
 
@@ -157,12 +157,12 @@ def test_training_that_continues_has_one_iterator_for_all_epochs_too(prepared: P
     data = prepared("binary")
     sections = data.sections(epochs=4, input={"cache": "memory"})
     patterns = [data.patterns["train"]], [data.patterns["eval"]]
-    split = open_inputs(*patterns, data.output, sections, start=STEPS + step).train
+    split = plan_inputs(*patterns, data.output, sections).open(sections.train, STEPS + step).train
     dataset, steps = epoch_dataset(split, sections.train, steps_per_execution=2)
     assert steps == STEPS
     labels = [label.numpy().tolist() for _, label in dataset.take(2 * STEPS)]
     undisturbed = epoch_dataset(
-        open_inputs(*patterns, data.output, sections).train, sections.train, steps_per_execution=2
+        plan_inputs(*patterns, data.output, sections).open_train(), sections.train, steps_per_execution=2
     )[0]
     assert labels == [label.numpy().tolist() for _, label in undisturbed.skip(STEPS + step).take(2 * STEPS)]
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from headrace.common.errors import TrainingError
 from headrace.components.evaluation.metrics import LABEL_METRICS
+from headrace.components.evaluation.metrics.accumulator import ExampleGroups
 from headrace.configs.schema.label import LabelConfig, LabelWords
 from headrace.trainer import columns, models
 from headrace.trainer.columns import ModelInputs
@@ -229,7 +230,9 @@ def test_of_an_unknown_word_that_is_more_probable_the_best_word_is_still_the_rig
     assert (found[known][:, 1] >= 1).all()
     np.testing.assert_array_equal(found[known][:, 2], label[known])
     metrics = LABEL_METRICS["text"]
-    totals = metrics.accumulate(label.astype(float), found.reshape(5, -1), np.zeros(5, int), 1, np.ones(5))[0].total()
+    totals = metrics.accumulate(
+        ExampleGroups(label.astype(float), found.reshape(5, -1), np.zeros(5, int), 1, np.ones(5))
+    )[0].total()
     values = metrics.metrics(totals)
     assert (values["exact_match"], values["accuracy"]) == (1, 0)
 

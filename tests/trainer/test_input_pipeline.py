@@ -223,8 +223,8 @@ def test_examples_are_counted_as_they_pass_where_they_are_not_kept(shards: list[
 
 def test_packing_gives_back_every_column(shards: list[str]) -> None:
     packing = Packing(SPEC)
-    columns = tf.io.parse_example([example(number) for number in range(9)], SPEC)
-    unpacked = packing.unpack(packing.pack(columns))
+    serialized = tf.constant([example(number) for number in range(9)])
+    columns, unpacked = tf.io.parse_example(serialized, SPEC), packing.unpack(packing.parse(serialized))
     assert set(unpacked) == set(SPEC)
     for name, column in columns.items():
         np.testing.assert_array_equal(unpacked[name], column)

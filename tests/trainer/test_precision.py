@@ -20,7 +20,7 @@ from headrace.trainer.callbacks.jit import JitChoice
 from headrace.trainer.checkpointing.checkpoints import TrainingPosition
 from headrace.trainer.columns.layers import MultiHots, PooledEmbeddings
 from headrace.trainer.devices.errors import explain_out_of_memory, explain_xla_errors, xla_failure
-from headrace.trainer.input.inputs import open_inputs
+from headrace.trainer.input.inputs import plan_inputs
 from headrace.trainer.model import build_model, check_float32, compile_model, precision_policy
 from headrace.trainer.models.text import RunningMean
 from headrace.trainer.run import run_fn
@@ -78,7 +78,7 @@ def test_float16_scales_the_loss_and_passes_over_steps_that_overflow(prepared: P
     assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
     before = model.get_weights()
     model.optimizer.dynamic_scale.assign(3e38)
-    inputs = open_inputs([data.patterns["train"]], [data.patterns["eval"]], data.output, sections)
+    inputs = plan_inputs([data.patterns["train"]], [data.patterns["eval"]], data.output, sections).open(sections.train)
     model.fit(inputs.train.dataset.take(1), verbose=0, shuffle=False)
     assert float(model.optimizer.dynamic_scale) == pytest.approx(1.5e38)
     assert all(np.array_equal(one, other) for one, other in zip(before, model.get_weights(), strict=True))
@@ -104,7 +104,7 @@ def test_a_model_of_the_users_that_predicts_half_precision_is_refused() -> None:
 def trained(data: Any, *callbacks: keras.callbacks.Callback, dropout: float = 0.2) -> keras.Model:
     """A model after two epochs."""
     sections = data.sections({"dropout": dropout}, epochs=2)
-    inputs = open_inputs([data.patterns["train"]], [data.patterns["eval"]], data.output, sections)
+    inputs = plan_inputs([data.patterns["train"]], [data.patterns["eval"]], data.output, sections).open(sections.train)
     keras.utils.set_random_seed(0)
     model = build_model(sections, data.output)
     compile_model(model, sections.label, sections.train, 2)
@@ -115,7 +115,7 @@ def trained(data: Any, *callbacks: keras.callbacks.Callback, dropout: float = 0.
 def choice(data: Any, clock: Callable[[], float], steps: int = 32_000) -> JitChoice:
     """What measures, in a training that is said to be long."""
     sections = data.sections()
-    inputs = open_inputs([data.patterns["train"]], [data.patterns["eval"]], data.output, sections)
+    inputs = plan_inputs([data.patterns["train"]], [data.patterns["eval"]], data.output, sections).open(sections.train)
     return JitChoice(lambda: inputs.train.peek, 2, steps, 2, clock)
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from trainings import train_alone
 
 from headrace.common.errors import TrainingError
-from headrace.trainer.input.inputs import open_inputs
+from headrace.trainer.input.inputs import plan_inputs
 from headrace.trainer.model import build_model
 from headrace.trainer.run import run_fn
 
@@ -186,7 +186,7 @@ def test_batch_larger_than_the_split_trains_and_is_said(
 def test_batch_larger_than_the_split_of_an_endless_training_has_examples_several_times(prepared: Prepare) -> None:
     data = prepared("binary")
     sections = data.sections(batch_size=4096, steps_per_epoch=2)
-    inputs = open_inputs([data.patterns["train"]], [data.patterns["eval"]], data.output, sections)
+    inputs = plan_inputs([data.patterns["train"]], [data.patterns["eval"]], data.output, sections).open(sections.train)
     assert inputs.remarks[0].endswith("2,000 examples of the train split: a batch contains some of them repeatedly")
 
 
@@ -200,7 +200,7 @@ def test_loss_that_is_not_a_number_stops_with_epoch_and_steps(prepared: Prepare,
 def test_split_without_files_is_refused(prepared: Prepare, tmp_path: Path) -> None:
     data = prepared("binary")
     with pytest.raises(TrainingError, match="the eval split has no files"):
-        open_inputs([data.patterns["train"]], [str(tmp_path / "*")], data.output, data.sections())
+        plan_inputs([data.patterns["train"]], [str(tmp_path / "*")], data.output, data.sections())
 
 
 def test_tensorboard_logs_hold_every_epochs_metrics(prepared: Prepare, tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ class InputPlan:
         device: str | None = None,
         worker: ClusterWorker = SINGLE_WORKER,
     ) -> InputPlan:
-        """Decide. device, worker: as in `open_inputs`."""
+        """Decide. device, worker: as in `plan_inputs`."""
         train, output, sample = sections.train, examples.output, examples.sample
         graph, mapped = Path(output.transform_savedmodel_dir).parent, are_columns(examples.train)
         sources = ExampleSources.of(train, graph, worker, columns=mapped)
@@ -193,24 +193,6 @@ def plan_inputs(
     """
     examples = TransformedExamples.of(transform_output, train_patterns, eval_patterns)
     return InputPlan.of(examples, sections, device, worker)
-
-
-def open_inputs(
-    train_patterns: Sequence[str],
-    eval_patterns: Sequence[str],
-    transform_output: tft.TFTransformOutput,
-    sections: TrainerSections,
-    *,
-    start: int = 0,
-    device: str | None = None,
-    worker: ClusterWorker = SINGLE_WORKER,
-) -> Inputs:
-    """Open the transformed examples. Raises TrainingError if a split is empty or a file is damaged.
-
-    start: batches that were trained on before. The other arguments are those of `plan_inputs`.
-    """
-    plan = plan_inputs(train_patterns, eval_patterns, transform_output, sections, device=device, worker=worker)
-    return plan.open(sections.train, start)
 
 
 def _files(patterns: Sequence[str], split: str) -> list[str]:

@@ -30,6 +30,26 @@ STANDARD_ERRORS = 1.96
 """Half the width of a 95% confidence interval."""
 
 
+class ExampleGroups(NamedTuple):
+    """Examples to accumulate, and which of `number` groups each of them is in.
+
+    labels: [n] or [n, classes]; predictions: [n, outputs]; groups, folds: of each example, [n], folds below FOLDS, None
+    if all examples are in the first; weights: above 0, [n].
+    """
+
+    labels: Array
+    predictions: Array
+    groups: NDArray[np.int64]
+    number: int
+    weights: Array
+    folds: NDArray[np.int64] | None = None
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        """The group and the fold of each example as one number below `number * FOLDS`: [n]."""
+        return self.groups * FOLDS + (0 if self.folds is None else self.folds)
+
+
 class Linear(NamedTuple):
     """What lies in each step of the grid of `probabilities`, [GRID + 1] each; the last is of a probability of 1.
 
@@ -247,46 +267,29 @@ class LabelMetrics(abc.ABC):
         """The shares that metrics are made of, for the intervals of those that are 1 or 0 (see limits.py)."""
         return {}
 
-    def accumulate(
-        self,
-        labels: Array,
-        predictions: Array,
-        groups: NDArray[np.int64],
-        number: int,
-        weights: Array,
-        folds: NDArray[np.int64] | None = None,
-    ) -> list[MetricAccumulator]:
-        """One accumulator for each of `number` groups of examples.
-
-        groups: the group of each example, [n]; weights: above 0, [n]; folds: below FOLDS, [n]; None puts all examples
-        into the first.
-        """
-        each, folds = self.sums(labels, predictions), np.zeros_like(groups) if folds is None else folds
-        cells, shape = groups * FOLDS + folds, (number, FOLDS)
+    def accumulate(self, examples: ExampleGroups) -> list[MetricAccumulator]:
+        """One accumulator for each group."""
+        labels, predictions, _, number, weights, _ = examples
+        cells, shape = examples.cells, (number, FOLDS)
+        each = self.sums(labels, predictions)
         sums = [np.bincount(cells, column * weights, number * FOLDS).reshape(shape) for column in each.T]
-        examples = np.bincount(cells, minlength=number * FOLDS).reshape(shape).astype(np.float64)
+        counts = np.bincount(cells, minlength=number * FOLDS).reshape(shape).astype(np.float64)
         squares = np.bincount(cells, weights**2, number * FOLDS).reshape(shape).astype(np.float64)
-        histograms = self._histograms(labels, predictions, groups, number, weights, folds)
         return [
             MetricAccumulator(row, *both, n, square)
-            for row, both, n, square in zip(np.stack(sums, axis=2), histograms, examples, squares, strict=True)
+            for row, both, n, square in zip(
+                np.stack(sums, axis=2), self._histograms(examples), counts, squares, strict=True
+            )
         ]
 
-    def _histograms(
-        self,
-        labels: Array,
-        predictions: Array,
-        groups: NDArray[np.int64],
-        number: int,
-        weights: Array,
-        folds: NDArray[np.int64],
-    ) -> Iterable[tuple[Histogram, Histogram]]:
+    def _histograms(self, examples: ExampleGroups) -> Iterable[tuple[Histogram, Histogram]]:
         """The histogram of each group, and that by fold."""
+        labels, predictions, groups, number, weights, _ = examples
         buckets = self.buckets(labels, predictions)
         if buckets is None:
             return [(Histogram.empty(), Histogram.empty())] * number
         per_example = max(buckets.size // max(len(groups), 1), 1)
-        groups, folds = np.repeat(groups, per_example), np.repeat(folds, per_example)
+        groups, folds = np.repeat(groups, per_example), np.repeat(examples.cells % FOLDS, per_example)
         weights = np.repeat(weights, per_example)
         buckets, second = buckets.reshape(-1), self.columns(labels, predictions).reshape(-1) > 0
         return zip(

@@ -12,6 +12,7 @@ from headrace.components.evaluation.metrics.accumulator import (
     FOLDS,
     STANDARD_ERRORS,
     Array,
+    ExampleGroups,
     LabelMetrics,
     Margin,
     MetricAccumulator,
@@ -95,18 +96,11 @@ class RegressionMetrics(LabelMetrics):
         size = np.floor(RESOLUTION * np.log2(np.maximum(np.abs(error), SMALLEST) / SMALLEST)).astype(np.int64)
         return np.where(error < 0, -size, size)
 
-    def accumulate(
-        self,
-        labels: Array,
-        predictions: Array,
-        groups: NDArray[np.int64],
-        number: int,
-        weights: Array,
-        folds: NDArray[np.int64] | None = None,
-    ) -> list[MetricAccumulator]:
+    def accumulate(self, examples: ExampleGroups) -> list[MetricAccumulator]:
         """Also accumulates the moments of labels and predictions."""
-        plain = super().accumulate(labels, predictions, groups, number, weights, folds)
-        cells, size = groups * FOLDS + (0 if folds is None else folds), number * FOLDS
+        plain, cells = super().accumulate(examples), examples.cells
+        labels, predictions, _, number, weights, _ = examples
+        size = number * FOLDS
         with np.errstate(invalid="ignore"):  # an infinite mean leaves the correlation undefined
             label, label_means = _deviations(labels, cells, size, weights)
             prediction, prediction_means = _deviations(predictions[:, 0], cells, size, weights)
