@@ -14,6 +14,7 @@ from headrace.pipeline.verbs.options import config_options, reports_errors, shor
 @config_options
 @click.option(
     "--input",
+    "-i",
     "given",
     metavar="PATH",
     help="The data: a path, pattern or URL. Its ending names its kind, unless CONFIG reads files of that kind. The"
