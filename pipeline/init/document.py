@@ -80,6 +80,11 @@ class Draft:
         """Columns that became features."""
         return sum(choice.group != columns.LEFT_OUT for choice in self.table.choices)
 
+    @property
+    def features(self) -> int:
+        """These features; a column of dates may become several."""
+        return sum(len(choice.features) for choice in self.table.choices if choice.group != columns.LEFT_OUT)
+
 
 def document(draft: Draft) -> str:
     """The text of the config."""

@@ -85,8 +85,9 @@ def _show(draft: Draft, file: Path, *, runs: bool) -> None:
     labels, used = draft.table.labels, draft.used
     for name, label in labels.items():
         click.echo(f"{short(file.absolute())}: {name} is {label.settings['kind']}; {label.comment}")
-    features = "1 column as a feature" if used == 1 else f"{used} columns as features"
-    click.echo(f"  {features}, {len(draft.left_out)} left out")
+    taken = "1 column" if used == 1 else f"{used} columns"
+    features = "1 feature" if draft.features == 1 else f"{draft.features} features"
+    click.echo(f"  {taken} as {features}, {len(draft.left_out)} left out")
     if not runs:
         click.echo(f"  next: headrace run {shlex.quote(str(file))}")
     for split, path in draft.unlabelled.items():

@@ -13,6 +13,7 @@ from headrace.pipeline.verbs.options import GivenConfig, config_verb, short
 @config_verb()
 @click.option(
     "--input",
+    "-i",
     "given",
     metavar="PATH",
     help="The data: a path, pattern or URL. Its ending names its kind, unless CONFIG reads files of that kind. The"

@@ -269,6 +269,17 @@ def test_empty_parts_of_label_name_no_column(tmp_path: Path) -> None:
     assert draft.labels == ("sold",)
 
 
+def test_the_features_that_are_counted_are_those_that_are_written(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(
+        "day,n,sold\n"
+        + "".join(f"2024-{1 + row % 12:02}-{1 + row % 28:02},{row * 37 % 101}.5,{row % 3 // 2}\n" for row in range(300))
+    )
+    source = given_source(str(tmp_path / "t.csv"))
+    draft = write(tmp_path / "t.yaml", "t", source, ("sold",), lambda labels: f"headrace init {labels[0]}")
+    assert draft.used == 2
+    assert draft.features == len(load(tmp_path / "t.yaml").declared_features) > 2
+
+
 def test_texts_beside_class_folders_are_left_out_with_a_note(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("good/1", "bad/1", "README"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
