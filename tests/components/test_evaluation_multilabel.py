@@ -10,6 +10,7 @@ from evaluation_totals import Array, totals_of
 
 from headrace.components.evaluation.metrics import LABEL_METRICS, metrics_of
 from headrace.components.evaluation.metrics.accumulator import FOLDS, ExampleGroups
+from headrace.components.evaluation.metrics.areas import BUDGET
 from headrace.components.evaluation.metrics.multilabel import MultilabelMetrics
 from headrace.configs.schema.metrics import DECISION_METRICS, METRICS
 
@@ -69,6 +70,21 @@ def test_all_metrics_equal_scikit_learn_with_weights_in_all_folds_but_one(thresh
         assert {name: found[name] for name in exact} == pytest.approx(exact)
         areas = areas_by_scikit_learn(*chosen, weights[rows])
         assert {name: found[name] for name in areas} == pytest.approx(areas, abs=2e-5)
+
+
+@pytest.mark.parametrize(("classes", "near"), [(40, 2e-5), (1000, 2e-4)])
+def test_many_classes_share_their_buckets(classes: int, near: float) -> None:
+    """Whatever the number of classes, their histograms take no more memory than those of 32."""
+    random = np.random.default_rng(8)
+    odds = random.normal(size=(1500, classes))
+    p = 1 / (1 + np.exp(-odds))
+    labels = (random.random(p.shape) < p).astype(float)
+    metrics = MultilabelMetrics()
+    (accumulator,) = metrics.accumulate(labels, p, np.zeros(1500, np.int64), 1, np.ones(1500))
+    found = metrics.metrics(accumulator.total())
+    areas = areas_by_scikit_learn(labels, p, np.ones(1500))
+    assert {name: found[name] for name in areas} == pytest.approx(areas, abs=near)
+    assert len(accumulator.histogram.buckets) < BUDGET * np.ptp(odds)
 
 
 def test_metrics_at_thresholds_of_their_own_are_those_of_that_threshold() -> None:
