@@ -160,7 +160,7 @@ def _say_what_comes(console: Console, config: GivenConfig) -> None:
     """Print a line at once: the check of the data and the start of TFX may take many seconds on a busy machine."""
     import time
 
-    if not config.exists():
+    if not config.path.exists():
         return  # the error comes as soon
     what = f"{time.strftime('%H:%M:%S')} checking {config} and the data, and starting the pipeline"
     console.print(what, style="dim", soft_wrap=True, highlight=False, markup=False)

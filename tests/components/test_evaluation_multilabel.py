@@ -80,7 +80,7 @@ def test_many_classes_share_their_buckets(classes: int, near: float) -> None:
     p = 1 / (1 + np.exp(-odds))
     labels = (random.random(p.shape) < p).astype(float)
     metrics = MultilabelMetrics()
-    (accumulator,) = metrics.accumulate(labels, p, np.zeros(1500, np.int64), 1, np.ones(1500))
+    (accumulator,) = metrics.accumulate(ExampleGroups(labels, p, np.zeros(1500, np.int64), 1, np.ones(1500)))
     found = metrics.metrics(accumulator.total())
     areas = areas_by_scikit_learn(labels, p, np.ones(1500))
     assert {name: found[name] for name in areas} == pytest.approx(areas, abs=near)
