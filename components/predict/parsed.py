@@ -132,9 +132,9 @@ def lift_parser(graph: tf.compat.v1.GraphDef) -> Parser | None:
     if not names:
         return None
     arguments, columns = dict[str, tuple[str, tf.DType, str]](), dict[tf.DType, list[str]]()
-    for place, (name, dtype) in enumerate(zip(names, types, strict=True)):
+    for place, (key, dtype) in enumerate(zip(names, types, strict=True)):
         number = len(columns.setdefault(dtype, []))
-        columns[dtype].append(name.decode())
+        columns[dtype].append(key.decode())
         for part, own in (("values", dtype), ("indices", tf.int64), ("shapes", tf.int64)):
             source = f"{_name(f'each_{part}', dtype)}:{number}"
             arguments[f"{parse.name}:sparse_{part}:{place}"] = (f"parsed_{part}_{place}", own, source)

@@ -108,8 +108,8 @@ class LoadedSignature:
 
     def of_columns(self, batch: pa.RecordBatch) -> tf.Tensor | None:
         """The predictions for columns; None if they must be written as examples."""
-        parsed = self._parser and self._parser.of_columns(batch)
-        return parsed and self._of(tf.fill([batch.num_rows], ""), parsed)
+        parsed = None if self._parser is None else self._parser.of_columns(batch)
+        return None if parsed is None else self._of(tf.fill([batch.num_rows], ""), parsed)
 
     def _of(self, examples: tf.Tensor, parsed: Sequence[tf.Tensor]) -> tf.Tensor:
         (found,) = call_flat(self._predict, [examples, *parsed, *self._fixed])
