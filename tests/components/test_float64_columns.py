@@ -230,7 +230,7 @@ def test_features_are_those_that_numpy_computes_of_float64(both: Any, tmp_path: 
     assert np.bincount(features["fifth"], minlength=6).tolist() == pytest.approx([140] * 5 + [1], abs=2)
     by_graph = shards._by_graph(block.serialized())
     for name, values in features.items():
-        np.testing.assert_array_equal(values, by_graph[name].to_numpy(), err_msg=name)
+        np.testing.assert_array_equal(values, by_graph[name].flatten().to_numpy(), err_msg=name)
 
 
 @given(st.lists(st.none() | IN_RANGE | st.sampled_from(TIMES.tolist()), min_size=1, max_size=50))
@@ -243,7 +243,7 @@ def test_columns_and_graph_agree_on_any_numbers(
     found, by_graph = columnar.features(block), shards._by_graph(block.serialized())
     assert found is not None
     for name, own in found.items():
-        np.testing.assert_array_equal(own.view(np.uint8), by_graph[name].to_numpy().view(np.uint8), err_msg=name)
+        np.testing.assert_array_equal(own.view(np.uint8), by_graph[name].flatten().to_numpy().view(np.uint8), err_msg=name)
     numbers = columnar.analyzed(block, inputs.analyzers)
     assert numbers is not None
     np.testing.assert_array_equal(numbers[0], inputs(block.serialized())[0])
@@ -265,5 +265,5 @@ def test_a_function_of_the_users_gets_float64(tmp_path: Path) -> None:
     analyze_columns(task, sections(own=given), None)
     shards = TransformShards(task.graph, schema.SerializeToString(), tmp_path / "failed")
     shards.setup()
-    found = shards._by_graph(write(tmp_path / "rows", TIMES).serialized())["own"].to_numpy()
+    found = shards._by_graph(write(tmp_path / "rows", TIMES).serialized())["own"].flatten().to_numpy()
     np.testing.assert_array_equal(found, (TIMES - 1700000000).astype(np.float32))

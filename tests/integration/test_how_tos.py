@@ -43,7 +43,7 @@ def test_folders_of_images_are_classes(images: Followed) -> None:
 
 
 def test_a_draft_has_the_classes_and_the_size_of_the_images(images: Followed) -> None:
-    assert "1 column as a feature, 3 left out" in images.of("init")[0].out
+    assert "1 column as 1 feature, 3 left out" in images.of("init")[0].out
     done = headrace(images.folder, "validate", "draft.yaml")
     assert done.code == 0, done.err
     drafted = yaml.safe_load((images.folder / "draft.yaml").read_text())
