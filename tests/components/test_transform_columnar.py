@@ -123,7 +123,7 @@ def assert_same(both: Both, block: RecordBlock) -> None:
     assert found is not None
     assert set(found) == set(by_graph) == {*FEATURES, "label", "worth"}
     for name, values in found.items():
-        expected = by_graph[name].to_numpy()
+        expected = by_graph[name].flatten().to_numpy()
         assert values.dtype == expected.dtype, name
         np.testing.assert_array_equal(values.view(np.uint8), expected.view(np.uint8), err_msg=name)
 
