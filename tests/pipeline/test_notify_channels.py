@@ -235,9 +235,7 @@ def test_interrupted_run_sends_no_metrics(tmp_path: Path, pauses: Pauses) -> Non
 
 @given(st.dictionaries(st.text(), st.floats(allow_nan=False), max_size=4), st.text())
 def test_every_label_is_read_back_as_it_was(values: dict[str, float], text: str) -> None:
-    written = text_format(
-        iter([Gauge("headrace_x", f"Help {text}.".replace("\r", ""), "of", values)]), {"pipeline": text}
-    )
+    written = text_format(iter([Gauge("headrace_x", "Help.", "of", values)]), {"pipeline": text})
     if not values:
         assert written == ""
         return
