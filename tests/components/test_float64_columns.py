@@ -243,7 +243,9 @@ def test_columns_and_graph_agree_on_any_numbers(
     found, by_graph = columnar.features(block), shards._by_graph(block.serialized())
     assert found is not None
     for name, own in found.items():
-        np.testing.assert_array_equal(own.view(np.uint8), by_graph[name].flatten().to_numpy().view(np.uint8), err_msg=name)
+        np.testing.assert_array_equal(
+            own.view(np.uint8), by_graph[name].flatten().to_numpy().view(np.uint8), err_msg=name
+        )
     numbers = columnar.analyzed(block, inputs.analyzers)
     assert numbers is not None
     np.testing.assert_array_equal(numbers[0], inputs(block.serialized())[0])
