@@ -76,7 +76,7 @@ def DataVerdict(  # noqa: N802, PLR0913, PLR0917
         one = _skew(config.skew, data, serving, chosen, json.loads(labels))
         found = DataVerdicts(gates=(*found.gates, one))
     for one in found.gates:
-        logger.info(f"{one.gate}: {one.failed} of {one.judged} checks failed; the worst first:")
+        logger.info(f"{one.gate}: {one.summary}; the worst first:")
         for row in one.rows:
             logger.info(f"  {row}")
         if one.note:
