@@ -24,9 +24,9 @@ def open_object(path: str) -> Any:
 
 
 def object_state(path: str) -> tuple[int, str]:
-    """The size of an object, and a mark that changes when it does: ETag, generation, or time of change."""
+    """The size of an object, and a mark that changes when it does: generation, ETag, or time of change."""
     with open_object(path) as file:
-        return file.size(), _mark(file.metadata() or {})
+        return file.size(), object_mark(file)
 
 
 class RemoteFile(io.RawIOBase):
@@ -37,7 +37,7 @@ class RemoteFile(io.RawIOBase):
         self.name = path
         self._file = open_object(path)
         self._size: int = self._file.size()
-        self._mark = _mark(self._file.metadata() or {})
+        self._mark = object_mark(self._file)
         self._at = 0
         self._window, self._window_at, self._next = b"", 0, FIRST
 
@@ -119,6 +119,7 @@ class RemoteFile(io.RawIOBase):
             raise DataError("the object changed while it was read", file=self.name, hint=CHANGED)
 
 
-def _mark(metadata: dict[str, bytes]) -> str:
-    values = {name.lower(): value.decode(errors="replace") for name, value in metadata.items()}
+def object_mark(file: Any) -> str:
+    """What tells an open pyarrow.NativeFile from a later object of that name; "" for a file of this machine."""
+    values = {name.lower(): value.decode(errors="replace") for name, value in (file.metadata() or {}).items()}
     return values.get("generation") or values.get("etag", "").strip('"') or values.get("last-modified", "")

@@ -14,7 +14,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,14 +25,18 @@ from headrace.common.credentials import redact_urls
 from headrace.common.errors import RunError
 from headrace.common.records import parse_record
 from headrace.common.storage.filesystems import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS
+from headrace.common.storage.reader import object_mark
 
 logger = logging.getLogger(__name__)
 
+Content = TypeVar("Content")
 Record = TypeVar("Record", bound=BaseModel)
 
 FOLDER = "HEADRACE_STORE"
 """Environment variable for tests: a folder that stands for the object store, with a folder for each scheme in it."""
 CHUNK = 1 << 22
+READS = 20
+"""Of a file that is replaced while it is read."""
 KEYS = ("HEADRACE_STORE_ACCESS_KEY", "HEADRACE_STORE_SECRET_KEY")
 """Environment variables with the keys of `kubeflow.object_store`. AWS_ACCESS_KEY_ID may hold that of the data."""
 AWS_KEY = "AWS_ACCESS_KEY_ID"
@@ -79,16 +83,22 @@ class Store:
         with self._filesystem(uri) as (system, source):
             if system.get_file_info(source).type != fs.FileType.File:
                 return False
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # Without `compression=None`, PyArrow decompresses files named *.gz on reading and compresses on writing.
-            with system.open_input_stream(source, compression=None) as stream, path.open("wb") as file:
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+        def copy(stream: Any) -> None:
+            with path.open("wb") as file:
                 shutil.copyfileobj(stream, file, CHUNK)
-            return True
+
+        try:
+            self._read(uri, copy)
+        except FileNotFoundError:  # removed meanwhile
+            path.unlink(missing_ok=True)
+            return False
+        return True
 
     def text(self, uri: str) -> str:
         """The content of a text file. Raises FileNotFoundError."""
-        with self._filesystem(uri) as (system, source), system.open_input_stream(source, compression=None) as stream:
-            return bytes(stream.read()).decode("utf-8", "replace")
+        return self._read(uri, lambda stream: bytes(stream.read())).decode("utf-8", "replace")
 
     def record(self, uri: str, model: type[Record], what: str, way_out: str) -> Record:
         """The record in a JSON object, after its checksum was verified.
@@ -168,6 +178,29 @@ class Store:
         if not self.files(uri):
             with contextlib.suppress(FileNotFoundError), self._filesystem(uri) as (system, path):
                 system.delete_dir(path)
+
+    def _read(self, uri: str, consume: Callable[[Any], Content]) -> Content:
+        """What `consume` makes of a file's stream, from its start to its end, also if it is replaced meanwhile.
+
+        Of S3, PyArrow asks for the size, and then for that many bytes of what has the name by then: the start of a
+        longer file, or parts of two. So a file that has another ETag afterwards is read again.
+        """
+        with self._filesystem(uri) as (system, source):
+            for _ in range(READS):
+                # Without `compression=None`, PyArrow decompresses files named *.gz on reading, compresses on writing.
+                with system.open_input_stream(source, compression=None) as stream:
+                    mark, failure = object_mark(stream), None
+                    try:
+                        content = consume(stream)
+                    except OSError as error:  # perhaps as the file is shorter now
+                        failure = error
+                with system.open_input_stream(source, compression=None) as now:
+                    is_unchanged = object_mark(now) == mark
+                if is_unchanged and failure is not None:
+                    raise failure
+                if is_unchanged:
+                    return content
+        raise StoreError(f"{uri} was replaced {READS} times while it was read. Run again when nothing writes to it.")
 
     @contextlib.contextmanager
     def _filesystem(self, uri: str) -> Iterator[tuple[Any, str]]:
