@@ -1,6 +1,6 @@
 """All benchmarks, one after another: the whole run, one after an edit, ingest of CSV, of Parquet and of wide tables,
-statistics, Transform of wide tables, click logs, nights of a window, training input and the wait for it, embedding
-tables, evaluation, predictions, also of wide tables and click logs.
+statistics, Transform of wide tables, images and texts, click logs, nights of a window, training input and the wait for
+it, embedding tables, evaluation, predictions, also of wide tables and click logs.
 
 python -m benchmarks                               tables; about half an hour on two idle cores
 python -m benchmarks --quick                       one round of the sizes that matter; about twelve minutes
@@ -23,6 +23,7 @@ from benchmarks import (
     edited_run,
     embedding_tables,
     evaluator,
+    images_texts,
     ingest,
     ingest_parquet,
     ingest_wide,
@@ -121,6 +122,11 @@ def _transform_wide(quick: bool) -> Outcome:
     return rows, transform_wide.section(rows)
 
 
+def _images_texts(quick: bool) -> Outcome:
+    rows = images_texts.measure_all(images_texts.QUICK if quick else images_texts.REPEATS)
+    return rows, images_texts.section(rows)
+
+
 def _training_input(quick: bool) -> Outcome:
     result = measure.json_of("benchmarks.training_input", "--json", *(("--rounds", "2") if quick else ()))
     from benchmarks import training_input  # imports TensorFlow, so after the measuring
@@ -171,6 +177,7 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "ingest_wide": _ingest_wide,
     "statistics_gen": _statistics_gen,
     "transform_wide": _transform_wide,
+    "images_texts": _images_texts,
     "criteo": _criteo,
     "nightly": _nightly,
     "training_input": _training_input,

@@ -83,6 +83,10 @@ def _rows(engine: str, figure: str = "rows_per_cpu_second", **wanted: Any) -> Fi
     return found
 
 
+def _items(kind: str, engine: str) -> Figure:
+    return _rows(engine, "items_per_cpu_second", kind=kind)
+
+
 def _values(case: str, columns: int, engine: str) -> Figure:
     return _rows(engine, "values_per_cpu_second", case=case, columns=columns)
 
@@ -174,6 +178,24 @@ HEADLINES = (
         _wide("ours"),
         _wide("tft"),
         less_is_better=True,
+    ),
+    Headline(
+        "JPEG files to pixels of 224 x 224, once, images per CPU s",
+        "images_texts",
+        _items("images", "transform"),
+        other=("Pillow", _items("images", "pillow")),
+    ),
+    Headline(
+        "an epoch of these images, images per CPU s",
+        "images_texts",
+        _items("images", "epoch"),
+        other=("libjpeg-turbo", _items("images", "simplejpeg")),
+    ),
+    Headline(
+        "texts to vocabulary and ids, words per CPU s",
+        "images_texts",
+        _items("texts", "transform"),
+        other=("tokenizers", _items("texts", "tokenizers")),
     ),
     Headline(
         "analysis of the next night, window of 30 days, CPU s",

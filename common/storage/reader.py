@@ -121,5 +121,6 @@ class RemoteFile(io.RawIOBase):
 
 def object_mark(file: Any) -> str:
     """What tells an open pyarrow.NativeFile from a later object of that name; "" for a file of this machine."""
-    values = {name.lower(): value.decode(errors="replace") for name, value in (file.metadata() or {}).items()}
+    metadata: dict[str, bytes] = file.metadata() or {}
+    values = {name.lower(): value.decode(errors="replace") for name, value in metadata.items()}
     return values.get("generation") or values.get("etag", "").strip('"') or values.get("last-modified", "")

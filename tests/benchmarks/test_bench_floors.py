@@ -53,6 +53,10 @@ FIGURES: dict[str, Any] = {
         for engine, rate in [("ours", 600.0 if columns == 20_000 else 800.0), ("polars", 1600.0), ("stock", 25.0)]
     ],
     "statistics_gen": [*rows(10.0, 5.0, table="taxi"), *rows(25.0, 5.0, table="wide")],
+    "images_texts": [
+        {"kind": "images", "engine": engine, "items_per_cpu_second": rate}
+        for engine, rate in (("transform", 100.0), ("epoch", 4000.0), ("pillow", 200.0))
+    ],
     "evaluator": [*rows(60.0, 2.0, copies=8), {"engine": "ours", "copies": 64, "rows_per_cpu_second": 48.0}],
     "predict": [
         *rows(80.0, 10.0),
@@ -120,6 +124,8 @@ RATIOS = [
     *WIDE_RATIOS,
     2.0,
     5.0,
+    0.5,
+    20.0,
     30.0,
     0.8,
     2.0,
