@@ -64,7 +64,7 @@ TABLE: Mapping[str, Resources] = {
     "Tuner": TRAINING,
     "Trainer": TRAINING,
 }
-"""The measured peaks are in docs/kubeflow_cluster.md; the limits allow for much more data."""
+"""The measured peaks are in docs/kubeflow.md; the limits allow for much more data."""
 ACCELERATED = 2
 """Factor for memory with a GPU or TPU, which loads more libraries and consumes input faster."""
 

@@ -3,7 +3,7 @@
     manifest = compiled_jobset(config.kubeflow, config.kubeflow.worker)  # when the pipeline is compiled
     complete(manifest, "headrace-1a2b3c4d5e6f", owner, training)         # in the Trainer's task
 
-JobSet (`jobset.x-k8s.io/v1alpha2`; docs/kubeflow_cluster.md explains the choice) creates the headless service,
+JobSet (`jobset.x-k8s.io/v1alpha2`; docs/kubeflow_inside.md explains the choice) creates the headless service,
 recreates all pods when one is lost, and removes everything along with its object. Kubernetes sets JOB_COMPLETION_INDEX
 in the pods of an Indexed Job.
 """
