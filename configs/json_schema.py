@@ -330,7 +330,8 @@ def _describe_mapping(schema: Schema, section: SectionWords) -> str:
     values = schema.get("additionalProperties", {})
     least = schema.get("minProperties", 0)
     what = describe_allowed(values, section) if isinstance(values, dict) else "any value"
-    return f"mapping{f' of at least {least}' if least else ''} from names to {what}"
+    names = f"at least {least} name{'s' * (least > 1)}" if least else "names"
+    return f"mapping from {names} to {what}"
 
 
 _TYPES: dict[str, Callable[[Schema, SectionWords], str]] = {

@@ -77,7 +77,7 @@ def suspicion(
     known = _known(pairs)
     if known.num_rows < ENOUGH_ROWS:
         return ""
-    rho = rank_correlation(*(known[name].cast(pa.float64()).to_numpy() for name in ("column", "label")))
+    rho = rank_correlation(*(known[name].to_numpy() for name in ("column", "label")))
     return f"has a rank correlation of {rho:.3f} with it" if abs(rho) >= bounds.correlation else ""
 
 
@@ -93,7 +93,7 @@ def _of_two(pairs: pa.Table, facts: ColumnFacts, label_facts: ColumnFacts, least
         return ""
     if facts.scalar in NUMBERS:
         known = present.to_numpy()
-        values, positive = pairs["column"].filter(present).cast(pa.float64()).to_numpy(), positive[known]
+        values, positive = pairs["column"].filter(present).to_numpy(), positive[known]
     elif facts.scalar == "string" and facts.distinct <= FEW_CATEGORIES:
         values = _shares(pairs["column"], positive)
     else:

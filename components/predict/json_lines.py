@@ -43,7 +43,7 @@ def _values(name: str, column: pa.Array) -> pa.StringArray:
         return pa.array([_encoded(values) for values in column.to_pylist()], pa.string())
     if pa.types.is_floating(column.type):
         texts = pc.if_else(pc.is_finite(column), column.cast(pa.string()), None)
-    elif pa.types.is_integer(column.type) or pa.types.is_null(column.type):
+    elif pa.types.is_integer(column.type) or pa.types.is_boolean(column.type) or pa.types.is_null(column.type):
         texts = column.cast(pa.string())
     else:
         texts = _strings(name, column)

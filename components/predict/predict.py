@@ -81,7 +81,8 @@ class Rows:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the output."""
-        keys = [pa.field(name, ARROW[self.opened.kinds[name]]) for name in self.opened.keys]
+        booleans = dict.fromkeys(self.opened.booleans, pa.bool_())
+        keys = [pa.field(name, booleans.get(name) or ARROW[self.opened.kinds[name]]) for name in self.opened.keys]
         return pa.schema([*keys, *self.columns.schema])
 
     def of(self, part: Part, counted: RowCount) -> Iterator[pa.RecordBatch]:
@@ -99,8 +100,9 @@ class Rows:
                 continue
             found = self.columns.of(self.predictor(rows.select(features), counted.rows + 1, part.file))
             counted.rows += rows.num_rows
-            kept = [rows.column(name) for name in self.opened.keys]
-            yield pa.RecordBatch.from_arrays([*kept, *found.columns], schema=self.schema)
+            schema = self.schema
+            kept = [rows.column(name).cast(schema.field(name).type) for name in self.opened.keys]
+            yield pa.RecordBatch.from_arrays([*kept, *found.columns], schema=schema)
 
 
 def predict_batch(predictor: Predictor, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -30,7 +30,7 @@ from headrace.components.sources import (
     open_source,
 )
 from headrace.components.sources.arrays.source import Arrays
-from headrace.components.sources.base import suggest_columns
+from headrace.components.sources.base import HasBooleans, suggest_columns
 from headrace.components.sources.nested import check_objects
 from headrace.components.sources.types import LIST, Kind, listed
 from headrace.components.spans.find import find_spans
@@ -127,7 +127,8 @@ class OpenedInput:
 
     parts: in the order of the rows; kinds: of the columns that are read; features: those that the model reads; keys:
     those that are written next to the predictions; skipped: records that cannot be read; unreadable: the columns that
-    are not written because no feature could hold them, each with the reason.
+    are not written because no feature could hold them, each with the reason; booleans: those of the keys that hold
+    true and false, and are read as 1 and 0.
     """
 
     parts: Sequence[Part]
@@ -136,6 +137,7 @@ class OpenedInput:
     keys: tuple[str, ...]
     skipped: Skipped
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    booleans: frozenset[str] = frozenset()
 
 
 def open_input(
@@ -155,7 +157,8 @@ def open_input(
         scan = len(declared) < len(read) or given.data.on_bad_record == "skip"
         columns = work if scan and _is_small(given) else None
         try:
-            parts, found = _parts(given.open(read), declared, parallel_map, columns, scan=scan)
+            sources = given.open(read)
+            parts, found = _parts(sources, declared, parallel_map, columns, scan=scan)
             break
         except UnreadableColumnError as error:
             if keys is not None or error.column is None or error.column in {*model.features, *unreadable}:
@@ -167,7 +170,16 @@ def open_input(
             raise _missing_feature(name, names, given.data.source)
     kinds = {name: declared.get(name) or _kind(model.types.get(name), found.kinds.get(name)) for name in read}
     parts = [part if part.cache and part.cache.fits(kinds) else Part(part.source, part.part, 0) for part in parts]
-    return OpenedInput(parts, kinds, model.features, tuple(passed_through), found.skipped, unreadable)
+    booleans = _booleans(sources, [name for name in passed_through if kinds[name] == "int"])
+    return OpenedInput(parts, kinds, model.features, tuple(passed_through), found.skipped, unreadable, booleans)
+
+
+def _booleans(sources: Sequence[Source], integers: Sequence[str]) -> frozenset[str]:
+    """The columns that are boolean in every source, among those that are read as integers."""
+    found = frozenset(integers)
+    for source in sources if found else ():
+        found &= source.booleans() if isinstance(source, HasBooleans) else frozenset()
+    return found
 
 
 def _names(given: Input) -> list[str]:

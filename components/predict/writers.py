@@ -114,4 +114,6 @@ def _json_lines(batch: pa.RecordBatch) -> bytes | memoryview:
 
 
 def _examples(batch: pa.RecordBatch) -> bytes | memoryview:
-    return memoryview(framed_examples(batch).buffers()[2])
+    integers = [pa.int64() if pa.types.is_boolean(field.type) else field.type for field in batch.schema]
+    columns = [column.cast(arrow) for column, arrow in zip(batch.columns, integers, strict=True)]
+    return memoryview(framed_examples(pa.RecordBatch.from_arrays(columns, batch.schema.names)).buffers()[2])

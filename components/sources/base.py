@@ -147,6 +147,14 @@ class HasListLengths(Protocol):
         """For each of these columns that holds lists, the length of the longest one among the first rows."""
 
 
+@runtime_checkable
+class HasBooleans(Protocol):
+    """A source whose schema says which columns hold true and false, which are read as 1 and 0."""
+
+    def booleans(self) -> frozenset[str]:
+        """The columns that are boolean in every file."""
+
+
 def undivided(setting: Setting | dict[str, Any]) -> Setting:
     """The value of a setting that may differ between splits, of a source that is that of one split."""
     if isinstance(setting, dict):

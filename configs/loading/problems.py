@@ -10,7 +10,16 @@ from pydantic import ValidationError
 
 from headrace.common.credentials import may_be_secret, redact_value
 from headrace.common.names import closest, did_you_mean, join_names, join_or
-from headrace.configs.json_schema import Schema, describe_allowed, kinds_of, resolve, schema_at, tagged_branch
+from headrace.configs.json_schema import (
+    FEATURE_COLUMNS,
+    Schema,
+    describe_allowed,
+    forms_of,
+    kinds_of,
+    resolve,
+    schema_at,
+    tagged_branch,
+)
 from headrace.configs.loading import hints
 from headrace.configs.loading.tree import LocatedProblem, Tree, descend, dotted, location_of
 from headrace.configs.schema.section import KeyPath
@@ -111,6 +120,10 @@ def _missing_setting(violation: SchemaViolation) -> str:
         return f"missing; write `{violation.path[-1]}: {needed}`"
     if "properties" in resolve(violation.schema):
         return f"this section is missing{hints.meaning(violation.schema)}; write it with {needed}"
+    schema = forms_of(violation.schema).get(FEATURE_COLUMNS, violation.schema)
+    if schema.get("minProperties"):
+        form = f"at least one name, and under it {describe_allowed(schema['additionalProperties'])}"
+        return f"this section is missing{hints.meaning(violation.schema)}; write {form}"
     return f"missing; required: {needed}{hints.meaning(violation.schema)}"
 
 

@@ -125,6 +125,8 @@ def _file(given: str) -> dict[str, Any]:
         if (why := why_not_importable(given)) is not None:
             raise RunError(why)
         return {"kind": "python", "function": given}
+    if ":" in given and FUNCTION.fullmatch(dotted := given.replace(":", ".")):
+        raise RunError(f"{given} is not a file; write the path of a Python function with dots: {dotted}")
     if name.endswith(DATABASES):
         raise RunError(f"{given} looks like a database; write it as sqlite:///{given}, with --table")
     raise RunError(f"{given}: the ending is not that of a known kind of data: {known_endings()}")

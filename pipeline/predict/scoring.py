@@ -56,14 +56,14 @@ class Scoring:
 
     def to_file(self, output: Path) -> Predicted:
         """Write the predictions. Raises RunError if the output cannot be written."""
-        _check_folder(output)
+        _check_output(output)
         from headrace.components.predict.predict import predict_file
         from headrace.components.predict.writers import format_of
 
         format_of(output)
         self._load()
-
         try:
+            output.parent.mkdir(parents=True, exist_ok=True)
             with working_folder(output) as work:
                 if self.beam.runner == "auto":
                     return predict_file(self.request, output, _here(), work)
@@ -216,10 +216,13 @@ def _with(source: FileSource | ImagesSource, setting: str, path: str) -> SourceC
     return source_from({**source.model_dump(), setting: path})
 
 
-def _check_folder(output: Path) -> None:
-    if output.is_dir() or not output.parent.is_dir():
-        why = "it is a folder" if output.is_dir() else f"there is no folder {output.parent}"
-        raise RunError(f"{output} cannot be written: {why}")
+def _check_output(output: Path) -> None:
+    """Raise RunError if the output is a folder, or would be below a file."""
+    if output.is_dir():
+        raise RunError(f"{output} cannot be written: it is a folder")
+    existing = next(folder for folder in output.absolute().parents if folder.exists())
+    if not existing.is_dir():
+        raise RunError(f"{output} cannot be written: {existing} is not a folder")
 
 
 def _here() -> ParallelMap:

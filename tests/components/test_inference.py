@@ -313,6 +313,21 @@ def test_numbers_that_nearly_give_the_label_away_are_kept_with_a_suspicion() -> 
     assert not any(of_price[name].suspicion for name in ("label", "tip", "fare"))
 
 
+def test_integers_beyond_those_of_float64_are_compared_with_the_label_by_their_order() -> None:
+    rng = np.random.default_rng(8)
+    label = rng.integers(0, 2, 300)
+    columns = {"label": label, "size": 2**53 + rng.integers(0, 99, 300)}
+    columns["cost"] = 2**60 + 7 * label + rng.integers(0, 5, 300)  # float64 has multiples of 256 there
+    sample = Sample(pa.table(columns), dict.fromkeys(columns, "int"), whole=True)
+    of_label = {choice.column: choice.suspicion for choice in infer(sample, "label").choices}
+    assert "AUC of 1.000" in of_label["cost"]
+    assert not of_label["size"]
+    columns["price"] = columns["cost"] * 2 + 1
+    sample = Sample(pa.table(columns), dict.fromkeys(columns, "int"), whole=True)
+    of_price = {choice.column: choice.suspicion for choice in infer(sample, "cost").choices}
+    assert not of_price["size"]
+
+
 def test_values_and_gaps_that_give_the_label_away_are_kept_with_a_suspicion() -> None:
     rng = np.random.default_rng(6)
     gone = rng.random(600) < 0.3

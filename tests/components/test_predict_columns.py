@@ -31,9 +31,11 @@ COLUMNS = {
     pa.int64(): INT64,
     pa.float64(): DOUBLES,
     pa.float32(): st.floats(width=32, allow_nan=False, allow_infinity=False),
+    pa.bool_(): st.booleans(),
     pa.string(): TEXTS | st.sampled_from(['"', "\\", "\x1f", "a\nb", "\r", ",", "\u2028", "😀", "null", "7"]),
 }
-LISTS = {pa.list_(inner): st.lists(values, max_size=3) for inner, values in COLUMNS.items() if inner != pa.float32()}
+NO_LISTS = {pa.float32(), pa.bool_()}
+LISTS = {pa.list_(inner): st.lists(values, max_size=3) for inner, values in COLUMNS.items() if inner not in NO_LISTS}
 NAMES = st.lists(TEXTS.filter(bool), min_size=1, max_size=4, unique=True)
 
 
@@ -81,7 +83,7 @@ def test_csv_holds_every_value(folder: Path, table: pa.Table) -> None:
     text = written(table, folder / "any.csv").read_bytes().decode()
     head, *rows = csv.reader(io.StringIO(text, newline=""))
     assert head == table.column_names
-    parse = {pa.int64(): int, pa.float64(): float}
+    parse = {pa.int64(): int, pa.float64(): float, pa.bool_(): {"true": True, "false": False}.get}
     for row, expected in zip(rows, table.to_pylist(), strict=True):
         for cell, (name, value) in zip(row, expected.items(), strict=True):
             kind = table[name].type

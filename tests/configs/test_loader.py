@@ -31,6 +31,7 @@ def reported(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[s
     return [str(problem).removeprefix(f"{folder}/") for problem in caught.value.problems]
 
 
+MINIMAL = "pipeline: {name: t}\ndata: {source: {kind: csv, path: x}}\nlabel: {key: tip, kind: binary}\n"
 WRITES = "model: {kind: encoder_decoder}\nfeatures: {said: {column: text}}"
 
 
@@ -401,3 +402,13 @@ def test_a_byte_order_mark_and_windows_line_ends_are_read(tmp_path: Path) -> Non
     file = tmp_path / "c.yaml"
     file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(SECTIONS.values()).encode())
     assert load(file).label.key == "tip"
+
+
+@pytest.mark.parametrize("features", ["", "features: {}\n"])
+def test_a_config_without_features_is_told_what_to_write(features: str, tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text(MINIMAL + features)
+    with pytest.raises(
+        ConfigError, match=r"features: .*at least (one|1) name.* settings with column: numeric, "
+    ) as caught:
+        load(tmp_path / "t.yaml")
+    assert "required: mapping" not in str(caught.value)

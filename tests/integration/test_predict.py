@@ -43,6 +43,8 @@ from parcel_arrivals import (
     signature_rows,
 )
 
+from headrace import predict as api_predict
+
 pytestmark = pytest.mark.slow
 
 
@@ -94,6 +96,23 @@ class TestInputs:
         asked = ("--input", "more.parquet", "-o", "more.out.parquet", "--columns", "id,extra")
         refused = headrace(pushed.folder, "predict", "parcels.yaml", *asked)
         assert (refused.code, "column 'extra': is of type map" in refused.err) == (1, True)
+
+    def test_booleans_are_still_true_and_false(self, pushed: Pushed, expected: np.ndarray) -> None:
+        flags = [[True, False, None][number % 3] for number in range(len(pushed.rows))]
+        table = pa.Table.from_pylist(pushed.rows, SCHEMA).append_column("member", pa.array(flags, pa.bool_()))
+        (pushed.folder / "flags").mkdir()
+        for name, rows, own in (("a", table[:200], pa.bool_()), ("b", table[200:], pa.int64())):
+            counted = rows["member"].cast(own)
+            pq.write_table(rows.append_column("paid", counted), pushed.folder / "flags" / f"{name}.parquet")
+        found = pushed.table("--input", "flags", "--columns", "id,member,paid")
+        check(found, expected)
+        assert found["member"].type == pa.bool_()
+        assert found["member"].to_pylist() == flags
+        assert found["paid"].to_pylist() == [None if flag is None else int(flag) for flag in flags]
+        for source in (table, table.to_pandas()):
+            again = api_predict(str(pushed.version), source, columns=["member"])
+            check(again, expected)
+            assert again["member"].to_pylist() == flags
 
     def test_json_lines_in_which_codes_are_numbers_and_keys_are_absent(
         self, pushed: Pushed, expected: np.ndarray
@@ -362,7 +381,7 @@ class TestErrors:
         ("output", "words"),
         [
             ("out.xls", ".parquet"),
-            ("none/out.csv", "no folder"),
+            ("trained.parquet/new/out.csv", "trained.parquet is not a folder"),
             (".", "folder"),
             ("trained.parquet", "is one of the files"),
         ],
@@ -371,6 +390,11 @@ class TestErrors:
         before = (pushed.folder / "trained.parquet").read_bytes()
         assert words in refusal(pushed.predict("--output", output))
         assert (pushed.folder / "trained.parquet").read_bytes() == before
+
+    def test_the_folder_of_the_output_is_created(self, pushed: Pushed, expected: np.ndarray) -> None:
+        done = pushed.predict("--input", "new.parquet", "-o", "scored/today/out.parquet")
+        assert done.code == 0, done.err
+        check(pq.read_table(pushed.folder / "scored" / "today" / "out.parquet"), expected)
 
     def test_a_damaged_version_is_not_used_and_another_folder_is(self, pushed: Pushed, expected: np.ndarray) -> None:
         copy = pushed.folder / "copied"

@@ -309,6 +309,8 @@ def test_a_dotted_path_is_a_generator_function(tmp_path: Path, monkeypatch: pyte
         given_source("shop_rows.rows")
     with pytest.raises(RunError, match=r"such as shop_rows\.rows"):
         given_source("shop_rows.py")
+    with pytest.raises(RunError, match=r"with dots: shop_rows\.orders"):
+        given_source("shop_rows:orders")
 
 
 def test_a_query_takes_the_place_of_a_table() -> None:

@@ -107,6 +107,11 @@ class Arrays:
                 raise next(self._errors(bad, start))()
             yield from slice_batch(batch)
 
+    def booleans(self) -> frozenset[str]:
+        """The boolean columns."""
+        table = self._table()
+        return frozenset(name for name in self.columns() if pa.types.is_boolean(table.schema.field(name).type))
+
     @property
     def _name(self) -> str:
         return self.location.rpartition("@")[0] if self.from_function else self.location

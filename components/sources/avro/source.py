@@ -108,6 +108,12 @@ class AvroFiles(SourceFiles[AvroSource], RowScanner):
         columns = self._columns(path, [block], lists)
         return {name: max((len(value) for value in columns[name].to_pylist() if value), default=0) for name in lists}
 
+    def booleans(self) -> frozenset[str]:
+        """The columns that are boolean in every file."""
+        types = map(self._types, self.files)
+        own = ({name for name, arrow in found.items() if pa.types.is_boolean(arrow)} for found in types)
+        return frozenset(self.columns()).intersection(*own)
+
     @cached_property
     def _head(self) -> list[str]:
         return list(dict.fromkeys(name for path in self.files[:HEAD_FILES] for name in self._types(path)))

@@ -136,6 +136,12 @@ class StoredDatasets(SourceFiles[DatasetsSource]):
         found = {name: batch.column(name).slice(0, FIRST_ROWS) for name in lists}
         return {name: pc.max(pc.list_value_length(column)).as_py() or 0 for name, column in found.items()}
 
+    def booleans(self) -> frozenset[str]:
+        """The columns that are boolean in every file."""
+        schemas = map(_schema, self.files)
+        own = ({field.name for field in schema if pa.types.is_boolean(field.type)} for schema in schemas)
+        return frozenset(self.columns()).intersection(*own)
+
     @cached_property
     def _first(self) -> pa.Schema:
         return _schema(self.files[0])

@@ -135,6 +135,16 @@ class ParquetFiles(SourceFiles[ParquetSource]):
             return {}
         return {name: pc.max(pc.list_value_length(batch.column(name))).as_py() or 0 for name in lists}
 
+    def booleans(self) -> frozenset[str]:
+        """The columns that are boolean in every file. The other files are opened only if the first has some."""
+        found = frozenset(self.columns())
+        for path in self.files:
+            with open_parquet(path) as file:
+                found &= {name for name, arrow in column_types(path, file).items() if pa.types.is_boolean(arrow)}
+            if not found:
+                break
+        return found
+
     @cached_property
     def _stored(self) -> list[str]:
         return column_names(self.files[0])
