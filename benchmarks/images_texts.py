@@ -115,8 +115,8 @@ def section(rows: Sequence[Row]) -> Section:
     height, width = PHOTOGRAPH
     notes = (
         f"JPEG files of {width} x {height} pixels become {SIZE} x {SIZE} x 3 bytes: Headrace does so once, in"
-        " Transform, with the operations of the exported model, and a training maps the pixels into memory. A pipeline that"
-        " decodes in each epoch pays for it each time. libjpeg-turbo decodes in a thread per core, without resizing.",
+        " Transform, with the operations of the exported model, and a training maps the pixels into memory. A pipeline"
+        " that decodes in each epoch pays each time. libjpeg-turbo decodes in a thread per core, without resizing.",
         f"Texts of {WORDS} words of {VOCABULARY:,}: lower case, marks removed, the vocabulary by frequency, and ids."
         " Headrace also reads the texts from gzip shards of tf.Example and writes Arrow columns; tokenizers (a"
         " WordLevel model, trained and applied in a thread per core) has them in memory.",
