@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from headrace.common.errors import DataError
 from headrace.common.storage.errors import NO_OBJECT, object_error, object_errors
@@ -14,6 +15,9 @@ FIRST, LARGEST = 1 << 16, 1 << 23
 """Bytes fetched at once: few at first, for a header, and twice as many each time that reading continues."""
 
 CHANGED = "Run again when nothing writes to it"
+READS = 20
+"""How often `read_whole` reads an object that is replaced meanwhile."""
+Content = TypeVar("Content")
 
 
 def open_object(path: str) -> Any:
@@ -27,6 +31,29 @@ def object_state(path: str) -> tuple[int, str]:
     """The size of an object, and a mark that changes when it does: generation, ETag, or time of change."""
     with open_object(path) as file:
         return file.size(), object_mark(file)
+
+
+def read_whole(system: Any, path: str, consume: Callable[[Any], Content]) -> Content:
+    """What `consume` makes of a file's stream, from its start to its end, also if the file is replaced meanwhile.
+
+    Of S3, PyArrow asks for the size, and then for that many bytes of what has the name by then: the start of a longer
+    file, or parts of two. So a file that has another ETag afterwards is read again. Raises OSError.
+    """
+    for _ in range(READS):
+        # Without `compression=None`, PyArrow decompresses files named *.gz.
+        with system.open_input_stream(path, compression=None) as stream:
+            mark, failure = object_mark(stream), None
+            try:
+                content = consume(stream)
+            except OSError as error:  # perhaps as the file is shorter now
+                failure = error
+        with system.open_input_stream(path, compression=None) as now:
+            is_unchanged = object_mark(now) == mark
+        if is_unchanged and failure is not None:
+            raise failure
+        if is_unchanged:
+            return content
+    raise OSError(f"{path} was replaced {READS} times while it was read. {CHANGED}")
 
 
 class RemoteFile(io.RawIOBase):

@@ -10,33 +10,33 @@ store with other keys; otherwise from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KE
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 from pyarrow import fs
 from pydantic import BaseModel
 
 from headrace.common.credentials import redact_urls
+from headrace.common.durable import PARTIAL_SUFFIX, replacing
 from headrace.common.errors import RunError
 from headrace.common.records import parse_record
 from headrace.common.storage.filesystems import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS
-from headrace.common.storage.reader import object_mark
+from headrace.common.storage.reader import Content, read_whole
+from headrace.common.storage.writer import object_stream
 
 logger = logging.getLogger(__name__)
 
-Content = TypeVar("Content")
 Record = TypeVar("Record", bound=BaseModel)
 
 FOLDER = "HEADRACE_STORE"
 """Environment variable for tests: a folder that stands for the object store, with a folder for each scheme in it."""
 CHUNK = 1 << 22
-READS = 20
-"""Of a file that is replaced while it is read."""
 KEYS = ("HEADRACE_STORE_ACCESS_KEY", "HEADRACE_STORE_SECRET_KEY")
 """Environment variables with the keys of `kubeflow.object_store`. AWS_ACCESS_KEY_ID may hold that of the data."""
 AWS_KEY = "AWS_ACCESS_KEY_ID"
@@ -84,16 +84,19 @@ class Store:
             if system.get_file_info(source).type != fs.FileType.File:
                 return False
         path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}{PARTIAL_SUFFIX}")  # half a file must not be taken for the whole one
 
         def copy(stream: Any) -> None:
-            with path.open("wb") as file:
+            with partial.open("wb") as file:
                 shutil.copyfileobj(stream, file, CHUNK)
 
         try:
             self._read(uri, copy)
+            partial.replace(path)
         except FileNotFoundError:  # removed meanwhile
-            path.unlink(missing_ok=True)
             return False
+        finally:
+            partial.unlink(missing_ok=True)
         return True
 
     def text(self, uri: str) -> str:
@@ -120,19 +123,12 @@ class Store:
 
     def put(self, path: Path, uri: str) -> None:
         """Upload a file, replacing one of that name."""
-        with self._filesystem(uri) as (system, target):
-            if self._folder is not None:
-                Path(target).parent.mkdir(parents=True, exist_ok=True)
-            with path.open("rb") as file, system.open_output_stream(target, compression=None) as stream:
-                shutil.copyfileobj(file, stream, CHUNK)
+        with path.open("rb") as file:
+            self._write(uri, file)
 
     def write(self, uri: str, text: str) -> None:
         """Write a text file, replacing one of that name."""
-        with self._filesystem(uri) as (system, target):
-            if self._folder is not None:
-                Path(target).parent.mkdir(parents=True, exist_ok=True)
-            with system.open_output_stream(target, compression=None) as stream:
-                stream.write(text.encode())
+        self._write(uri, io.BytesIO(text.encode()))
 
     def put_all(self, folder: Path, uri: str, last: str = "") -> None:
         """Upload the files below a folder. last: name of the file that is uploaded after all others."""
@@ -180,27 +176,17 @@ class Store:
                 system.delete_dir(path)
 
     def _read(self, uri: str, consume: Callable[[Any], Content]) -> Content:
-        """What `consume` makes of a file's stream, from its start to its end, also if it is replaced meanwhile.
-
-        Of S3, PyArrow asks for the size, and then for that many bytes of what has the name by then: the start of a
-        longer file, or parts of two. So a file that has another ETag afterwards is read again.
-        """
         with self._filesystem(uri) as (system, source):
-            for _ in range(READS):
-                # Without `compression=None`, PyArrow decompresses files named *.gz on reading, compresses on writing.
-                with system.open_input_stream(source, compression=None) as stream:
-                    mark, failure = object_mark(stream), None
-                    try:
-                        content = consume(stream)
-                    except OSError as error:  # perhaps as the file is shorter now
-                        failure = error
-                with system.open_input_stream(source, compression=None) as now:
-                    is_unchanged = object_mark(now) == mark
-                if is_unchanged and failure is not None:
-                    raise failure
-                if is_unchanged:
-                    return content
-        raise StoreError(f"{uri} was replaced {READS} times while it was read. Run again when nothing writes to it.")
+            return read_whole(system, source, consume)
+
+    def _write(self, uri: str, content: IO[bytes]) -> None:
+        with self._filesystem(uri) as (system, target):
+            if self._folder is None:
+                with object_stream(system, target) as stream:
+                    shutil.copyfileobj(content, stream, CHUNK)
+            else:
+                with replacing(Path(target)) as partial, partial.open("wb") as file:
+                    shutil.copyfileobj(content, file, CHUNK)
 
     @contextlib.contextmanager
     def _filesystem(self, uri: str) -> Iterator[tuple[Any, str]]:

@@ -142,6 +142,7 @@ def _update_local(path: Path, change: Callable[[str], str]) -> bool:
 
 def _update_remote(file: str, change: Callable[[str], str]) -> bool:
     from headrace.common.storage.filesystems import filesystem, parse_location, promptly
+    from headrace.common.storage.writer import object_stream
 
     location = parse_location(file)
     text = _stored(filesystem(location), location.arrow)
@@ -155,12 +156,14 @@ def _update_remote(file: str, change: Callable[[str], str]) -> bool:
         if (changed := change(text)) == text:
             return False
         claim.check()
-        with system.open_output_stream(location.arrow, compression=None) as stream:
+        with object_stream(system, location.arrow) as stream:
             stream.write(changed.encode())
     return True
 
 
 def _stored(system: Any, path: str) -> str:
-    with contextlib.suppress(FileNotFoundError), system.open_input_stream(path, compression=None) as stream:
-        return bytes(stream.read()).decode()
+    from headrace.common.storage.reader import read_whole
+
+    with contextlib.suppress(FileNotFoundError):
+        return read_whole(system, path, lambda stream: bytes(stream.read())).decode()
     return ""

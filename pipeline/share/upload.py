@@ -58,12 +58,13 @@ class BucketUpload:
     def _put(self, file: Path, name: str) -> None:
         from headrace.common.storage.errors import object_error
         from headrace.common.storage.filesystems import filesystem
+        from headrace.common.storage.writer import object_stream
 
         place = self._at(name)
         try:
-            system = filesystem(place)
-            with system.open_output_stream(place.arrow, metadata={"Content-Type": content_type(name)}) as stream:
-                stream.write(file.read_bytes())
+            content, metadata = file.read_bytes(), {"Content-Type": content_type(name)}
+            with object_stream(filesystem(place), place.arrow, metadata=metadata) as stream:
+                stream.write(content)
         except OSError as error:
             why = object_error(error, str(place))
             denied = f"; writing needs {_RIGHTS[place.scheme]}" if "denied" in why.what else ""

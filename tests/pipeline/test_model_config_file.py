@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -177,3 +179,28 @@ def test_wait_for_the_lock_that_ends_in_vain_names_the_setting(
         with pytest.raises(RunError, match=r"config_file: s3://configs/models\.config: others held .* night-3"):
             update("s3://configs/models.config", lambda text: f"{text}#")
         assert [one.key for one in bucket.objects.all()] == [".models.config.lock-0123"]
+
+
+def test_a_file_that_other_pipelines_replace_meanwhile_is_read_whole(
+    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the lock is taken: PyArrow has the size of one file and the bytes of the other."""
+    s3_server.enter(monkeypatch)
+    ours, done = with_model("", "taxi", "/models/taxi", None), threading.Event()
+    change = partial(with_model, model="taxi", base_path="/models/taxi", labels=None)
+    with s3_server.bucket("bucket") as bucket:
+        there = bucket.Object("models.config")
+        there.put(Body=ours.encode())
+
+        def replace() -> None:
+            for number in itertools.takewhile(lambda _: not done.is_set(), itertools.count(1)):
+                path = f"/models/{number}" * (1 + number % 2 * 1000)
+                there.put(Body=with_model(ours, "trips", path, None).encode())
+
+        writer = threading.Thread(target=replace)
+        writer.start()
+        try:
+            assert not any(update("s3://bucket/models.config", change) for _ in range(150))
+        finally:
+            done.set()
+            writer.join()

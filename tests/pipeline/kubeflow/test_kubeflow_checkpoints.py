@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from s3_proxy import s3_proxy
 from s3_servers import S3Server
 
 from headrace.pipeline.kubeflow.pod.checkpoints import SECONDS, mirrored
-from headrace.pipeline.kubeflow.store import Store
+from headrace.pipeline.kubeflow.store import CHUNK, Store
 
 URI = "minio://bucket/taxi/checkpoints"
 WORK, OTHER = "a" * 8, "b" * 8
@@ -100,3 +101,26 @@ def test_a_store_that_fails_is_reported_once_and_fails_nothing(
     reported = log.messages
     assert len(reported) == 1
     assert reported[0].startswith(f"checkpoint: not stored in {URI}, so a new pod would train from the start: ")
+
+
+def test_a_checkpoint_of_which_half_was_fetched_stays_whole_in_the_store(
+    s3_server: S3Server, store: Store, tmp_path: Path
+) -> None:
+    first, second, name = tmp_path / "first", tmp_path / "second", f"{WORK}/batch-000000000040-1000001.npz"
+    with mirrored(first, URI, store):
+        (first / WORK).mkdir(parents=True)
+        (first / name).write_bytes(b"x" * 3 * CHUNK)
+    with s3_proxy(s3_server.url) as proxy:
+        asked = 0
+
+        def fail(method: str, path: str) -> str | None:
+            nonlocal asked
+            asked += method == "GET" and path.endswith(".npz")
+            return "503 Slow Down" if asked > 1 else None
+
+        proxy.before = fail
+        with mirrored(second, URI, Store({"endpoint": proxy.url})):
+            proxy.before = lambda _method, _path: None
+            assert not list(second.rglob("*.npz"))
+    assert asked > 1
+    assert store.listing(URI)[name].size == 3 * CHUNK
