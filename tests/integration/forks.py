@@ -325,6 +325,7 @@ def main(descriptor: int, head: str, *, only_libraries: bool) -> None:
     else:
         for module in pkgutil.walk_packages(importlib.import_module("headrace").__path__, "headrace."):
             importlib.import_module(module.name)
+        _build_config_models()
     gc.freeze()
     gc.enable()
     collapse()
@@ -332,6 +333,16 @@ def main(descriptor: int, head: str, *, only_libraries: bool) -> None:
     address = listener.getsockname()
     asked = Server(listener, end, path).serve()
     _end_as(lambda: _become({**asked, "address": address}))
+
+
+def _build_config_models() -> None:
+    """Build the validators of all config sections, which a process otherwise does when it first needs one."""
+    from headrace.configs.schema.section import Section
+
+    waiting = [Section]
+    for section in waiting:
+        section.model_rebuild()
+        waiting += section.__subclasses__()
 
 
 def collapse() -> None:
