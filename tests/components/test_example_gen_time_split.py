@@ -1,5 +1,6 @@
 """Splits by time: the oldest rows first, the newest last, whatever their order in the files."""
 
+import datetime as dt
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,8 @@ def orders(folder: Path) -> list[int]:
         ([1, None], pa.int64(), "a row has no value"),
         ([1.5, float("nan")], pa.float64(), "a row has no value"),
         (["2026-11-23", "23.11.2026"], pa.string(), "'23.11.2026' is not a date"),
+        (["2024-02-29", "2026-02-29"], pa.string(), "'2026-02-29' is not a date"),
+        (["2026-11-23 08:15", "2026-11-23 8:15 PM"], pa.string(), "'2026-11-23 8:15 PM' is not a date"),
         ([b"2026-11-23"], pa.binary(), "a column of binary has no order in time"),
     ],
 )
@@ -78,6 +81,39 @@ def test_a_value_without_an_order_in_time_is_refused(values: list[Any], arrow: p
     with pytest.raises(DataError) as error:
         count_times([batch(values, arrow)], "t", "in/a.csv")
     assert str(error.value).startswith(f"in/a.csv: column 't': {what}")
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["2026-10-25T02:30:00+02:00", "2026-10-25T02:15:00+01:00"],  # the hour that comes twice
+        ["2026-11-23T23:00:00+09:00", "2026-11-23T15:00:00Z", "2026-11-23T11:00:00-0500"],
+        ["2026-11-23T08:00:00", "2026-11-23 09:00:00"],
+        ["1969-12-31 23:59:59.999999999", "1970-01-01", "1970-01-01T00:00:00.5Z", "1970-01-01 00:00:01 UTC"],
+        ["0001-01-01", "1600-02-29", "9999-12-31T23:59"],
+    ],
+)
+def test_texts_are_in_the_order_of_their_instants(texts: list[str]) -> None:
+    shares = {str(number): 1 for number in range(len(texts))}
+    split = TimeSplit.of("t", [count_times([batch(texts[::-1])], "t")], shares)
+    assert split.numbers(batch(texts)).tolist() == list(range(len(texts)))
+
+
+INSTANTS = st.datetimes(dt.datetime(2, 1, 1), dt.datetime(9998, 12, 31))
+ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: dt.timezone(dt.timedelta(minutes=minutes)))
+
+
+@given(st.lists(st.tuples(INSTANTS, st.none() | ZONES, st.sampled_from("T ")), min_size=1, max_size=20))
+def test_texts_are_the_times_that_python_reads_in_them(
+    times: list[tuple[dt.datetime, dt.timezone | None, str]],
+) -> None:
+    texts = [when.replace(tzinfo=zone).isoformat(separator) for when, zone, separator in times]
+    aware = [when.replace(tzinfo=zone or dt.UTC) for when, zone, _ in times]
+    expected = Counter(
+        (when - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1) for when in aware
+    )
+    found = count_times([batch(texts)], "t").to_pydict()
+    assert dict(zip(found["time"], found["rows"], strict=True)) == expected
 
 
 def test_times_are_counted_over_batches() -> None:

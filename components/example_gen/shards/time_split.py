@@ -18,16 +18,19 @@ from numpy.typing import NDArray
 from headrace.common.errors import DataError
 from headrace.components.examples.arrow_columns import missing_of
 
-ISO_DATE = r"^\d{4}-\d{2}-\d{2}([T ]|$)"
-"""The start of texts whose order is that of their dates."""
+ISO_TIME = (
+    r"^(?P<at>\d{4}-\d{2}-\d{2}(?:[T ]\d{2}(?::\d{2}(?::\d{2}(?:\.\d{1,6})?)?)?)?)"
+    r" ?(?P<zone>Z|UTC|[+-]\d{2}(?::?\d{2})?)?$"
+)
+"""A date or a time in ISO 8601, with or without a time zone."""
 
 
 @dataclass(frozen=True)
 class TimeSplit:
-    """A column by whose order rows are divided. lasts: the greatest value of each split but the last, rising."""
+    """A column by whose order rows are divided. lasts: the greatest time of each split but the last, rising."""
 
     name: str
-    lasts: tuple[int | float | str, ...]
+    lasts: tuple[int | float, ...]
 
     @classmethod
     def of(cls, name: str, counts: Sequence[pa.Table], shares: Mapping[str, int]) -> TimeSplit:
@@ -42,18 +45,19 @@ class TimeSplit:
         wanted = np.cumsum([*shares.values()])[:-1] / sum(shares.values()) * ends[-1]
         return cls(name, tuple(total.column("time")[int(at)].as_py() for at in np.searchsorted(ends, wanted)))
 
-    def numbers(self, batch: pa.RecordBatch, file: str | None = None) -> NDArray[np.int64]:  # noqa: ARG002
+    def numbers(self, batch: pa.RecordBatch, file: str | None = None) -> NDArray[np.int64]:
         """The number of each row's split: int64 [rows]."""
-        column, numbers = batch.column(self.name), np.zeros(batch.num_rows, np.int64)
+        column, numbers = _times(batch.column(self.name), self.name, file), np.zeros(batch.num_rows, np.int64)
         for last in self.lasts:
             numbers += pc.greater(column, pa.scalar(last, column.type)).to_numpy(zero_copy_only=False)
         return numbers
 
 
 def count_times(batches: Iterable[pa.RecordBatch], name: str, file: str | None = None) -> pa.Table:
-    """How many rows have each value of a column: a table of `time` and `rows`.
+    """How many rows have each time in a column: a table of `time` and `rows`.
 
-    Raises DataError unless every row has a number or the text of an ISO date.
+    A number is a time as it is; a text becomes the microseconds since 1970, of UTC if it names no time zone. Raises
+    DataError unless every row has a number or the text of an ISO date.
 
     file: where the rows come from, for messages.
     """
@@ -66,14 +70,39 @@ def count_times(batches: Iterable[pa.RecordBatch], name: str, file: str | None =
 def _counted(column: pa.Array, name: str, file: str | None) -> pa.Table:
     if missing_of(column).any():
         raise _error("a row has no value", name, file)
-    if pa.types.is_string(column.type):
-        dates = pc.match_substring_regex(column, ISO_DATE)
-        if not pc.all(dates).as_py():
-            raise _error(f"{column.filter(pc.invert(dates))[0].as_py()!r} is not a date such as 2026-11-23", name, file)
-    elif not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+    if not (pa.types.is_string(column.type) or pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         raise _error(f"a column of {column.type} has no order in time", name, file)
-    values, rows = pc.value_counts(column).flatten()
+    values, rows = pc.value_counts(_times(column, name, file)).flatten()
     return pa.table({"time": values, "rows": rows})
+
+
+def _times(column: pa.Array, name: str, file: str | None) -> pa.Array:
+    """Numbers in the order of time: int64 or float64 [rows]."""
+    if not pa.types.is_string(column.type):
+        return column
+    try:
+        return _microseconds(column)
+    except pa.ArrowInvalid:
+        wrong = next(text for text in column.unique() if not _is_time(text))
+        raise _error(f"{wrong.as_py()!r} is not a date such as 2026-11-23", name, file) from None
+
+
+def _microseconds(texts: pa.Array) -> pa.Array:
+    """Since 1970-01-01 UTC: int64 [rows]. Raises ArrowInvalid for a text that is not a time."""
+    found = pc.extract_regex(pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1"), ISO_TIME)
+    if found.null_count:
+        raise pa.ArrowInvalid("a text is not in ISO 8601")
+    at, zone = (pc.struct_field(found, name) for name in ("at", "zone"))
+    at = pc.replace_substring_regex(at, "^(.{10})$", r"\1T00:00")  # Arrow reads no time zone after a date alone
+    zone = pc.if_else(pc.is_in(zone, pa.array(["", "UTC"])), "Z", zone)
+    return pc.binary_join_element_wise(at, zone, "").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+
+
+def _is_time(text: pa.Scalar) -> bool:
+    try:
+        return _microseconds(pa.array([text.as_py()])) is not None
+    except pa.ArrowInvalid:
+        return False
 
 
 def _error(what: str, name: str, file: str | None) -> DataError:
