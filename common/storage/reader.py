@@ -148,5 +148,7 @@ class RemoteFile(io.RawIOBase):
 
 def object_mark(file: Any) -> str:
     """What tells an open pyarrow.NativeFile from a later object of that name; "" for a file of this machine."""
-    values = {name.lower(): value.decode(errors="replace") for name, value in (file.metadata() or {}).items()}
+    values: dict[str, str] = {
+        name.lower(): value.decode(errors="replace") for name, value in (file.metadata() or {}).items()
+    }
     return values.get("generation") or values.get("etag", "").strip('"') or values.get("last-modified", "")
