@@ -128,7 +128,7 @@ class RemoteFile(io.RawIOBase):
             progress = f"after {self._at:,} of {self._size:,} bytes"
             cause = object_error(error, self.name)
             raise DataError(f"reading failed {progress}: {cause.what}", file=self.name, hint=cause.hint) from error
-        if len(found) < wanted or (self._at > 0 and self._at + wanted == self._size):
+        if len(found) < wanted or self._at + wanted == self._size:  # it has the size of one object, bytes of another
             self._check()
         if len(found) < wanted:
             raise DataError(f"ends after {self._at + len(found):,} of {self._size:,} bytes", file=self.name)

@@ -44,5 +44,5 @@ def signals_deferred() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in dict.fromkeys(arrived):
-            signal.raise_signal(number)
+        for one in dict.fromkeys(arrived):
+            signal.raise_signal(one)

@@ -188,6 +188,15 @@ def test_an_object_that_changes_while_it_is_read_is_reported(
     assert reported == f"{path}: the object {how} while it was read\n  Run again when nothing writes to it"
 
 
+@pytest.mark.parametrize("rows", [1, 3000], ids=["shorter", "longer"])
+def test_an_object_that_is_replaced_before_its_only_request_is_reported(bucket: Bucket, rows: int) -> None:
+    path = bucket.put("f.csv", b"0123456789\n" * 200)
+    with open_file(path) as stream:
+        bucket.put("f.csv", b"9876543210\n" * rows)
+        reported = message(stream.read)
+    assert reported == f"{path}: the object changed while it was read\n  Run again when nothing writes to it"
+
+
 @pytest.mark.parametrize("change", ["vanish", "grow", "replace"])
 @pytest.mark.parametrize("name", ["f.csv", "f.csv.gz"])
 def test_a_local_file_that_changes_while_it_is_read_is_reported(tmp_path: Path, change: str, name: str) -> None:
