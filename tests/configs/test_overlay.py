@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -174,6 +175,12 @@ def loaded(text: Any, folder: Path, profile: Any = None) -> PipelineConfig | Non
         return None
 
 
+@functools.cache
+def refuses_null(way: KeyPath, folder: Path) -> bool:
+    """Whether the config with null there is refused."""
+    return loaded(changed(RICH, way, remove=False), folder) is None
+
+
 @given(st.sets(st.sampled_from(sorted(ways(RICH))), min_size=1, max_size=3), st.booleans())
 @settings(deadline=None)
 def test_null_is_a_value_where_it_may_be_and_else_what_is_below_is_as_if_never_written(
@@ -184,7 +191,7 @@ def test_null_is_a_value_where_it_may_be_and_else_what_is_below_is_as_if_never_w
     expected: Any = RICH
     overlay: dict[str, Any] = {}
     for way in sorted(chosen):
-        expected = changed(expected, way, remove=loaded(changed(RICH, way, remove=False), folder) is None)
+        expected = changed(expected, way, remove=refuses_null(way, folder))
         inner: Any = overlay
         for name in way[:-1]:
             inner = inner.setdefault(name, {})

@@ -48,14 +48,29 @@ def entropy(values: np.ndarray) -> float:
     return float(-(shares * np.log(shares)).sum())
 
 
-@pytest.mark.parametrize("kind", ["dnn", "wide_and_deep"])
-def test_binary_model_learns_far_below_the_entropy_of_its_label(prepared: Prepare, tmp_path: Path, kind: str) -> None:
-    data = prepared("binary")
-    record = trained(data, tmp_path, {"kind": kind})
+@pytest.fixture(scope="module")
+def learned(prepared: Prepare, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The folder and training.json of a training with all defaults."""
+    folder = tmp_path_factory.mktemp("learned")
+    return folder, trained(prepared("binary"), folder)
+
+
+def assert_learned(data: Any, record: dict[str, Any]) -> None:
     best = record["epochs"][record["best_epoch"] - 1]["metrics"]
     assert entropy(labels(data, "eval")) > 0.69
     assert best["val_loss"] < 0.4  # a label that is wrong once in twenty, with some colors missing, leaves about 0.27
     assert best["val_auc"] > 0.9
+
+
+def test_binary_model_learns_far_below_the_entropy_of_its_label(
+    prepared: Prepare, learned: tuple[Path, dict[str, Any]]
+) -> None:
+    assert_learned(prepared("binary"), learned[1])
+
+
+def test_wide_and_deep_model_learns_far_below_the_entropy_of_its_label(prepared: Prepare, tmp_path: Path) -> None:
+    data = prepared("binary")
+    assert_learned(data, trained(data, tmp_path, {"kind": "wide_and_deep"}))
 
 
 def test_multiclass_model_learns_far_below_the_entropy_of_its_label(prepared: Prepare, tmp_path: Path) -> None:
@@ -107,17 +122,25 @@ def with_labels_flipped(pattern: str, label: str, target: Path) -> str:
     return str(target)
 
 
-def test_exported_weights_are_those_of_the_epoch_with_the_lowest_eval_loss(prepared: Prepare, tmp_path: Path) -> None:
-    data = prepared("binary")
-    fn_args = data.fn_args(tmp_path, epochs=8, learning_rate=0.003, early_stopping=None)
-    fn_args.eval_files = [with_labels_flipped(data.patterns["eval"], "bought", tmp_path / "flipped.gz")]
+@pytest.fixture(scope="module")
+def worsened(prepared: Prepare, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The folder and training.json of a run whose eval loss rises, as its labels say the contrary, with its export."""
+    data, folder = prepared("binary"), tmp_path_factory.mktemp("worsened")
+    fn_args = data.fn_args(folder, epochs=8, learning_rate=0.003, early_stopping=None)
+    fn_args.eval_files = [with_labels_flipped(data.patterns["eval"], "bought", folder / "flipped.gz")]
     run_fn(fn_args)
-    record = json.loads((tmp_path / "run" / "training.json").read_text())
+    return folder, json.loads((folder / "run" / "training.json").read_text())
+
+
+def test_exported_weights_are_those_of_the_epoch_with_the_lowest_eval_loss(
+    prepared: Prepare, worsened: tuple[Path, dict[str, Any]]
+) -> None:
+    data, (folder, record) = prepared("binary"), worsened
     losses = [epoch["metrics"]["val_loss"] for epoch in record["epochs"]]
     assert len(losses) == 8
     assert record["best_epoch"] == int(np.argmin(losses)) + 1
-    assert losses[-1] > min(losses) + 0.3  # the more it learns, the worse it is on labels that say the contrary
-    served = tf.saved_model.load(str(tmp_path / "Format-Serving")).signatures["serving_default"]
+    assert losses[-1] > min(losses) + 0.3  # the more it learns, the worse it is
+    served = tf.saved_model.load(str(folder / "Format-Serving")).signatures["serving_default"]
     predictions = served(examples=tf.constant(data.serialized["eval"]))["predictions"].numpy()[:, 0]
     flipped = 1 - labels(data, "eval")
     loss = -np.log(np.clip(np.where(flipped == 1, predictions, 1 - predictions), 1e-7, 1)).mean()
@@ -152,12 +175,14 @@ def test_same_seed_gives_the_same_weights_and_another_seed_others(prepared: Prep
     assert any(np.abs(one - two).max() > 0.1 for one, two in zip(first, other, strict=True))
 
 
-def test_model_learns_as_well_without_the_cache(prepared: Prepare, tmp_path: Path) -> None:
-    data = prepared("binary")
-    records = [trained(data, tmp_path / cache, input={"cache": cache}) for cache in ("memory", "none")]
+def test_model_learns_as_well_without_the_cache(
+    prepared: Prepare, tmp_path: Path, learned: tuple[Path, dict[str, Any]]
+) -> None:
+    records = [learned[1], trained(prepared("binary"), tmp_path, input={"cache": "none"})]
     lowest = [min(epoch["metrics"]["val_loss"] for epoch in record["epochs"]) for record in records]
     assert abs(lowest[0] - lowest[1]) < 0.05
     assert [record["examples"] for record in records] == [{"train": 2000, "eval": 500}] * 2
+    assert "they stay in memory" in records[0]["input"]
     assert "read and parsed in every epoch" in records[1]["input"]
 
 
@@ -203,10 +228,11 @@ def test_split_without_files_is_refused(prepared: Prepare, tmp_path: Path) -> No
         plan_inputs([data.patterns["train"]], [str(tmp_path / "*")], data.output, data.sections())
 
 
-def test_tensorboard_logs_hold_every_epochs_metrics(prepared: Prepare, tmp_path: Path) -> None:
-    record = trained(prepared("binary"), tmp_path, epochs=3, early_stopping=None)
+def test_tensorboard_logs_hold_every_epochs_metrics(learned: tuple[Path, dict[str, Any]]) -> None:
+    trained_in, record = learned
+    assert len(record["epochs"]) >= 3
     for folder, prefix in (("train", ""), ("validation", "val_")):
-        (file,) = (tmp_path / "run" / folder).glob("events.out.tfevents.*")
+        (file,) = (trained_in / "run" / folder).glob("events.out.tfevents.*")
         written: dict[str, list[float]] = {}
         for event in tf.compat.v1.train.summary_iterator(str(file)):
             for value in event.summary.value:
@@ -219,14 +245,13 @@ def test_tensorboard_logs_hold_every_epochs_metrics(prepared: Prepare, tmp_path:
             np.testing.assert_allclose(written[f"epoch_{name}"], expected, rtol=1e-6)
 
 
-def test_weights_beside_the_saved_model_start_another_training_where_this_one_ended(
-    prepared: Prepare, tmp_path: Path
+def test_weights_beside_the_saved_model_are_those_of_the_best_epoch(
+    prepared: Prepare, worsened: tuple[Path, dict[str, Any]]
 ) -> None:
-    data = prepared("binary")
-    exported(data, tmp_path, epochs=2)
+    data, (folder, _) = prepared("binary"), worsened
     model = build_model(data.sections(), data.output)
-    model.load_weights(tmp_path / "Format-Serving" / "assets.extra" / "model.weights.h5")
-    for one, two in zip(model.get_weights(), best_model(data, tmp_path).get_weights(), strict=True):
+    model.load_weights(folder / "Format-Serving" / "assets.extra" / "model.weights.h5")
+    for one, two in zip(model.get_weights(), best_model(data, folder).get_weights(), strict=True):
         np.testing.assert_array_equal(one, two)
 
 
