@@ -1,6 +1,7 @@
 """A log of events in an object store, to which runs that end at the same time add without losing any.
 
     blessed/<time>-<kind>-<digest>.json    an event, with a checksum
+    blessed/before.json                    what `blessed.json` said before the first event, if it was there
     blessed.json                           what all events add up to
 
 Pods have no lock in common, and not every object store supports conditional writes. If two runs that end together both
