@@ -23,7 +23,7 @@ from headrace.components.spans.manifest import SpanManifest
 from headrace.components.spans.patterns import path_of_span
 from headrace.components.stored_models import shared_models
 from headrace.components.stored_models.blessed_record import IN_SERVICE, Registry
-from headrace.components.stored_models.push_record import Push, PushRecord
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.components.stored_models.usable import why_unusable
 from headrace.configs.schema.data import DATE_PLACEHOLDERS, data_from_json, placeholders
 from headrace.configs.schema.predict import PREDICT_SOURCE
@@ -40,7 +40,7 @@ def find_model_in_service(
 ) -> None:
     """What the component ModelInService does; its arguments are documented there."""
     path, record = Path(push_record), PushRecord.read(Path(push_record))
-    blessed, last = Registry.read(Path(registry)), _last_push(record, path.parent, serving)
+    blessed, last = Registry.read(Path(registry)), record.last.get(serving)
     found = blessed.find(str(path.parent / last.uri)) if last else blessed.newest
     if found is None:
         why = f"version {last.version} is not in the list of blessed models, {registry}" if last else NO_MODEL
@@ -50,16 +50,6 @@ def find_model_in_service(
     point(newest, found)
     version.value = last.version if last else ""
     logger.info(f"version {last.version}: {found.uri}" if last else found.uri)
-
-
-def _last_push(record: PushRecord, home: Path, serving: str) -> Push | None:
-    """The last push to a folder. The record names it as the pod that pushed did, which may see the same storage at
-    another path; so in the pipeline's own folder, the paths below that count.
-    """
-    if serving in record.last or not Path(serving).is_relative_to(home):
-        return record.last.get(serving)
-    ending = f"/{home.name}/{Path(serving).relative_to(home)}"
-    return next((push for folder, push in record.last.items() if folder.endswith(ending)), None)
 
 
 def list_new_data(spans: Artifact, data: str, code: str = "", as_of: Artifact | None = None) -> None:  # noqa: ARG001

@@ -9,7 +9,7 @@ Both files are replaced whole, so that no reader sees half of one, and carry a c
 file are written relative to it, so that the folder can be moved. In every `Entry` URIs are absolute.
 
 In an object store, where two runs that change one file lose what the other wrote, each blessing is an object of its own
-(pipeline/kubeflow/pod/blessings.py).
+(pipeline/kubeflow/pod/event_log.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The record of a pipeline's pushed models: `pushed.json`. It is written like `blessed.json` (see registry.py)."""
+"""The record of a pipeline's pushed models: `pushed.json`. It is written like `blessed.json` (blessed_record.py)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ class Push(BaseModel, frozen=True, extra="forbid", strict=True):
 
 
 class PushRecord(BaseModel, frozen=True, extra="forbid"):
-    """The pushes to each destination (an absolute path). Without the file, the next run compares once more; in an
-    object store it is built again from the objects in `pushed/` beside it.
+    """The pushes to each destination. Without the file, the next run compares once more; in an object store it is built
+    again from the objects in `pushed/` beside it.
+
+    Destinations are absolute paths; in the file those below its folder are relative to it.
 
     last: the last push; models: for every version ever pushed, the URI of its model as in `Push`.
     """
@@ -52,7 +54,7 @@ class PushRecord(BaseModel, frozen=True, extra="forbid"):
     def read(cls, path: Path) -> PushRecord:
         """The record in a file; empty if there is no file. Raises RunError if the file is damaged."""
         try:
-            return parse_record(cls, path.read_bytes())
+            return parse_record(cls, path.read_bytes())._renamed(lambda there: str(path.parent / there))
         except FileNotFoundError:
             return cls()
         except ValueError as error:
@@ -101,7 +103,7 @@ class PushRecord(BaseModel, frozen=True, extra="forbid"):
         }
         return PushRecord(last=last, models=models)
 
-    def renamed(self, change: Callable[[str], str]) -> PushRecord:
+    def _renamed(self, change: Callable[[str], str]) -> PushRecord:
         """The same record with `change` applied to the destinations."""
         last = {change(there): push for there, push in self.last.items()}
         return PushRecord(last=last, models={change(there): models for there, models in self.models.items()})
@@ -116,8 +118,7 @@ class PushRecord(BaseModel, frozen=True, extra="forbid"):
         )
         there = str(version.parent)
         models = {**self.models, there: {**self.models.get(there, {}), version.name: push.uri}}
-        PushRecord(last={**self.last, there: push}, models=models).save(path)
-
-    def save(self, path: Path) -> None:
-        """Replace the file in one step."""
-        write_text(path, with_checksum(self.model_dump_json()))
+        relative = PushRecord(last={**self.last, there: push}, models=models)._renamed(
+            lambda there: inside(path.parent, there)
+        )
+        write_text(path, with_checksum(relative.model_dump_json()))

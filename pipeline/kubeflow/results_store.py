@@ -7,14 +7,13 @@ store.text(f"{home_uri(config)}/blessed.json")
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from headrace.common.errors import RunError
-from headrace.components.stored_models.push_record import PushRecord
 from headrace.configs.config import PipelineConfig
-from headrace.pipeline.kubeflow.pod.paths import SCHEMES, PodPaths
+from headrace.pipeline.kubeflow.pod.paths import SCHEMES
 from headrace.pipeline.kubeflow.store import Store, open_store
 from headrace.pipeline.kubeflow.store_settings import store_options
 
@@ -22,21 +21,6 @@ from headrace.pipeline.kubeflow.store_settings import store_options
 def home_uri(config: PipelineConfig, root: str | None = None) -> str:
     """The URI of the pipeline's folder, which holds the outputs of its runs. root: None for that of the config."""
     return f"{(root or config.kubeflow.pipeline_root).rstrip('/')}/{config.pipeline.name}"
-
-
-def pushed_models(record: PushRecord, home: str, push: str) -> tuple[str, Mapping[str, str]]:
-    """Where `deploy.push` is, as a URI or the path on a volume, and by version the path of its model below the home.
-
-    record: `pushed.json`, in which the folder is that of a pod; home: as `home_uri` returns it.
-    """
-    if Path(push).is_absolute():
-        return push, record.models.get(push, {})
-    uri = f"{home}/{push}"
-    in_pod = str(PodPaths().local(uri))
-    found = (
-        models for folder, models in record.models.items() if folder.endswith(in_pod)
-    )  # on a volume, below its mount
-    return uri, {version: model for models in found for version, model in models.items()}
 
 
 def open_results(config: PipelineConfig) -> Store:

@@ -21,10 +21,10 @@ from headrace.common.environment import imports_alone
 from headrace.components.trigger.decision import look_for_new
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.kubeflow import TRAINER
-from headrace.pipeline.kubeflow.pod import records
 from headrace.pipeline.kubeflow.pod.invocation import Invocation, pack, restore_uncached
 from headrace.pipeline.kubeflow.pod.parameters import with_parameters
 from headrace.pipeline.kubeflow.pod.paths import RECORD, ROOT, PodPaths, fill_placeholders, home_of
+from headrace.pipeline.kubeflow.pod.records import TRAININGS
 from headrace.pipeline.kubeflow.results_store import volume_store
 from headrace.pipeline.kubeflow.store import Store, open_store
 
@@ -58,7 +58,7 @@ def _run_spans(invocation: Invocation, executor_input: Mapping[str, Any], root: 
     properties = fill_placeholders(properties, paths.local(home_of(record)), Path(os.devnull))
     trained, remote = Path(properties["trained"]), paths.remote(properties["trained"])
     if remote is not None and not paths.mount:
-        records.fetch_trainings(remote, trained, open_store(invocation.store, of_pod=True))
+        TRAININGS.fetch(remote, trained, open_store(invocation.store, of_pod=True))
     names = ("data", "retrain", "limits", "work", "trained", "freshness")
     texts = look_for_new(**{name: properties[name] for name in names if name in properties})
     _write_texts(texts, record, executor_input["outputs"]["outputFile"], PodPaths(root))

@@ -1,7 +1,6 @@
-"""The card of a model that a run on Kubeflow pushed, in the object store: in a folder named after the version, among
-the records of the pushes.
+"""The card of a model that a run on Kubeflow pushed, in the object store: in a folder named after the version.
 
-    <the pipeline's folder>/pushed/<version>/model_card.html      with `model_card.md`
+    <the pipeline's folder>/cards/<version>/model_card.html      with `model_card.md`
 
 It is made of what the runs left in the store, by the pod that pushed, or by the command that promoted the model.
 """

@@ -26,13 +26,13 @@ from headrace.components.evaluation.result import FILE_NAME as EVALUATION
 from headrace.components.evaluation.result import read_evaluation
 from headrace.components.lite.verdict import REPORT_FILE, LiteVerdict
 from headrace.components.stored_models.blessed_record import MANUAL, Registry, inside
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.configs.config import PipelineConfig
-from headrace.pipeline.kubeflow.pod.blessings import fetch_blessings
 from headrace.pipeline.kubeflow.pod.origin import FILE as ORIGIN
 from headrace.pipeline.kubeflow.pod.origin import ModelOrigin
 from headrace.pipeline.kubeflow.pod.paths import PARTS_BELOW_HOME
-from headrace.pipeline.kubeflow.pod.records import PUSHED, TRAINED, fetch_pushes
+from headrace.pipeline.kubeflow.pod.records import BLESSINGS, PUSHES, TRAININGS
 from headrace.pipeline.kubeflow.pod.state import GRAPH
 from headrace.pipeline.kubeflow.results_store import home_uri
 from headrace.pipeline.kubeflow.store import Store
@@ -46,7 +46,7 @@ OUTPUT = re.compile(
 )
 """The objects that show a run's model and the verdicts on it."""
 SERVING = f"/Format-Serving/{GRAPH}"
-CARDS = PUSHED
+CARDS = "cards"
 """The folder whose folders, named after versions, have the cards of pushed models."""
 _CARD = re.compile(rf"{CARDS}/(\d+)/{CARD}")
 
@@ -123,7 +123,9 @@ class StoredHome:
     @cached_property
     def registry(self) -> Registry:
         """The blessed models. Their folders are below `tmp`."""
-        return fetch_blessings(f"{self._uri}/blessed.json", self._tmp / "blessed.json", self._store)
+        file = self._tmp / "blessed.json"
+        BLESSINGS.fetch(f"{self._uri}/blessed.json", file, self._store)
+        return Registry.read(file)
 
     @cached_property
     def destination(self) -> Destination | None:
@@ -133,8 +135,8 @@ class StoredHome:
         file, path = self._tmp / "pushed.json", self._tmp / self._push
         pattern = re.compile(rf"{re.escape(self._push)}/(\d+)/{GRAPH}")
         versions = sorted(int(match[1]) for name in self._listing if (match := pattern.fullmatch(name)))
-        pushes = fetch_pushes(f"{self._uri}/pushed.json", file, self._store)
-        return Destination(path, {one: path / str(one) for one in versions}, self.registry, pushes, file)
+        PUSHES.fetch(f"{self._uri}/pushed.json", file, self._store)
+        return Destination(path, {one: path / str(one) for one in versions}, self.registry, PushRecord.read(file), file)
 
     @cached_property
     def artifacts(self) -> frozenset[str]:
@@ -195,7 +197,7 @@ class StoredHome:
     def spans(self, limit: int) -> dict[str, tuple[str, ...]]:
         """The spans of the newest trainings by run, as far as the run's own StatisticsGen computed their statistics."""
         found = {}
-        for name in sorted(name for name in self._listing if name.startswith(f"{TRAINED}/"))[-limit:]:
+        for name in sorted(name for name in self._listing if name.startswith(f"{TRAININGS.folder}/"))[-limit:]:
             with contextlib.suppress(ValueError):  # damaged, which the next run reports, or no such record
                 data = TrainingRecord.parsed(self._store.text(f"{self._uri}/{name}")).judged
                 if data is not None and any(data.spans):

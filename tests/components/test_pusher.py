@@ -411,7 +411,7 @@ def test_damaged_version_of_an_earlier_record_is_found_by_its_model(model: Path,
     _execute(model, serving, tmp_path / "pushed", blessed=True)
     record = tmp_path / "pushed.json"
     old = json.loads(record.read_text())
-    del old["checksum"], old["last"][str(serving)]["contents"]  # as earlier versions wrote it
+    del old["checksum"], old["last"]["serving"]["contents"]  # as earlier versions wrote it
     record.write_text(json.dumps(old))
     (version,) = serving.iterdir()
     assert _execute(model, serving, tmp_path / "sound", blessed=False).get_int_custom_property("pushed") == 0

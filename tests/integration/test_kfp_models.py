@@ -195,7 +195,7 @@ def test_lineage_leads_from_the_model_in_service_to_commit_config_code_data_and_
     assert origin["config_digest"] == hashlib.sha256(config.read_bytes()).hexdigest()
     assert load(config).deploy.approval == "manual"
     assert origin["parameters"]["epochs"] == 3
-    assert origin["card"] == f"pushed/{origin['model']['versions'][-1]}/model_card.html"
+    assert origin["card"] == f"cards/{origin['model']['versions'][-1]}/model_card.html"
     data = story.folder / "trips.csv"
     ((span,), ((file,),)) = origin["spans"], [span["files"] for span in origin["spans"]]
     assert (file["path"], file["size"], span["name"]) == (str(data), data.stat().st_size, "")
@@ -214,7 +214,7 @@ def test_model_card_lies_in_the_store_with_each_push_of_a_pod_or_of_a_promotion(
     promoted = json.loads(story.commands["promoted"].out)["version"]
     pushed = {run: str(story.pushed(run)["pushed_version"]) for run in ("a", "b")} | {"c": str(promoted)}
     for run, version in pushed.items():
-        folder = story.cluster.path(f"{story.home}/pushed/{version}")
+        folder = story.cluster.path(f"{story.home}/cards/{version}")
         html, markdown = ((folder / f"model_card.{kind}").read_text() for kind in ("html", "md"))
         assert f"Pushed as: {version}" in markdown
         assert story.id(run) in markdown

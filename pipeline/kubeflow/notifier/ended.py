@@ -24,14 +24,12 @@ from headrace.components.canary.verdict import FILE_NAME as VERDICT
 from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.evaluation.result import FILE_NAME as EVALUATION
 from headrace.components.lite.verdict import REPORT_FILE, LiteVerdict
-from headrace.components.stored_models.blessed_record import AWAITING, MANUAL, inside
+from headrace.components.stored_models.blessed_record import AWAITING, MANUAL
 from headrace.components.trigger.decision import WHY
 from headrace.pipeline.kubeflow.document import component_of
-from headrace.pipeline.kubeflow.pod.blessings import fetch_blessings
 from headrace.pipeline.kubeflow.pod.paths import RECORD
-from headrace.pipeline.kubeflow.pod.records import read_pushes
+from headrace.pipeline.kubeflow.pod.records import BLESSINGS, PUSHES
 from headrace.pipeline.kubeflow.pod.state import GRAPH
-from headrace.pipeline.kubeflow.results_store import pushed_models
 from headrace.pipeline.kubeflow.server.session import Session
 from headrace.pipeline.kubeflow.server.status import memory_kills, run_record
 from headrace.pipeline.kubeflow.server.tasks import reported_inputs
@@ -161,13 +159,10 @@ class _Results:
         deploy = self._session.config.deploy
         if deploy.push is None or deploy.approval != MANUAL:
             return False
-        with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
-            file = Path(folder, "blessed.json")
-            try:
-                listed = fetch_blessings(f"{self._home}/{file.name}", file, self._store)
-            except RunError:  # damaged, which the next run reports
-                return False
-            waiting = [inside(file.parent, entry.uri) for entry in listed.waiting]
+        try:
+            waiting = [entry.uri for entry in BLESSINGS.read(f"{self._home}/blessed.json", self._store).waiting]
+        except RunError:  # damaged, which the next run reports
+            return False
         own = f"{self._run.run_id}/"
         return any(uri.startswith(own) or f"{self._home}/{uri}" in self._inputs() for uri in waiting)
 
@@ -175,11 +170,12 @@ class _Results:
         """The folder of the version that was pushed: that of this run's model, or else the newest."""
         push = self._session.config.push_directory
         try:
-            pushes = read_pushes(f"{self._home}/pushed.json", self._store)
+            pushes = PUSHES.read(f"{self._home}/pushed.json", self._store)
         except RunError:  # damaged, which the next run reports
             return None
-        folder, models = pushed_models(pushes, self._home, push) if push else ("", {})
+        models = pushes.models.get(str(Path(push)), {}) if push else {}
         versions = [(self._run.run_id in uri.split("/"), int(version)) for version, uri in models.items()]
+        folder = push if push and Path(push).is_absolute() else f"{self._home}/{push}"
         return f"{folder}/{max(versions)[1]}" if versions else None
 
 

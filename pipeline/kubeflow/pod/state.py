@@ -26,12 +26,13 @@ from headrace.common.errors import RunError
 from headrace.components.deploy.lite_files import LITE
 from headrace.components.spans.shared_spans import sharing
 from headrace.components.stored_models import shared_models
-from headrace.components.stored_models.blessed_record import PUSHING
+from headrace.components.stored_models.blessed_record import PUSHING, Registry
 from headrace.components.trigger.decision import TrainingRecord
-from headrace.pipeline.kubeflow.pod import blessings, lite_files, records
+from headrace.pipeline.kubeflow.pod import lite_files
 from headrace.pipeline.kubeflow.pod.checkpoints import mirrored
 from headrace.pipeline.kubeflow.pod.invocation import state_paths
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
+from headrace.pipeline.kubeflow.pod.records import BLESSINGS, PUSHES, TRAININGS
 from headrace.pipeline.kubeflow.pod.spans import SpanObjects
 from headrace.pipeline.kubeflow.pod.version_claims import claimed, claimed_numbers
 from headrace.pipeline.kubeflow.store import Store, StoredObject
@@ -83,20 +84,12 @@ def present(properties: Mapping[str, Any], paths: PodPaths, store: Store, user: 
         for path, copy in copied
         if path is not None and not paths.mount and (uri := paths.remote(path)) is not None
     ]
-    for path, _, _ in here:
-        if path in {state.push_record, state.pushed}:
-            _discard(path)
+    if state.pushed is not None and state.pushed.is_dir() and any(path == state.pushed for path, _, _ in here):
+        shutil.rmtree(state.pushed)
     with contextlib.ExitStack() as stack:
         for path, uri, copy in here:
             stack.enter_context(copy(path, uri, context))
         yield
-
-
-def _discard(path: Path) -> None:
-    """Remove what an earlier try in this pod left, so that the next one does not take it for what the store has."""
-    if path.is_dir():
-        shutil.rmtree(path)
-    path.unlink(missing_ok=True)
 
 
 def _compares(properties: Mapping[str, Any]) -> bool:
@@ -106,20 +99,20 @@ def _compares(properties: Mapping[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def _registry(path: Path, uri: str, context: _Context) -> Iterator[None]:
-    known = blessings.fetch_blessings(uri, path, context.store)
-    paths = ((entry.uri, entry.compared_with, entry.statistics, entry.lite) for entry in known.models)
+    known, found = BLESSINGS.fetch(uri, path, context.store), Registry.read(path)
+    paths = ((entry.uri, entry.compared_with, entry.statistics, entry.lite) for entry in found.models)
     _check_inside(uri, path.parent, (one for each in paths for one in each))
-    local = known.newest.statistics if context.compares and known.newest is not None else None
+    local = found.newest.statistics if context.compares and found.newest is not None else None
     if local is not None and (remote := context.paths.remote(local)):
         context.store.get_all(remote, Path(local))
-    for entry in () if context.pushes else known.models:
+    for entry in () if context.pushes else found.models:
         model = context.paths.remote(entry.uri)
         if model is not None and context.store.exists(model):
             Path(entry.uri).mkdir(parents=True, exist_ok=True)
             context.store.get(f"{model}/{ORIGIN}", Path(entry.uri, ORIGIN))
     with shared_models.sharing(_StoredModels(path.parent, context)):
         yield
-    blessings.publish_blessings(uri, path, context.store, known)
+    BLESSINGS.publish(uri, path, context.store, known)
 
 
 class _StoredModels:
@@ -150,8 +143,7 @@ class _StoredModels:
 @contextlib.contextmanager
 def _trained(path: Path, uri: str, context: _Context) -> Iterator[None]:
     """`trained.json`, and for a component that compares, the statistics that it names."""
-    known = records.fetch_trainings(uri, path, context.store)
-    found = TrainingRecord.read(path)
+    known, found = TRAININGS.fetch(uri, path, context.store), TrainingRecord.read(path)
     data = (found.judged, found.blessed, found.newest)
     _check_inside(uri, path.parent, (one.statistics for one in data if one is not None))
     if found.blessed is not None and context.compares:
@@ -159,15 +151,14 @@ def _trained(path: Path, uri: str, context: _Context) -> Iterator[None]:
         if statistics:
             context.store.get_all(statistics, Path(found.blessed.statistics))
     yield
-    records.publish_trainings(uri, path, context.store, known, datetime.now(UTC))
+    TRAININGS.publish(uri, path, context.store, known, datetime.now(UTC))
 
 
 @contextlib.contextmanager
 def _push_record(path: Path, uri: str, context: _Context) -> Iterator[None]:
-    """`pushed.json`, read here so that an error names the object."""
-    known = records.known_pushes(uri, path, context.store, pushes=context.pushes)
+    known = PUSHES.fetch(uri, path, context.store)
     yield
-    records.publish_pushes(uri, path, context.store, known)
+    PUSHES.publish(uri, path, context.store, known, datetime.now(UTC))
 
 
 @contextlib.contextmanager

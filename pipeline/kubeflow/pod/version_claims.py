@@ -7,6 +7,9 @@ conditional writes. So before it uploads a version, a pod writes an object for i
 others, and for the version itself. Of two at once, at least the later one finds the other's object, or all of what the
 other has uploaded, and takes another number. Its object goes once the version is there. That of a killed pod keeps the
 number from others, until it is a day old.
+
+This is not a lock of common/store_lock.py: an upload may take longer than a store is out of reach, and whoever lost a
+lock meanwhile would go on writing into a version. A claim is never lost, and nobody waits, as there are other numbers.
 """
 
 from __future__ import annotations

@@ -82,9 +82,7 @@ class Kubeflow:
 
     def pushed(self, run_id: str, version: str) -> None:
         self.store.write(f"{HOME}/{run_id}/pusher/19/pushed_model/saved_model.pb", "graph")
-        pushes = {
-            "/s3/root/runs/trips/serving/trips": {"1700000000": "old/trainer/1/model", version: f"{run_id}/trainer/9/m"}
-        }
+        pushes = {"serving/trips": {"1700000000": "old/trainer/1/model", version: f"{run_id}/trainer/9/m"}}
         self.store.write(f"{HOME}/pushed.json", with_checksum(json.dumps({"models": pushes})))
 
     def sweep(self) -> list[str]:

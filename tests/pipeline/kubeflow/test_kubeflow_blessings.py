@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from headrace.components.stored_models.blessed_record import Entry, Registry, in
 from headrace.components.stored_models.blessing import record_blessing, time_after
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
-from headrace.pipeline.kubeflow.pod.records import read_pushes
+from headrace.pipeline.kubeflow.pod.records import PUSHES
 from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.store import Store
 
@@ -105,7 +106,7 @@ def test_no_blessing_or_record_is_lost_when_two_processes_write_at_the_same_time
     assert (known.judged and known.judged.fingerprint) == records[max(names)]
     last_blessed = max(name for name in names if "-blessed-" in name)
     assert (known.blessed and known.blessed.fingerprint) == records[last_blessed]
-    ((_, models),) = read_pushes(f"{HOME}/pushed.json", store).models.items()
+    ((_, models),) = PUSHES.read(f"{HOME}/pushed.json", store).models.items()
     expected_models = {str(2 * turn + (name == "a")): f"{name}-{turn}" for name in "ab" for turn in range(BLESSINGS)}
     assert {version: uri.split("/")[0] for version, uri in models.items()} == expected_models
 
@@ -157,16 +158,16 @@ def test_change_of_a_run_that_ends_while_another_writes_the_list_is_not_lost(
 ) -> None:
     bless(store, tmp_path / "1", "first", "2026-03-01")
     bless(store, tmp_path / "2", "second", "2026-03-02")
-    put, others = Store.put, iter([tmp_path / "other"])
+    write, others = Store.write, iter([tmp_path / "other"])
 
-    def put_after_another(self: Store, path: Path, to: str) -> None:
+    def write_after_another(self: Store, to: str, text: str) -> None:
         """The other run reads, changes and writes everything just before this one writes the list that it has read."""
         if to == f"{HOME}/blessed.json" and (folder := next(others, None)):
             with pod(store, folder) as list_of_other:
                 change(list_of_other)
-        put(self, path, to)
+        write(self, to, text)
 
-    monkeypatch.setattr(Store, "put", put_after_another)
+    monkeypatch.setattr(Store, "write", write_after_another)
     bless(store, tmp_path / "3", "third", "2026-03-03")
     assert "2026-03-09" not in store.text(f"{HOME}/blessed.json")
     assert "lite/17" not in store.text(f"{HOME}/blessed.json")
@@ -262,41 +263,41 @@ def test_objects_make_up_for_any_older_list_that_a_run_wrote_last(
         assert found == expected
 
 
-def test_list_of_an_earlier_version_is_taken_over(store: Store, tmp_path: Path) -> None:
-    paths = PodPaths(str(tmp_path / "1"))
-    path = paths.local(f"{HOME}/blessed.json")
-    Registry(models=(Entry(uri=str(path.parent / "old/trainer/salt/model"), blessed_at="2026-01-01"),)).write(path)
-    store.put(path, f"{HOME}/blessed.json")
-    bless(store, tmp_path / "2", "new", "2026-03-01")
-    assert [Path(entry.uri).parts[-4] for entry in listed(store, tmp_path / "3")] == ["old", "new"]
-
-
 def test_damaged_object_is_named(store: Store, tmp_path: Path) -> None:
     bless(store, tmp_path / "1", "first", "2026-03-01")
     store.remove(f"{HOME}/blessed.json")
     (name,) = store.children(f"{HOME}/blessed")
     (tmp_path / "empty").touch()
     store.put(tmp_path / "empty", f"{HOME}/blessed/{name}")
-    with pytest.raises(RunError, match=f"{HOME}/blessed/{name}"):
+    with pytest.raises(RunError, match=f"{HOME}/blessed/{re.escape(name)}: the record of a blessing is damaged"):
         listed(store, tmp_path / "2")
 
 
-def test_strange_object_is_passed_over_and_a_damaged_list_is_named(
+def test_strange_object_is_passed_over_and_a_damaged_list_is_read_from_the_objects(
     store: Store, tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     bless(store, tmp_path / "1", "first", "2026-03-01")
     store.write(f"{HOME}/blessed/folder/inside.txt", "?")
     assert len(listed(store, tmp_path / "2")) == 1
-    assert f"{HOME}/blessed/folder is not a record" in log.text
+    assert f"{HOME}/blessed/folder is not the record of a blessing" in log.text
+    whole = store.text(f"{HOME}/blessed.json")
+    for number, damaged in enumerate(("[]", "{", whole.replace("2026-03-01", "2026-03-11"))):
+        log.clear()
+        store.write(f"{HOME}/blessed.json", damaged)
+        assert [entry.blessed_at for entry in listed(store, tmp_path / f"damaged-{number}")] == ["2026-03-01"]
+        assert f"{HOME}/blessed.json is damaged" in log.text
+
+
+def test_damaged_list_without_objects_is_named(store: Store, tmp_path: Path) -> None:
     store.write(f"{HOME}/blessed.json", "[]")
-    with pytest.raises(RunError, match=rf"{HOME}/blessed\.json: the list of blessed models cannot be read"):
-        listed(store, tmp_path / "3")
+    with pytest.raises(RunError, match=rf"{HOME}/blessed\.json is damaged: it is not a JSON object"):
+        listed(store, tmp_path / "1")
 
 
 @pytest.mark.parametrize("field", ["uri", "compared_with"])
 def test_blessing_that_leads_out_of_the_pipelines_folder_is_refused(store: Store, tmp_path: Path, field: str) -> None:
     entry = {"uri": "run/trainer/1/model", "blessed_at": "2026-03-01", field: "../../../../etc/model"}
-    store.write(f"{HOME}/blessed/2026-03-01-0.json", json.dumps(entry))
+    store.write(f"{HOME}/blessed/2026-03-01T00:00:00.000000+00:00-blessed-{'0' * 16}.json", json.dumps(entry))
     with pytest.raises(RunError, match=rf"{HOME}/blessed\.json.* not below"):
         listed(store, tmp_path / "1")
     assert not (tmp_path / "1").is_dir() or not list((tmp_path / "1").rglob("etc"))

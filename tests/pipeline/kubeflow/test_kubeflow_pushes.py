@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from headrace.common.checksums import without_checksum
 from headrace.common.errors import RunError
 from headrace.components.stored_models.blessed_record import Entry
 from headrace.components.stored_models.push_record import PushRecord
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
+from headrace.pipeline.kubeflow.pod.records import PUSHES
 from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.store import Store
 
@@ -30,13 +31,18 @@ def test_old_versions_leave_the_store_and_the_graph_of_a_new_one_comes_last(
             file.write_text(version)
         store.put_all(tmp_path / version, f"{uri}/{version}")
     puts: list[str] = []
-    put = Store.put
+    put, write = Store.put, Store.write
 
     def noted(self: Store, path: Path, to: str) -> None:
         puts.append(to)
         put(self, path, to)
 
+    def noted_text(self: Store, to: str, text: str) -> None:
+        puts.append(to)
+        write(self, to, text)
+
     monkeypatch.setattr(Store, "put", noted)
+    monkeypatch.setattr(Store, "write", noted_text)
     with present({"destination": str(folder), "push_record": str(folder.parent / "pushed.json")}, paths, store):
         for name in ("saved_model.pb", "variables/index"):
             (folder / "11" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -48,9 +54,11 @@ def test_old_versions_leave_the_store_and_the_graph_of_a_new_one_comes_last(
             old.unlink()
         (folder / "7").rmdir()
     assert store.children(uri) == ["10", "11"]
-    assert [name.removeprefix(f"{HOME}/") for name in puts] == [
+    (event,) = store.children(f"{HOME}/pushed")
+    assert [name.removeprefix(f"{HOME}/") for name in puts if "/.serving-versions/" not in name] == [
         "serving/11/variables/index",
         "serving/11/saved_model.pb",
+        f"pushed/{event}",
         "pushed.json",
     ]
 
@@ -74,9 +82,9 @@ def test_pushes_of_two_runs_that_overlap_are_both_noted(store: Store, tmp_path: 
         with present(push_record(pods[1]), pods[1], store):
             note_push(pods[1], "run-b", "1790000002")
         note_push(pods[0], "run-a", "1790000001")
-    found = PushRecord.model_validate_json(without_checksum(store.text(f"{HOME}/pushed.json")))
+    found = PUSHES.read(f"{HOME}/pushed.json", store)
     ((folder, last),) = found.last.items()
-    assert folder.endswith("/taxi/serving/trips")
+    assert folder == "serving/trips"
     assert (last.version, last.uri) == ("1790000002", "run-b/trainer/5/model")
     assert {version: uri[:5] for version, uri in found.models[folder].items()} == {
         "1790000001": "run-a",
@@ -84,7 +92,7 @@ def test_pushes_of_two_runs_that_overlap_are_both_noted(store: Store, tmp_path: 
     }
 
 
-def test_push_whose_note_another_run_wrote_over_is_found_and_noted_again(store: Store, tmp_path: Path) -> None:
+def test_push_whose_note_another_run_wrote_over_is_found(store: Store, tmp_path: Path) -> None:
     pods = [PodPaths(str(tmp_path / f"{number}")) for number in range(4)]
     for pod, run, version in ((pods[0], "run-a", "1790000001"), (pods[1], "run-b", "1790000002")):
         with present(push_record(pod), pod, store):
@@ -96,11 +104,12 @@ def test_push_whose_note_another_run_wrote_over_is_found_and_noted_again(store: 
     with present({**push_record(pods[2]), **destination}, pods[2], store):  # a Pusher that has nothing to push
         found = PushRecord.read(pods[2].local(f"{HOME}/pushed.json"))
     assert [push.version for push in found.last.values()] == ["1790000002"]
-    (models,) = PushRecord.model_validate_json(without_checksum(store.text(f"{HOME}/pushed.json"))).models.values()
+    (models,) = PUSHES.read(f"{HOME}/pushed.json", store).models.values()
     assert sorted(models) == ["1790000001", "1790000002"]
-    store.write(f"{HOME}/pushed/1790000003-0123456789abcdef.json", "{")
+    damaged = f"{HOME}/pushed/2126-03-01T12:00:00.000000+00:00-pushed-0123456789abcdef.json"
+    store.write(damaged, "{")
     with (
-        pytest.raises(RunError, match=f"{HOME}/pushed/1790000003-0123456789abcdef.json"),
+        pytest.raises(RunError, match=f"{re.escape(damaged)}: the record of a push is damaged"),
         present(push_record(pods[3]), pods[3], store),
     ):
         pass
@@ -132,4 +141,4 @@ def test_stray_object_among_pushes_is_ignored_with_a_warning(
     with present(push_record(pods[1]), pods[1], store):
         found = PushRecord.read(pods[1].local(f"{HOME}/pushed.json"))
     assert [push.version for push in found.last.values()] == ["1790000001"]
-    assert f"{HOME}/pushed/notes.txt is not a record of a push" in caplog.text
+    assert f"{HOME}/pushed/notes.txt is not the record of a push" in caplog.text

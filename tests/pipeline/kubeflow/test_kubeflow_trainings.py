@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -60,7 +62,8 @@ def test_what_is_known_is_what_the_runs_found_one_after_the_other(store: Store, 
             expected = expected.with_judged(data(span), blessed=blessed)
         assert found(store, tmp_path / f"next-{number}") == expected
     assert expected.newest == data("10")  # of whose data the run of span 8 knew nothing
-    assert TrainingRecord.parsed(store.text(f"{HOME}/trained.json")) == expected
+    content = json.loads(store.text(f"{HOME}/trained.json"))
+    assert [content[name]["spans"] for name in ("judged", "blessed", "newest")] == [["8"], ["9"], ["10"]]
 
 
 def test_record_that_another_run_wrote_over_is_whole_again_on_reading(store: Store, tmp_path: Path) -> None:
@@ -73,9 +76,9 @@ def test_record_that_another_run_wrote_over_is_whole_again_on_reading(store: Sto
     )
 
 
-def test_record_of_an_earlier_version_is_taken_over(store: Store, tmp_path: Path) -> None:
+def test_record_that_was_copied_from_a_volume_is_taken_over(store: Store, tmp_path: Path) -> None:
     before = TrainingRecord().with_judged(data("1"), blessed=True).with_passed("f", "{}")
-    store.write(f"{HOME}/trained.json", before.model_dump_json())
+    store.write(f"{HOME}/trained.json", before.text())
     assert found(store, tmp_path / "1") == before
     assert not store.children(f"{HOME}/trained")
     judge(store, tmp_path / "2", "2")
@@ -91,13 +94,14 @@ def test_damaged_record_is_named_and_a_strange_object_is_passed_over(
     store.write(f"{HOME}/trained/folder/inside.json", "?")
     assert found(store, tmp_path / "2").judged == data("1")
     said = log.text
-    assert f"{HOME}/trained/notes.txt is not a record" in said
-    assert f"{HOME}/trained/folder is not a record" in said
+    assert f"{HOME}/trained/notes.txt is not the record of a training" in said
+    assert f"{HOME}/trained/folder is not the record of a training" in said
     (name,) = (name for name in store.children(f"{HOME}/trained") if "-judged-" in name)
     record = store.text(f"{HOME}/trained/{name}")
+    store.remove(f"{HOME}/trained.json")
     for damaged in ("{", record.replace('"f1"', '"f2"')):
         store.write(f"{HOME}/trained/{name}", damaged)
-        with pytest.raises(RunError, match=rf"{HOME}/trained/{name.replace('+', '.')}: .* is damaged"):
+        with pytest.raises(RunError, match=rf"{HOME}/trained/{re.escape(name)}: .* is damaged"):
             found(store, tmp_path / "3")
 
 

@@ -27,6 +27,7 @@ from headrace.components.stored_models.blessing import record_blessing
 from headrace.components.stored_models.push_record import PushRecord
 from headrace.pipeline.kubeflow.model_changes import promote, roll_back
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
+from headrace.pipeline.kubeflow.pod.records import PUSHES
 from headrace.pipeline.kubeflow.pod.state import GRAPH, present
 from headrace.pipeline.kubeflow.results_store import volume_store
 from headrace.pipeline.kubeflow.store import Store, open_store
@@ -96,10 +97,8 @@ def test_rolled_back_version_is_complete_recorded_and_registered(
     ]
     assert served(store)[new] == {"saved_model.pb": "run-b", "variables/data": "weights of run-b"}
     assert (states["1790000002"], states[new]) == ("withdrawn", "in_service")
-    store.get(f"{HOME}/pushed.json", tmp_path / "pushed.json")
-    last = PushRecord.read(tmp_path / "pushed.json").last
-    pod = "/s3/root/runs/trips/serving/trips"  # as the pods name it, of which none is at this machine's temporary path
-    assert (last[pod].version, last[pod].uri) == (new, "run-b/trainer/5/model")
+    last = PUSHES.read(f"{HOME}/pushed.json", store).last["serving/trips"]
+    assert (last.version, last.uri) == (new, "run-b/trainer/5/model")
     after = listed(store, tmp_path / "next")
     candidate = str(tmp_path / "next/s3/root/runs/trips/run-d/trainer/5/model")
     baseline = choose_baseline(after, candidate).uri

@@ -21,8 +21,8 @@ from headrace.components.deploy.lite_files import LITE
 from headrace.components.deploy.pusher import Pusher
 from headrace.components.lite.verdict import MODEL_FILE, REPORT_FILE, LiteVerdict
 from headrace.components.stored_models.blessed_record import Entry
-from headrace.components.stored_models.push_record import PushRecord
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
+from headrace.pipeline.kubeflow.pod.records import PUSHES
 from headrace.pipeline.kubeflow.pod.state import GRAPH, present
 from headrace.pipeline.kubeflow.store import Store, StoreError, open_store
 
@@ -198,8 +198,7 @@ def test_a_push_that_the_stores_outage_broke_off_is_finished_by_the_next_run(
         push(server, folder / "next", blessed=False, lite=True, home=home, store=of_pod)
         (version,), _ = served(server, home, store)
         assert converted(store, home) == {version: {MODEL_FILE, REPORT_FILE}}
-        store.get(f"{home}/pushed.json", folder / "pushed.json")
-        assert [push.version for push in PushRecord.read(folder / "pushed.json").last.values()] == [version]
+        assert [push.version for push in PUSHES.read(f"{home}/pushed.json", store).last.values()] == [version]
         server.age(days=2, below=f"{home}/")
         push(server, folder / "later", blessed=False, lite=True, home=home, store=of_pod)
         assert served(server, home, store) == ({version}, set())
@@ -246,8 +245,7 @@ def test_a_push_of_which_the_store_loses_an_answer_is_whole_after_the_next_run(
                 push(server, folder / str(blessed), blessed=blessed, home=home, store=of_pod)
         assert sum(method in WRITES for method, path in server.proxy.asked if home_of(path) == home) > nth
         (version,), _ = served(server, home, store)
-        store.get(f"{home}/pushed.json", folder / "pushed.json")
-        assert [push.version for push in PushRecord.read(folder / "pushed.json").last.values()] == [version]
+        assert [push.version for push in PUSHES.read(f"{home}/pushed.json", store).last.values()] == [version]
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
         assert len([*threads.map(lost, range(18))]) == 18  # three requests for each of five objects and the claim

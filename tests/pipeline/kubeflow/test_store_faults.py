@@ -26,8 +26,8 @@ from headrace.components.stored_models.blessed_record import Registry
 from headrace.components.stored_models.blessing import record_blessing
 from headrace.components.trigger.decision import TrainingData
 from headrace.pipeline.kubeflow import prune_spans
-from headrace.pipeline.kubeflow.pod import records
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
+from headrace.pipeline.kubeflow.pod.records import TRAININGS
 from headrace.pipeline.kubeflow.pod.spans import RUNS
 from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.results_store import volume_store
@@ -175,11 +175,11 @@ def test_next_blessing_follows_both_of_two_at_once_that_the_clocks_put_in_order(
 def test_what_a_pod_found_whose_clock_is_behind_is_the_last_all_the_same(store: Store, tmp_path: Path) -> None:
     uri, path = "s3://root/v2/trips/trained.json", tmp_path / "trained.json"
     for span, clock in (("1", NOON + HOUR), ("2", NOON)):
-        known = records.fetch_trainings(uri, path, store)
+        known = TRAININGS.fetch(uri, path, store)
         data = TrainingData(fingerprint=f"f{span}", spans=(span,), work="w", statistics="s")
         path.write_text(known.with_judged(data, blessed=True).model_dump_json())
-        records.publish_trainings(uri, path, store, known, clock)
-    blessed = records.fetch_trainings(uri, path, store).blessed
+        TRAININGS.publish(uri, path, store, known, clock)
+    blessed = TRAININGS.read(uri, store).blessed
     assert blessed is not None
     assert blessed.spans == ("2",)
 

@@ -124,7 +124,7 @@ def test_models_that_are_gone_stay_in_the_list_with_their_versions(store: Store,
 
 def test_damaged_records_are_named_by_their_uris(store: Store) -> None:
     store.write(f"{HOME}/pushed.json", "{")
-    with pytest.raises(RunError, match=rf"^{HOME}/pushed\.json: the record of pushed models is damaged"):
+    with pytest.raises(RunError, match=rf"^{HOME}/pushed\.json is damaged"):
         stored_models(CONFIG, store, 20)
 
 

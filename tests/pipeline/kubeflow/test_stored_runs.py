@@ -109,7 +109,7 @@ def test_settings_are_those_that_the_run_used(parameters: dict[str, str | int], 
 
 def test_card_of_a_pushed_model_lies_with_the_push_and_says_what_is_known(two: Store) -> None:
     write_stored_card(HOME, PUSH, two, "run-b/trainer/5/model", "1790000005")
-    html, markdown = (two.text(f"{HOME}/pushed/1790000005/model_card.{kind}") for kind in ("html", "md"))
+    html, markdown = (two.text(f"{HOME}/cards/1790000005/model_card.{kind}") for kind in ("html", "md"))
     assert NAME not in html + markdown
     for text in (html, markdown.replace("\\", "")):
         for known in ("1790000005", "run-b", "bbb", "0.7500", "train", f"{HOME}/run-b/", "128"):
@@ -123,7 +123,7 @@ def test_card_of_a_pushed_model_lies_with_the_push_and_says_what_is_known(two: S
     record = two.text(f"{HOME}/run-b/trainer/5/lineage.json")
     assert not [text for text in (html, markdown, record) if "hunter2" in text]
     (origin,) = stored_lineage(CONFIG, two, "1790000005").origins
-    assert str(origin.card) == "pushed/1790000005/model_card.html"
+    assert str(origin.card) == "cards/1790000005/model_card.html"
     (earlier,) = stored_lineage(CONFIG, two, "run-a").origins
     assert earlier.card is None
 
@@ -141,7 +141,7 @@ def test_card_on_a_volume_lies_on_the_volume(tmp_path: Path) -> None:
     put_config(store, "run-a", settings(), "aaa")
     write_stored_card(HOME, "/models/trips", store, "run-a/trainer/5/model", "7")
     (card,) = (tmp_path / "volume").rglob("model_card.html")
-    assert card.parts[-3:-1] == ("pushed", "7")
+    assert card.parts[-3:-1] == ("cards", "7")
     assert "Pushed as</dt><dd>7<" in card.read_text(encoding="utf-8")
 
 
@@ -151,4 +151,4 @@ def test_card_that_cannot_be_made_is_a_warning(two: Store, caplog: pytest.LogCap
     two.write(record, "{")
     write_stored_card(HOME, PUSH, two, "run-b/trainer/5/model", "1790000005")
     assert f"1790000005 was pushed, but its model card cannot be written: {record}" in caplog.text
-    assert not two.exists(f"{HOME}/pushed/1790000005")
+    assert not two.exists(f"{HOME}/cards/1790000005")

@@ -21,7 +21,7 @@ from headrace.configs.config import PipelineConfig
 from headrace.pipeline.kubeflow.compiler.tasks import component_tasks
 from headrace.pipeline.kubeflow.pod.invocation import Invocation
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
-from headrace.pipeline.kubeflow.pod.records import read_pushes
+from headrace.pipeline.kubeflow.pod.records import PUSHES
 from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.store import Store
 
@@ -147,7 +147,7 @@ def test_two_runs_that_end_together_lose_no_blessing_and_the_newest_is_in_servic
         listed, pushed = one.listed(), one.pushed()
         assert sorted(listed) == [*RUNS]
         assert pushed[max(pushed)] == listed[-1]
-        ((_, noted),) = read_pushes(f"{one.home}/pushed.json", store).models.items()
+        ((_, noted),) = PUSHES.read(f"{one.home}/pushed.json", store).models.items()
         assert {int(version): uri.split("/")[0] for version, uri in noted.items()} == pushed
         assert len({*pushed.values()}) == len(pushed)
         assert store.files(f"{one.home}/serving/.trips-versions") == {}

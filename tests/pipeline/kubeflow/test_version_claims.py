@@ -15,6 +15,7 @@ from headrace.components.stored_models.blessed_record import Entry
 from headrace.components.stored_models.push import push
 from headrace.components.stored_models.push_record import PushRecord
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
+from headrace.pipeline.kubeflow.pod.records import PUSHES
 from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.pod.version_claims import (
     VersionTakenError,
@@ -95,9 +96,7 @@ class Pod:
 
     def noted(self) -> list[str]:
         """The versions that the record in the store names."""
-        (self._home / "pushed.json").unlink()
-        assert self._store.get(f"{HOME}/pushed.json", self._home / "pushed.json")
-        (models,) = PushRecord.read(self._home / "pushed.json").models.values()
+        (models,) = PUSHES.read(f"{HOME}/pushed.json", self._store).models.values()
         return sorted(models)
 
 
