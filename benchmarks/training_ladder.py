@@ -11,7 +11,8 @@ import pyarrow as pa
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from headrace.trainer.input.pipeline import InputPipeline, InputSplit
+from headrace.trainer.input.batches import InputSplit
+from headrace.trainer.input.pipeline import InputPipeline
 from headrace.trainer.input.transformed_columns import ColumnsWriter, columns_schema, file_name
 
 SHUFFLE = 10_000

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-    from headrace.trainer.input.pipeline import InputSplit
+    from headrace.trainer.input.batches import InputSplit
 
 CONFIGS = PROJECT / "configs"
 EXAMPLES = {"taxi": 0.2, "digits": 0.2, "pydoc": 0.6}

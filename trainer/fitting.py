@@ -27,8 +27,8 @@ from headrace.trainer.checkpointing.checkpoints import Checkpoints, SavedCheckpo
 from headrace.trainer.devices.errors import explain_xla_errors
 from headrace.trainer.devices.loop import DistributedLoop
 from headrace.trainer.devices.strategy import SINGLE_CPU, StrategyChoice, any_worker
+from headrace.trainer.input.batches import InputSplit
 from headrace.trainer.input.inputs import Inputs
-from headrace.trainer.input.pipeline import InputSplit
 from headrace.trainer.model import compile_model, describe_precision
 from headrace.trainer.optimizers import leftover_batches
 from headrace.trainer.profiling.callback import profiling

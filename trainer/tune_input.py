@@ -22,10 +22,10 @@ import tensorflow_transform as tft
 from headrace.configs.schema.train import InputConfig, TrainConfig
 from headrace.trainer.budget import Budget, scores_of_row
 from headrace.trainer.devices.strategy import choose_strategy, detect_hardware
+from headrace.trainer.input.batches import InputSplit
 from headrace.trainer.input.errors import explain_label_errors
 from headrace.trainer.input.inputs import InputPlan, TransformedExamples
 from headrace.trainer.input.memory import CacheKind, FreeSpace, choose_cache, estimate_examples
-from headrace.trainer.input.pipeline import InputSplit
 from headrace.trainer.input.reading import CORES
 from headrace.trainer.sections import TrainerSections
 

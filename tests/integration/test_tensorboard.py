@@ -23,8 +23,8 @@ from headrace.pipeline.folders import Folders
 from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from headrace.pipeline.tensorboard.server import LOADER, link, profile_page, trainings
 from headrace.trainer.callbacks.tensorboard import Scalars
+from headrace.trainer.input.batches import InputSplit
 from headrace.trainer.input.inputs import Inputs
-from headrace.trainer.input.pipeline import InputSplit
 from headrace.trainer.profiling.callback import profiling
 
 if TYPE_CHECKING:

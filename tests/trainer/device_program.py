@@ -13,7 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from headrace.trainer.input.pipeline import InputPipeline, InputSplit
+from headrace.trainer.input.batches import InputSplit
+from headrace.trainer.input.pipeline import InputPipeline
 from headrace.trainer.input.reading import InputOptions
 
 SPEC = {"numbers": tf.io.FixedLenFeature([2], tf.float32), "label": tf.io.FixedLenFeature([], tf.float32)}

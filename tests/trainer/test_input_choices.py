@@ -10,10 +10,12 @@ import tensorflow as tf
 
 from headrace.common.errors import TrainingError
 from headrace.configs.schema.train import InputConfig
+from headrace.trainer.input import mapped
+from headrace.trainer.input.batches import InputSplit
 from headrace.trainer.input.buckets import LengthBuckets, choose_buckets, padding_share
-from headrace.trainer.input.disk_cache import DiskCache
+from headrace.trainer.input.disk_cache import cached_on_disk
 from headrace.trainer.input.packing import Packing
-from headrace.trainer.input.pipeline import InputPipeline, InputSplit
+from headrace.trainer.input.pipeline import InputPipeline
 from headrace.trainer.input.reading import InputOptions
 from headrace.trainer.tune_input import InputTrial, InputTuning, find_fastest
 
@@ -135,22 +137,18 @@ def test_a_damaged_file_is_named(tmp_path: Path, how: str, cache: Any) -> None:
         )
 
 
-def test_the_disk_cache_goes_with_its_dataset_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("copied", [0, 1 << 20], ids=["mapped", "copied"])
+def test_the_disk_cache_has_no_name_that_a_killed_process_could_leave_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: int
 ) -> None:
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
-    split: InputSplit | None = InputPipeline(
-        feature_spec=SPEC, label_key="label", batch_size=32, cache="disk", shuffle=600
-    ).open("train", write(tmp_path))
-    assert split is not None
-    assert len(list((tmp_path / "scratch").iterdir())) == 1
-    assert len(batches(split.dataset)) == 35
-    split = None
-    import gc
-
-    gc.collect()
+    monkeypatch.setattr(mapped, "COPIED_BYTES", copied)
+    split = InputPipeline(feature_spec=SPEC, label_key="label", batch_size=32, cache="disk", shuffle=600).open(
+        "train", write(tmp_path)
+    )
     assert list((tmp_path / "scratch").iterdir()) == []
+    assert sorted(number for batch in batches(split.dataset) for number in batch) == list(range(1100))
 
 
 def test_a_disk_cache_that_fails_half_way_is_removed_and_never_read(
@@ -160,7 +158,7 @@ def test_a_disk_cache_that_fails_half_way_is_removed_and_never_read(
     packing = Packing({"label": SPEC["label"]})
     numbers = tf.data.Dataset.range(50).map(lambda n: tf.debugging.check_numerics(1 / tf.cast(40 - n, tf.float32), "x"))
     with pytest.raises(tf.errors.InvalidArgumentError):
-        DiskCache(numbers.map(lambda x: (tf.reshape(x, [1, 1]),)), packing)
+        cached_on_disk(numbers.map(lambda x: (tf.reshape(x, [1, 1]),)), packing, SPEC)
     assert list(tmp_path.glob("headrace-input-*")) == []
 
 

@@ -18,6 +18,7 @@ from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.train import TrainConfig
 from headrace.trainer import run
 from headrace.trainer.devices.strategy import choose_strategy, detect_hardware
+from headrace.trainer.input import gathered, mapped
 from headrace.trainer.input import pipeline as pipeline_module
 from headrace.trainer.input.buckets import LengthBuckets
 from headrace.trainer.input.mapped import MappedRows
@@ -101,6 +102,7 @@ def batches(dataset: tf.data.Dataset, most: int = 40) -> list[Any]:
     return [[np.asarray(one) for one in tf.nest.flatten(batch, expand_composites=True)] for batch in dataset.take(most)]
 
 
+@pytest.mark.parametrize("copied", [0, 1 << 20], ids=["mapped", "copied"])
 @pytest.mark.parametrize("cache", ["memory", "none"])
 @pytest.mark.parametrize("spec", [TABLE, SEQUENCES], ids=["table", "sequences"])
 @pytest.mark.parametrize(
@@ -114,14 +116,17 @@ def batches(dataset: tf.data.Dataset, most: int = 40) -> list[Any]:
     ],
     ids=str,
 )
-def test_batches_are_those_of_tfrecords(tmp_path: Path, cache: Any, spec: dict[str, Any], options: Any) -> None:
+def test_batches_are_those_of_tfrecords(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: int, cache: Any, spec: dict[str, Any], options: Any
+) -> None:
+    monkeypatch.setattr(mapped, "COPIED_BYTES", copied)
     pipeline = InputPipeline(feature_spec=spec, label_key="label", batch_size=32, cache=cache, seed=5, **options)
-    parsed, mapped = (pipeline.open("train", files) for files in write(tmp_path, spec))
+    parsed, columns = (pipeline.open("train", files) for files in write(tmp_path, spec))
     for _ in range(2):  # epochs
-        np.testing.assert_equal(batches(mapped.dataset), batches(parsed.dataset))
-    np.testing.assert_equal(batches(mapped.peek), batches(parsed.peek))
-    assert mapped.dataset.element_spec == parsed.dataset.element_spec
-    assert mapped.size == sum(SIZES)
+        np.testing.assert_equal(batches(columns.dataset), batches(parsed.dataset))
+    np.testing.assert_equal(batches(columns.peek), batches(parsed.peek))
+    assert columns.dataset.element_spec == parsed.dataset.element_spec
+    assert columns.size == sum(SIZES)
 
 
 def test_resumed_training_continues_with_the_batches_of_tfrecords(tmp_path: Path) -> None:
@@ -137,7 +142,9 @@ def test_resumed_training_continues_with_the_batches_of_tfrecords(tmp_path: Path
 def test_many_examples_are_shuffled_without_a_list_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
+    monkeypatch.setattr(gathered, "MANY", 100)
     monkeypatch.setattr(pipeline_module, "MANY", 100)
+    monkeypatch.setattr(mapped, "COPIED_BYTES", 0)
     files = dict(zip(("records", "columns"), write(tmp_path, TABLE), strict=True))[form]
     settings = InputPipeline(feature_spec=TABLE, label_key="label", batch_size=32, shuffle=9, seed=5)
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from headrace.configs.schema.label import LabelConfig
-from headrace.trainer.input.pipeline import InputSplit
+from headrace.trainer.input.batches import InputSplit
 from headrace.trainer.models.layers import adapt_scale, unscale
 
 PRICE = LabelConfig(key="price", kind="regression")

@@ -11,9 +11,8 @@ import pytest
 from numbered_shards import ids, pipeline, write_shards
 
 from headrace.common.errors import TrainingError
+from headrace.trainer.input.batches import InputSplit
 from headrace.trainer.input.memory import CacheChoice, choose_cache
-from headrace.trainer.input.packing import Packing
-from headrace.trainer.input.pipeline import InputSplit, Stream
 from headrace.trainer.input.snapshot import KEEP, ORPHANED_AFTER, Snapshots
 from headrace.trainer.input.sources import ExampleSources
 
@@ -37,16 +36,12 @@ def shards(tmp_path: Path) -> list[str]:
 def opened(folder: Path, graph: Path, shards: list[str], **settings: object) -> tuple[InputSplit, str]:
     """The split, and what the snapshots say."""
     snapshots = Snapshots(folder, graph)
-
-    def source(split: str, files: list[str], packing: Packing, read: Stream) -> Stream:
-        return snapshots.stream(split, files, packing, read)
-
-    return pipeline(source=source, **settings).open("train", shards), snapshots.words().partition(": ")[2]
+    return pipeline(snapshot=snapshots.files, **settings).open("train", shards), snapshots.words().partition(": ")[2]
 
 
 def damage(place: Path) -> None:
     """Change one byte of a file, whose size stays."""
-    file = max((path for path in (place / "data").rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    (file,) = place.glob("*.arrow")
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.checkpointing.checkpoints import SavedCheckpoint, TrainingPosition
 from headrace.trainer.fitting import MAX_ADDITIONAL_CALLS, STEPS_PER_EXECUTION, Training, choose_steps_per_execution
+from headrace.trainer.input.batches import InputSplit
 from headrace.trainer.input.inputs import Inputs
-from headrace.trainer.input.pipeline import InputSplit
 from headrace.trainer.sections import TrainerSections
 
 AUTO = TrainConfig()

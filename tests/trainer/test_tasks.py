@@ -16,8 +16,8 @@ from headrace.configs.schema.train import TrainConfig
 from headrace.trainer import columns, models, training
 from headrace.trainer.callbacks.diagnosis import diagnose_batch
 from headrace.trainer.columns import Batch
+from headrace.trainer.input.batches import InputSplit
 from headrace.trainer.input.errors import explain_label_errors, label_check
-from headrace.trainer.input.pipeline import InputSplit
 from headrace.trainer.model import compile_model, loss, losses_on
 from headrace.trainer.models import layers
 from headrace.trainer.models.layers import adapt_scale, label_variances

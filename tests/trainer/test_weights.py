@@ -14,7 +14,8 @@ from sklearn.utils.class_weight import compute_class_weight
 from headrace.common.errors import TrainingError
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.train import TrainConfig
-from headrace.trainer.input.pipeline import InputPipeline, InputSplit
+from headrace.trainer.input.batches import InputSplit
+from headrace.trainer.input.pipeline import InputPipeline
 from headrace.trainer.input.weights import ExampleWeights
 from headrace.trainer.model import compile_model
 

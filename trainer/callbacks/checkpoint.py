@@ -29,7 +29,7 @@ from headrace.trainer.checkpointing.state import (
     stop_skipping,
     values_of,
 )
-from headrace.trainer.input.pipeline import InputSplit
+from headrace.trainer.input.batches import InputSplit
 
 logger = logging.getLogger(__name__)
 

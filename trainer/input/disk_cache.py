@@ -1,84 +1,71 @@
-"""Parsed examples on disk: written once, and read back many times faster than they are parsed.
+"""Parsed examples on disk, as columns: written once, and then read as those that Transform writes.
 
-Each process uses a temporary folder of its own and removes it, so it never meets files that another left incomplete.
-The folder is below `tempfile.gettempdir()`, which a run removes when the component ends, however it ends.
+rows = cached_on_disk(batches, packing, feature_spec)     # raises TrainingError if the disk is full
 """
 
 from __future__ import annotations
 
-import shutil
+import math
 import tempfile
-import weakref
-from contextlib import ExitStack
-from itertools import cycle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import tensorflow as tf
 
 from headrace.common.errors import TrainingError
-from headrace.trainer.input.packing import Packed, Packing, no_autograph
+from headrace.trainer.input.mapped import MappedRows
+from headrace.trainer.input.packing import Feature, Packing
 from headrace.trainer.input.reading import without_autotune
-from headrace.trainer.input.shuffle import exact_batches, permutation
+from headrace.trainer.input.transformed_columns import ColumnsWriter, columns_schema, file_name
 
-SHARDS = 16
-"""Files among which the blocks of examples are distributed; they are read in random order."""
-PARALLEL_FILES = 8
-"""Files that are read at the same time."""
 BLOCK = 4096
-"""Examples that are written and read at a time."""
+"""Examples that stay together when an epoch reads them in random order, before it shuffles them."""
 
 
-class DiskCache:
-    """The packed batches of one split.
+def write_parsed(folder: Path, batches: tf.data.Dataset, packing: Packing) -> list[str]:
+    """Write packed batches as columns; the files, which `map_parsed` opens. Raises OSError if the disk is full."""
+    file, schema = str(folder / file_name(0, 1)), columns_schema(packing.parsed)
+    if schema is None:
+        raise AssertionError("Packing has features that are no columns")
+    with ColumnsWriter(file, schema) as writer:
+        for packed in without_autotune(batches):
+            writer.add({name: _array(column) for name, column in packing.columns(packed).items()})
+    return [file]
 
-    cache = DiskCache(batches, packing)       # writes; raises TrainingError if the disk is full
-    cache.size                                # examples
-    cache.stream(seed)                        # all of them, files in the order of the seed; None: as written
+
+def map_parsed(files: list[str], feature_spec: Mapping[str, Feature]) -> MappedRows:
+    """Map what `write_parsed` wrote."""
+    return MappedRows(files, feature_spec, block=BLOCK)
+
+
+def cached_on_disk(batches: tf.data.Dataset, packing: Packing, feature_spec: Mapping[str, Feature]) -> MappedRows:
+    """Write packed batches to a file of this process, and map it.
+
+    The file has no name any more when this returns: the system frees it when it is not mapped any more, however the
+    process ends. Raises TrainingError if the disk is full.
     """
-
-    def __init__(self, batches: tf.data.Dataset, packing: Packing) -> None:
-        self._folder = tempfile.mkdtemp(prefix="headrace-input-")
-        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        self._packing, self.size = packing, 0
+    with tempfile.TemporaryDirectory(prefix="headrace-input-", ignore_cleanup_errors=True) as folder:
         try:
-            self._write(without_autotune(exact_batches(batches, packing, BLOCK)))
-        except BaseException as error:
-            self._remove()
-            if isinstance(error, tf.errors.ResourceExhaustedError) or "No space left" in str(error):
-                raise TrainingError(
-                    f"the parsed examples do not fit on the disk that holds {tempfile.gettempdir()}. Set"
-                    " `train.input.cache: none`, or set TMPDIR to a folder on a larger disk"
-                ) from error
-            raise
+            return map_parsed(write_parsed(Path(folder), batches, packing), feature_spec)
+        except OSError as error:
+            raise TrainingError(
+                f"the parsed examples cannot be stored on the disk that holds {tempfile.gettempdir()}: {error}. Set"
+                " `train.input.cache: none`, or set TMPDIR to a folder on a larger disk"
+            ) from error
 
-    def _write(self, blocks: tf.data.Dataset) -> None:
-        with ExitStack() as stack:
-            files = [stack.enter_context(tf.io.TFRecordWriter(self._file(number))) for number in range(SHARDS)]
-            for file, packed in zip(cycle(files), blocks, strict=False):
-                self.size += int(self._packing.rows(packed))
-                for part in packed:
-                    file.write(tf.io.serialize_tensor(part).numpy())
 
-    def _file(self, number: int) -> str:
-        return f"{self._folder}/{number:05d}"
+def _array(column: tf.Tensor | tf.RaggedTensor) -> pa.Array:
+    """A column as ColumnsWriter takes it."""
+    if isinstance(column, tf.RaggedTensor):
+        return pa.LargeListArray.from_arrays(pa.array(column.row_splits.numpy()), _flat(column.values))
+    values = _flat(column)
+    size = math.prod(column.shape[1:])
+    return pa.FixedSizeListArray.from_arrays(values, size) if column.shape.rank > 1 else values
 
-    def stream(self, seed: tf.Tensor | None) -> tf.data.Dataset:
-        """Return the batches. seed: int64 [2]."""
-        empty = self._packing.empty()
-        order = tf.range(SHARDS, dtype=tf.int64) if seed is None else permutation(SHARDS, seed)
-        files = tf.data.Dataset.from_tensor_slices(tf.gather([self._file(number) for number in range(SHARDS)], order))
 
-        @no_autograph
-        def parsed(parts: tf.Tensor) -> Packed:
-            return tuple(
-                tf.ensure_shape(tf.io.parse_tensor(parts[number], part.dtype), [None, *part.shape[1:]])
-                for number, part in enumerate(empty)
-            )
-
-        # Blocks were written to the files in turn, so reading the files in turn restores their order.
-        blocks = files.interleave(
-            no_autograph(lambda file: tf.data.TFRecordDataset(file, buffer_size=8 << 20).batch(len(empty))),
-            cycle_length=SHARDS if seed is None else PARALLEL_FILES,
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=True,
-        )
-        return blocks.map(parsed, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+def _flat(values: tf.Tensor) -> pa.Array:
+    """All values: strings as large_binary, numbers without a copy."""
+    flat: Any = values.numpy().reshape(-1)
+    return pa.array(flat, pa.large_binary() if values.dtype == tf.string else None)

@@ -17,6 +17,7 @@ from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.train import TrainConfig
 from headrace.trainer import columns
 from headrace.trainer.columns.image import stored_image_loader
+from headrace.trainer.input.batches import InputSplit
 from headrace.trainer.input.buckets import choose_buckets
 from headrace.trainer.input.errors import explain_file_errors, label_check
 from headrace.trainer.input.mapped import MappedRows
@@ -30,7 +31,7 @@ from headrace.trainer.input.memory import (
     estimate_examples,
 )
 from headrace.trainer.input.packing import Packing
-from headrace.trainer.input.pipeline import InputPipeline, InputSplit, ReadSplits
+from headrace.trainer.input.pipeline import InputPipeline, ReadSplits
 from headrace.trainer.input.reading import SINGLE_WORKER, ClusterWorker, InputOptions
 from headrace.trainer.input.sources import ExampleSources
 from headrace.trainer.input.transformed_columns import are_columns, column_files
@@ -134,6 +135,7 @@ class InputPlan:
             reading=InputOptions.of(train.input, prefetch_device, batch_bytes),
             load=stored_image_loader(columns.build(sections.features)),
             source=sources.stream,
+            snapshot=sources.snapshots.files if sources.snapshots else None,
             joined=functools.partial(joined_labels, sections.label) if sections.label.tasks else None,
             weights=weights,
             check=label_check(sections.label),

@@ -66,19 +66,25 @@ class Packing:
 
     def parse(self, serialized: tf.Tensor) -> Packed:
         """Parse and pack serialized tf.Examples, string [batch]."""
-        columns = tf.io.parse_example(serialized, self.parsed)
+        return self.pack(tf.io.parse_example(serialized, self.parsed))
+
+    def pack(self, columns: Mapping[str, tf.Tensor | tf.RaggedTensor]) -> Packed:
+        """Pack columns, those of lists as tf.RaggedTensor."""
         groups = [tf.stack([columns[name] for name in names], axis=1) for names in self.groups.values()]
         return self._packed(groups, [columns[name] for name in self.lists])
 
-    def unpack(self, packed: Packed) -> dict[str, Column]:
-        """Return the columns, as the feature spec describes them."""
+    def columns(self, packed: Packed) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+        """Return what `pack` packed."""
         groups, lists = self._split(packed)
-        columns: dict[str, Column] = {}
+        columns: dict[str, tf.Tensor | tf.RaggedTensor] = dict(zip(self.lists, lists, strict=True))
         for names, group in zip(self.groups.values(), groups, strict=True):
             columns |= dict(zip(names, tf.unstack(group, num=len(names), axis=1), strict=True))
-        for (name, feature), column in zip(self.lists.items(), lists, strict=True):
-            columns[name] = as_described(feature, column)
         return columns
+
+    def unpack(self, packed: Packed) -> dict[str, Column]:
+        """Return the columns, as the feature spec describes them."""
+        columns = self.columns(packed)
+        return columns | {name: as_described(feature, columns[name]) for name, feature in self.lists.items()}
 
     def empty(self) -> Packed:
         """Return a batch without examples."""

@@ -13,6 +13,9 @@ import tensorflow as tf
 
 from headrace.trainer.input.packing import Packed, Packing, no_autograph
 
+Stream = Callable[[tf.Tensor | None], tf.data.Dataset]
+"""Graph code from the seed of an epoch, int64 [2], to its examples in packed batches of any size. The order of larger
+units, such as files, follows from the seed; None keeps the order of the files."""
 MANY = 1 << 22
 """Examples from which on no list of all their numbers is kept in memory: of fewer, it takes at most 32 MB."""
 

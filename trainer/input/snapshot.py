@@ -1,8 +1,8 @@
-"""`train.input.snapshot:` the parsed examples on a disk, written once and read back by later runs with the same input.
+"""`train.input.snapshot:` the parsed examples as columns on a disk, which later runs with the same input map.
 
 snapshots = Snapshots(folder, transform_graph)
-stream = snapshots.stream("train", files, packing, read)   # reads back, or writes first
-snapshots.words()                                            # what was read back, or written and why
+files = snapshots.files("train", records, packing, read)   # of columns, found or written
+snapshots.words()                                          # what was found, or written and why
 
 The folder of a snapshot is named after a digest of everything that determines its content: the transform graph, the
 content of the examples, and the code that parses them. It is written to a temporary folder alongside and renamed when
@@ -27,18 +27,12 @@ import tensorflow as tf
 from headrace.common.checksums import file_checksum
 from headrace.common.durable import sync_folder, sync_tree
 from headrace.common.errors import TrainingError
+from headrace.trainer.input import disk_cache, transformed_columns
 from headrace.trainer.input import packing as packing_module
-from headrace.trainer.input.packing import Packing, no_autograph
-from headrace.trainer.input.pipeline import Stream
-from headrace.trainer.input.reading import without_autotune
-from headrace.trainer.input.shuffle import exact_batches, shuffle_by_seed
+from headrace.trainer.input.disk_cache import write_parsed
+from headrace.trainer.input.packing import Packing
+from headrace.trainer.input.shuffle import Stream
 
-SHARDS = 16
-"""Files among which the batches are distributed; each epoch reads them in a different order."""
-PARALLEL_FILES = 8
-"""Files that are read at the same time."""
-STORED_BATCH = 8192
-"""Approximate number of examples that are stored together: an eighth of the calls that the usual 1024 would need."""
 KEEP = 3
 """Number of snapshots per split to keep: those used last."""
 ORPHANED_AFTER = 86400.0
@@ -66,21 +60,23 @@ class Snapshots:
         """Describe what was done, and why."""
         return f"snapshot in {self.folder}: {', '.join(self.log)}"
 
-    def stream(self, split: str, files: Sequence[str], packing: Packing, read: Stream) -> Stream:
-        """Return the examples of `read` by way of the snapshot. Raises TrainingError if it cannot be written."""
+    def files(self, split: str, files: Sequence[str], packing: Packing, read: Stream) -> list[str]:
+        """Return the files of columns with the examples of `read`, for `map_parsed`.
+
+        Raises TrainingError if the snapshot cannot be written.
+        """
         key = SnapshotKey.of(self.graph, files)
         path = self.folder / f"{split}-{key.digest[:24]}"
         began = time.monotonic()
         manifest, why = self._find_intact(path, split, key)
         if manifest is None:
-            manifest = self._write(path, key, exact_batches(read(None), packing, STORED_BATCH))
+            manifest = self._write(path, key, read(None), packing)
             self.log.append(f"{split} written in {time.monotonic() - began:.1f} s because {why}")
         else:
             self.log.append(f"{split} read back")
         manifest.touch(path)
         self._clean(split, keep=path)
-        spec = read(None).element_spec
-        return lambda seed: _load(path, spec, seed)
+        return sorted(str(path / name) for name in manifest.files)
 
     def _find_intact(self, path: Path, split: str, key: SnapshotKey) -> tuple[SnapshotManifest | None, str]:
         """The snapshot if it is complete and undamaged, and otherwise why there is none."""
@@ -94,12 +90,11 @@ class Snapshots:
         known = [other for other in others if other is not None]
         return None, f"{key.differs(known[-1].key)} changed" if known else "there was none"
 
-    def _write(self, path: Path, key: SnapshotKey, batches: tf.data.Dataset) -> SnapshotManifest:
+    def _write(self, path: Path, key: SnapshotKey, batches: tf.data.Dataset, packing: Packing) -> SnapshotManifest:
         partial = self.folder / f".writing-{path.name}-{os.getpid()}-{time.time_ns()}"
-        shard = no_autograph(lambda number, _: number % SHARDS)
         try:
             partial.mkdir(parents=True)
-            without_autotune(batches.enumerate()).save(str(partial / "data"), shard_func=shard)
+            write_parsed(partial, batches, packing)
             manifest = SnapshotManifest.of(partial, key)
             manifest.write(partial)
             sync_tree(partial)
@@ -109,8 +104,9 @@ class Snapshots:
             except OSError:
                 if not path.exists():
                     raise  # otherwise another run has just written the same
-        except (OSError, tf.errors.ResourceExhaustedError) as error:
-            raise TrainingError(f"train.input.snapshot: cannot write to {self.folder}: {_reason(error)}") from error
+        except OSError as error:
+            reason = error.strerror or error
+            raise TrainingError(f"train.input.snapshot: cannot write to {self.folder}: {reason}") from error
         finally:
             shutil.rmtree(partial, ignore_errors=True)
         return manifest
@@ -143,7 +139,8 @@ class SnapshotKey:
         """Compute the key. graph: the Transform component's folder; files: TFRecord files of one split."""
         inside = sorted(path for path in graph.rglob("*") if path.is_file())
         names = [str(path.relative_to(graph)) for path in inside]
-        sources = _digest([Path(__file__), Path(str(packing_module.__file__))])
+        modules = (packing_module, disk_cache, transformed_columns)
+        sources = _digest([Path(__file__), *(Path(str(module.__file__)) for module in modules)])
         return cls(
             graph=hashlib.sha256(json.dumps([names, _digest(inside)]).encode()).hexdigest(),
             examples=_digest(map(Path, files)),
@@ -205,28 +202,6 @@ class SnapshotManifest:
             return _checksums(folder) == self.files
         except OSError:
             return False
-
-
-def _load(path: Path, spec: tuple[tf.TypeSpec, ...], seed: tf.Tensor | None) -> tf.data.Dataset:
-    """Return the packed batches. seed: int64 [2], for the order of the files."""
-
-    def ordered(files: tf.data.Dataset) -> tf.data.Dataset:
-        if seed is not None:
-            files = shuffle_by_seed(files, SHARDS, seed[0] * 1_000_003 + seed[1])
-        return files.interleave(
-            no_autograph(lambda file: file),
-            cycle_length=PARALLEL_FILES,
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=True,
-        )
-
-    numbered = (tf.TensorSpec([], tf.int64), spec)
-    read = tf.data.Dataset.load(str(path / "data"), numbered, reader_func=no_autograph(ordered))
-    return read.map(no_autograph(lambda _, packed: packed))
-
-
-def _reason(error: Exception) -> str:
-    return str(error.strerror or error) if isinstance(error, OSError) else str(error).splitlines()[0]
 
 
 def _checksums(folder: Path) -> dict[str, str]:

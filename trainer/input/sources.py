@@ -12,10 +12,10 @@ from headrace.configs.schema.train import TrainConfig, service_config
 from headrace.trainer.input.buckets import LengthBuckets
 from headrace.trainer.input.memory import CacheChoice
 from headrace.trainer.input.packing import Packing
-from headrace.trainer.input.pipeline import Stream
 from headrace.trainer.input.reading import SINGLE_WORKER, ClusterWorker, InputOptions
 from headrace.trainer.input.service.client import DataService
 from headrace.trainer.input.service.endless import endless, endless_batches
+from headrace.trainer.input.shuffle import Stream
 from headrace.trainer.input.snapshot import Snapshots
 
 
@@ -110,9 +110,7 @@ class ExampleSources:
 
     def stream(self, split: str, files: Sequence[str], packing: Packing, read: Stream) -> Stream:
         """Return the split's examples. read: reads the files in this process."""
-        if self.service:
-            read = self._served(self.service, split, files, packing)
-        return self.snapshots.stream(split, files, packing, read) if self.snapshots else read
+        return self._served(self.service, split, files, packing) if self.service else read
 
     def _served(self, served: DataService, split: str, files: Sequence[str], packing: Packing) -> Stream:
         """Read the split through the service.

@@ -113,7 +113,7 @@ def _batches(
     names = [key, *([label.weight] if label.weight is not None else [])]
     spec, reading = {name: feature_spec[name] for name in names}, DEFAULT_INPUT_OPTIONS
     if are_columns(files):
-        for labels, *given in MappedRows(files, spec).in_order(reading.read_batch, reading.open_files):
+        for labels, *given in MappedRows(files, spec).arrays(reading):
             yield labels, (given[0] if given else np.ones(len(labels))).astype(np.float64)
         return
     packing = Packing(spec)

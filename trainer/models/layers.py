@@ -17,7 +17,7 @@ from headrace.trainer.task_losses import JoinedPredictions
 from headrace.trainer.tasks import known, tasks_of
 
 if TYPE_CHECKING:
-    from headrace.trainer.input.pipeline import InputSplit
+    from headrace.trainer.input.batches import InputSplit
 
 ACTIVATIONS = {
     "binary": "sigmoid",

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from headrace.common.errors import ModelError
 from headrace.configs.schema.label import LabelConfig
+from headrace.trainer.input.batches import InputSplit
 from headrace.trainer.input.inputs import InputPlan
 from headrace.trainer.input.memory import CacheKind, estimate_examples, format_bytes, free_memory
-from headrace.trainer.input.pipeline import InputSplit
 
 READ = 1 << 16
 """Examples that are converted at a time."""
