@@ -164,13 +164,14 @@ def _epoch(out: Path) -> Callable[[], object]:
 
     from benchmarks.training_ladder import fetcher
     from headrace.configs.schema.features import ImageFeature
-    from headrace.trainer.columns.image import ImageColumn, stored_image_loader
+    from headrace.trainer.columns.image import ImageColumn, stored_image_bytes, stored_image_loader
     from headrace.trainer.input.pipeline import InputPipeline
 
     output = tft.TFTransformOutput(str(out / "transform_graph"))
     columns = {"image": ImageColumn("image", ImageFeature.model_validate(FEATURES["images"]["image"]))}
     pipeline = InputPipeline(
         feature_spec=output.transformed_feature_spec(),
+        stored_bytes=stored_image_bytes(columns),
         label_key="label",
         batch_size=BATCH,
         cache="none",

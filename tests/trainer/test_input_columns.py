@@ -14,9 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import TrainingError
+from headrace.configs.schema.features import ImageFeature
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.train import TrainConfig
 from headrace.trainer import run
+from headrace.trainer.columns.image import ImageColumn, stored_image_bytes, stored_image_loader
 from headrace.trainer.devices.strategy import choose_strategy, detect_hardware
 from headrace.trainer.input import gathered, mapped
 from headrace.trainer.input import pipeline as pipeline_module
@@ -42,6 +44,7 @@ SEQUENCES = TABLE | {
     "words": tf.io.RaggedFeature(tf.int64, "words", row_splits_dtype=tf.int64),
     "tags": tf.io.VarLenFeature(tf.string),
 }
+PICTURES = TABLE | {"picture": tf.io.FixedLenFeature([], tf.string)}
 SIZES = [130, 1, 0, 77, 301, 64]
 
 
@@ -58,6 +61,7 @@ def examples(count: int, seed: int) -> dict[str, list[Any]]:
         "image": [[rng.bytes(int(size))] for size in lengths],
         "words": [rng.integers(0, 9, int(size)).tolist() for size in lengths],
         "tags": [[b"t%d" % tag for tag in range(size % 3)] for size in lengths],
+        "picture": [[rng.random(12, np.float32).tobytes()] for _ in lengths],
     }
 
 
@@ -127,6 +131,48 @@ def test_batches_are_those_of_tfrecords(
     np.testing.assert_equal(batches(columns.peek), batches(parsed.peek))
     assert columns.dataset.element_spec == parsed.dataset.element_spec
     assert columns.size == sum(SIZES)
+
+
+@pytest.mark.parametrize("copied", [0, 1 << 20], ids=["mapped", "copied"])
+@pytest.mark.parametrize("cache", ["memory", "disk", "none"])
+@pytest.mark.parametrize(("stored", "width"), [("uint8", 8), ("float32", 2)])
+def test_images_are_those_of_tfrecords(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: int, cache: Any, stored: Any, width: int
+) -> None:
+    """They reach the training as uint8, and from TFRecords as strings. Either has the bytes that were stored."""
+    monkeypatch.setattr(mapped, "COPIED_BYTES", copied)
+    image = ImageFeature(column="image", height=2, width=width, channels=3, stored=stored)
+    columns = {"picture": ImageColumn("picture", image)}
+    assert stored_image_bytes(columns) == {"picture": 48}
+    pipeline = InputPipeline(
+        feature_spec=PICTURES,
+        stored_bytes=stored_image_bytes(columns),
+        load=stored_image_loader(columns),
+        label_key="label",
+        batch_size=32,
+        cache=cache,
+        shuffle=100,
+        seed=5,
+    )
+    records, files = write(tmp_path, PICTURES)
+    parsed = dataclasses.replace(pipeline, cache="none").open("train", records)
+    opened = pipeline.open("train", files if cache != "disk" else records)
+    found = np.concatenate([features["picture"] for features, _ in opened.peek])
+    stored_rows = [examples(size, number)["picture"] for number, size in enumerate(SIZES)]
+    expected = sorted(
+        np.frombuffer(row, stored).reshape(2, width, 3).tolist() for rows in stored_rows for (row,) in rows
+    )
+    assert sorted(found.tolist()) == expected
+    if cache == "none":
+        for _ in range(2):  # epochs
+            np.testing.assert_equal(batches(opened.dataset), batches(parsed.dataset))
+    np.testing.assert_equal(batches(opened.peek), batches(parsed.peek))
+
+
+def test_image_of_another_size_is_named(tmp_path: Path) -> None:
+    pipeline = InputPipeline(feature_spec=TABLE, stored_bytes={"image": 48}, label_key="label", batch_size=32)
+    with pytest.raises(TrainingError, match=r"^features\.image: .* 48 bytes"):
+        pipeline.open("train", write(tmp_path, TABLE)[1])
 
 
 def test_resumed_training_continues_with_the_batches_of_tfrecords(tmp_path: Path) -> None:

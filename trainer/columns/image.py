@@ -9,6 +9,7 @@ model = with_stored_images(model, columns)  # the same model, on stored features
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -112,21 +113,31 @@ class ImageColumn(Column[ImageFeature]):
 
 @keras.saving.register_keras_serializable("headrace")
 class PixelsFromBytes(keras.layers.Layer):
-    """Images from the bytes of their pixels: string [batch] → [batch, height, width, channels] of uint8 or float32."""
+    """Images from the bytes of their pixels: string [batch], or uint8 [batch, bytes] → [batch, height, width, channels]
+    of uint8 or float32.
+    """
 
     def __init__(self, shape: tuple[int, int, int], stored: str, **settings: Any) -> None:
         super().__init__(dtype=stored, autocast=False, **settings)
         self.shape = tuple(shape)
         self.stored = stored
 
+    @property
+    def size(self) -> int:
+        """Bytes of an image."""
+        return math.prod(self.shape) * tf.as_dtype(self.stored).size
+
     def get_config(self) -> dict[str, Any]:
         settings = {name: value for name, value in super().get_config().items() if name != "dtype"}
         return {**settings, "shape": self.shape, "stored": self.stored}
 
     def call(self, content: tf.Tensor) -> tf.Tensor:
-        """content: string [batch]."""
-        dtype, (height, width, channels) = tf.as_dtype(self.stored), self.shape
-        flat = tf.io.decode_raw(content, dtype, fixed_length=height * width * channels * dtype.size)
+        """content: string [batch], or uint8 [batch, size]."""
+        dtype = tf.as_dtype(self.stored)
+        if content.dtype == tf.string:
+            flat = tf.io.decode_raw(content, dtype, fixed_length=self.size)
+        else:
+            flat = tf.bitcast(tf.reshape(content, (-1, dtype.size)), dtype) if dtype.size > 1 else content
         return tf.reshape(flat, (-1, *self.shape))
 
     def compute_output_spec(self, content: keras.KerasTensor) -> keras.KerasTensor:  # noqa: ARG002
@@ -142,6 +153,11 @@ def stored_image_loader(columns: Mapping[str, Column]) -> Callable[[StoredFeatur
     return lambda features: {**features, **{name: layer.call(features[name]) for name, layer in layers.items()}}
 
 
+def stored_image_bytes(columns: Mapping[str, Column]) -> dict[str, int]:
+    """The bytes of an image of each feature that `stored_image_loader` converts."""
+    return {name: layer.size for name, layer in _loaders(columns).items()}
+
+
 def with_stored_images(model: keras.Model, columns: Mapping[str, Column]) -> keras.Model:
     """Prepend that conversion to a model, for the export; a model without images is returned unchanged."""
     layers = _loaders(columns)
@@ -154,7 +170,7 @@ def with_stored_images(model: keras.Model, columns: Mapping[str, Column]) -> ker
         return keras.Model({**inputs, **stored}, model({**inputs, **loaded}), name=f"{model.name}_of_stored")
 
 
-def _loaders(columns: Mapping[str, Column]) -> dict[str, keras.layers.Layer]:
+def _loaders(columns: Mapping[str, Column]) -> dict[str, PixelsFromBytes]:
     return {name: column.loader() for name, column in columns.items() if isinstance(column, ImageColumn)}
 
 

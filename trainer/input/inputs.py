@@ -16,7 +16,7 @@ from headrace.common.errors import TrainingError
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.train import TrainConfig
 from headrace.trainer import columns
-from headrace.trainer.columns.image import stored_image_loader
+from headrace.trainer.columns.image import stored_image_bytes, stored_image_loader
 from headrace.trainer.input.batches import InputSplit
 from headrace.trainer.input.buckets import choose_buckets
 from headrace.trainer.input.errors import explain_file_errors, label_check
@@ -123,8 +123,10 @@ class InputPlan:
         prefetch_device = device if batch_bytes >= PREFETCH_TO_DEVICE_BYTES else None
         spec = output.transformed_feature_spec()
         weights = ExampleWeights.of("train", examples.train, spec, sections.label, train.class_weight)
+        features = columns.build(sections.features)
         training = InputPipeline(
             feature_spec=spec,
+            stored_bytes=stored_image_bytes(features),
             label_key=sections.label.key,
             batch_size=sources.batch_size,
             cache=cache.kind,
@@ -133,7 +135,7 @@ class InputPlan:
             steps_per_epoch=train.steps_per_epoch,
             buckets=buckets,
             reading=InputOptions.of(train.input, prefetch_device, batch_bytes),
-            load=stored_image_loader(columns.build(sections.features)),
+            load=stored_image_loader(features),
             source=sources.stream,
             snapshot=sources.snapshots.files if sources.snapshots else None,
             joined=functools.partial(joined_labels, sections.label) if sections.label.tasks else None,

@@ -21,7 +21,7 @@ uninterrupted training would see after n batches.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 import tensorflow as tf
@@ -50,6 +50,9 @@ class InputPipeline(Batching):
 
     feature_spec: Mapping[str, Feature]
     """The feature spec of the transformed examples."""
+    stored_bytes: Mapping[str, int] = field(default_factory=dict)
+    """The size of each value of features that are stored as bytes of one size; of columns, `load` gets such a feature
+    as uint8 [batch, size], and of TFRecords as string [batch]."""
     cache: CacheKind = "memory"
     """Where the parsed examples are cached."""
     source: Callable[[str, Sequence[str], Packing, Stream], Stream] | None = None
@@ -70,7 +73,7 @@ class InputPipeline(Batching):
         files, parsing = sorted(files), Packing(self.feature_spec)
         with explain_file_errors(files, parsing):
             if are_columns(files):
-                split = self._open_rows(name, MappedRows(files, self.feature_spec), start)
+                split = self._open_rows(name, MappedRows(files, self._columns_spec), start)
             else:
                 split = self._open_records(name, files, parsing, start)
         if split is None:
@@ -79,6 +82,11 @@ class InputPipeline(Batching):
                 " data"
             )
         return split
+
+    @property
+    def _columns_spec(self) -> Mapping[str, Feature]:
+        matrices = {name: tf.io.FixedLenFeature([size], tf.uint8) for name, size in self.stored_bytes.items()}
+        return {**self.feature_spec, **matrices}
 
     def _open_rows(self, name: str, rows: MappedRows, start: int) -> InputSplit | None:
         """Open a split of columns; None if it is empty."""
@@ -100,9 +108,9 @@ class InputPipeline(Batching):
         stream = self.source(name, files, packing, stream) if self.source else stream
         if self.snapshot:
             columns = self.snapshot(name, files, packing, stream)
-            return self._open_rows(name, map_parsed(columns, self.feature_spec), start)
+            return self._open_rows(name, map_parsed(columns, self._columns_spec), start)
         if self.cache == "disk":
-            rows = self._once(name, lambda: cached_on_disk(stream(None), packing, self.feature_spec))
+            rows = self._once(name, lambda: cached_on_disk(stream(None), packing, self._columns_spec))
             return self._open_rows(name, rows, start)
         if self.cache == "none":
             is_empty = not list(without_autotune(stream(None).take(1)))
