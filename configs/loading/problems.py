@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from headrace.common.credentials import may_be_secret, redact_value
 from headrace.common.names import closest, did_you_mean, join_names, join_or
 from headrace.configs.json_schema import (
-    FEATURE_COLUMNS,
     Schema,
     describe_allowed,
     forms_of,
@@ -22,6 +21,7 @@ from headrace.configs.json_schema import (
 )
 from headrace.configs.loading import hints
 from headrace.configs.loading.tree import LocatedProblem, Tree, descend, dotted, location_of
+from headrace.configs.schema.features import FEATURE_COLUMNS
 from headrace.configs.schema.section import KeyPath
 
 

@@ -7,7 +7,7 @@ import gzip
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,11 @@ def test_csv_holds_every_value(folder: Path, table: pa.Table) -> None:
     text = written(table, folder / "any.csv").read_bytes().decode()
     head, *rows = csv.reader(io.StringIO(text, newline=""))
     assert head == table.column_names
-    parse = {pa.int64(): int, pa.float64(): float, pa.bool_(): {"true": True, "false": False}.get}
+    parse: dict[pa.DataType, Callable[[str], object]] = {
+        pa.int64(): int,
+        pa.float64(): float,
+        pa.bool_(): {"true": True, "false": False}.get,
+    }
     for row, expected in zip(rows, table.to_pylist(), strict=True):
         for cell, (name, value) in zip(row, expected.items(), strict=True):
             kind = table[name].type

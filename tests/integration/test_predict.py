@@ -111,6 +111,7 @@ class TestInputs:
         assert found["paid"].to_pylist() == [None if flag is None else int(flag) for flag in flags]
         for source in (table, table.to_pandas()):
             again = api_predict(str(pushed.version), source, columns=["member"])
+            assert isinstance(again, pa.Table)
             check(again, expected)
             assert again["member"].to_pylist() == flags
 
