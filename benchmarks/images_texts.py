@@ -10,6 +10,7 @@ tokenizers` installs libjpeg-turbo for Python and Hugging Face's tokenizers; wit
 from __future__ import annotations
 
 import io
+import json
 import os
 import tempfile
 import time
@@ -151,7 +152,8 @@ def _content(given: Path) -> list[bytes]:
     """The images or texts of all splits, in memory."""
     import tensorflow as tf
 
-    (name,) = (name for of in FEATURES.values() for name in of if f'"{name}"' in (given / "config.json").read_text())
+    config = json.loads((given / "config.json").read_text(encoding="utf-8"))
+    (name,) = config["features"]
     spec = {name: tf.io.FixedLenFeature([], tf.string)}
     files = sorted(map(str, (given / "examples").glob("*/*.gz")))
     records = tf.data.TFRecordDataset(files, "GZIP").batch(1024)

@@ -215,8 +215,8 @@ def test_registry_comes_into_the_pod_and_goes_back_when_changed(store: Store, tm
     store.put(tmp_path / "weights", f"{home}/run/trainer/salt/model/weights")
     with present(properties, first, store):
         models = (
-            Entry(uri=str(first.local(f"{home}/{name}")), blessed_at="now")
-            for name in ("gone", "run/trainer/salt/model")
+            Entry(uri=str(first.local(f"{home}/{name}")), blessed_at=f"2026-11-0{day}T12:00:00+00:00")
+            for day, name in enumerate(("gone", "run/trainer/salt/model"), 1)
         )
         Registry(models=tuple(models)).write(Path(properties["registry"]))
     with present({"registry": str(second.local(f"{home}/blessed.json"))}, second, store):

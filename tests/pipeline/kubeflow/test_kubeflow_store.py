@@ -82,7 +82,7 @@ def test_a_pod_that_the_store_refuses_names_the_setting_with_the_keys(
         pass
     first, *more = str(raised.value).splitlines()
     whose = "the keys that this pod was given" if variables else "a pod without keys"
-    assert first.startswith(f"{HOME}/blessed.json: the object store refuses {whose}: ")
+    assert first.startswith(f"{HOME}/blessed: the object store refuses {whose}: ")
     assert "kubeflow.object_store.secret" in more[0]
 
 
