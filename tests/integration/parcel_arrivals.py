@@ -111,6 +111,24 @@ class Pushed:
         return pq.read_table(self.folder / "table.parquet")
 
 
+def write_parcels(folder: Path) -> Path:
+    """Write the pipeline's data and config into a folder; returns the folder."""
+    known = parcels(600, seed=1)
+    table = pa.Table.from_pylist(known, SCHEMA).append_column("arrival", pa.array([arrival(row) for row in known]))
+    pq.write_table(table, folder / "trained.parquet")
+    (folder / "parcels.yaml").write_text(CONFIG + 'deploy: {push: "serving/{name}", canary: null}\n', encoding="utf-8")
+    return folder
+
+
+def push_parcels(folder: Path) -> Pushed:
+    """Run the pipeline, and write new data."""
+    done = headrace(folder, "run", "parcels.yaml")
+    assert done.code == 0, done.out
+    new = parcels(300, seed=2)
+    pq.write_table(pa.Table.from_pylist(new, SCHEMA), folder / "new.parquet")
+    return Pushed(folder, new)
+
+
 def scalar(rows: Sequence[Row]) -> list[Row]:
     """The rows with one tag at most, as a format without lists holds them."""
     return [{**row, "tags": (row["tags"] or [None])[0]} for row in rows]

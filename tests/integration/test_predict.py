@@ -1,11 +1,10 @@
-"""`headrace predict` and `serve` with the model that a run pushed, compared with its signature.
+"""`headrace predict` with the model that a run pushed, compared with its signature.
 
 The expected predictions are those of the pushed SavedModel, loaded by TensorFlow, for tf.Examples that are made here.
 """
 
 from __future__ import annotations
 
-import base64
 import csv
 import datetime as dt
 import gzip
@@ -14,10 +13,8 @@ import shutil
 import signal
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import forks
 import numpy as np
@@ -30,17 +27,15 @@ from installed import without_pythonpath
 from kfp_cluster import BUCKET, Bucket
 from parcel_arrivals import (
     CLASSES,
-    CONFIG,
     PROBABILITIES,
     SCHEMA,
     Pushed,
-    Server,
-    arrival,
     check,
     example,
-    parcels,
+    push_parcels,
     scalar,
     signature_rows,
+    write_parcels,
 )
 
 from headrace import predict as api_predict
@@ -51,19 +46,11 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def pushed(new_folder: Callable[[str], Path]) -> Pushed:
     folder = new_folder("predict")
-    known = parcels(600, seed=1)
-    table = pa.Table.from_pylist(known, SCHEMA).append_column("arrival", pa.array([arrival(row) for row in known]))
-    pq.write_table(table, folder / "trained.parquet")
-    (folder / "parcels.yaml").write_text(CONFIG + 'deploy: {push: "serving/{name}", canary: null}\n', encoding="utf-8")
-    refused = headrace(folder, "predict", "parcels.yaml", "--output", "early.csv")
+    refused = headrace(write_parcels(folder), "predict", "parcels.yaml", "--output", "early.csv")
     assert refused.code == 1
     assert "headrace run" in refused.err
     assert "Traceback" not in refused.err
-    done = headrace(folder, "run", "parcels.yaml")
-    assert done.code == 0, done.out
-    new = parcels(300, seed=2)
-    pq.write_table(pa.Table.from_pylist(new, SCHEMA), folder / "new.parquet")
-    return Pushed(folder, new)
+    return push_parcels(folder)
 
 
 @pytest.fixture(scope="module")
@@ -463,125 +450,3 @@ def test_python_predicts_data_frames(pushed: Pushed, expected: np.ndarray) -> No
 
 def schema_of(schema: pa.Schema) -> pa.Schema:
     return schema.remove_metadata()
-
-
-@pytest.fixture(scope="module")
-def server(pushed: Pushed) -> Iterator[Server]:
-    going = started_at_once(pushed.folder, "serve", "parcels.yaml", "--port", "0")
-    going.wait_for(r"^http://")
-    yield Server(going, going.lines[-1].split()[0])
-    going.signal(signal.SIGINT)
-    done = going.finish()
-    assert done.code == 130
-    assert "Traceback" not in done.err
-
-
-class TestServe:
-    """The requests of TensorFlow Serving's REST API, and rows of data columns."""
-
-    def test_rows_of_columns_get_names_and_probabilities(
-        self, pushed: Pushed, expected: np.ndarray, server: Server
-    ) -> None:
-        rows = [{name: value for name, value in row.items() if value is not None} for row in pushed.rows]
-        status, answer = server.ask({"instances": rows})
-        assert status == 200
-        schema = pa.schema({"prediction": pa.string(), **dict.fromkeys(PROBABILITIES, pa.float32())})
-        check(pa.Table.from_pylist(answer["predictions"], schema), expected)
-
-    def test_signatures_answer_by_row_and_by_column(self, pushed: Pushed, expected: np.ndarray, server: Server) -> None:
-        coded = [{"b64": base64.b64encode(example(row)).decode()} for row in pushed.rows]
-        for body in ({"instances": coded}, {"instances": [{"examples": one} for one in coded]}):
-            status, answer = server.ask(body)
-            assert status == 200
-            for output in ("predictions", "probabilities"):
-                found = [row[output] for row in answer["predictions"]]
-                np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
-            names = [name.removeprefix("probability_") for name in PROBABILITIES]
-            assert [row["classes"] for row in answer["predictions"]] == [names] * len(coded)
-        status, answer = server.ask({"inputs": {"examples": coded}}, f"/versions/{pushed.version.name}:predict")
-        np.testing.assert_allclose(answer["outputs"]["predictions"], expected, rtol=0, atol=1e-6)
-        raw = {"distance": 12.5, "stops": 2, "code": "007", "tags": ["heavy", "fragile"]}
-        status, answer = server.ask({"signature_name": "serving_raw", "instances": [raw]})
-        found = [row["predictions"] for row in answer["predictions"]]
-        np.testing.assert_allclose(found, signature_rows(pushed.version, [raw]), rtol=0, atol=1e-6)
-        status, answer = server.ask({"signature_name": "transform_features", "instances": coded[:2]})
-        assert [row["stops"] for row in answer["predictions"]] == [
-            int(np.digitize(row["stops"], [2, 4])) if row["stops"] is not None else 3 for row in pushed.rows[:2]
-        ]
-
-    def test_state_and_metadata_name_version_and_signatures(self, pushed: Pushed, server: Server) -> None:
-        status, state = server.ask(None, "")
-        assert (status, state["model_version_status"][0]["version"]) == (200, pushed.version.name)
-        status, answer = server.ask(None, "/metadata")
-        signatures = answer["metadata"]["signature_def"]["signature_def"]
-        assert signatures["serving_raw"]["inputs"]["distance"] == {
-            "dtype": "DT_FLOAT",
-            "tensor_shape": {"dim": [{"size": "-1"}]},
-        }
-
-    @pytest.mark.parametrize(
-        ("status", "words", "path", "body"),
-        [
-            (400, 'did you mean "distance"', ":predict", {"instances": [{"distnace": 1}]}),
-            (400, "'distance'", ":predict", {"instances": [{"distance": "far"}]}),
-            (400, "no signature 'serving_rw'", ":predict", {"signature_name": "serving_rw", "instances": [1]}),
-            (400, "stops", ":predict", {"signature_name": "serving_raw", "instances": [{"distance": 1.0}]}),
-            (
-                400,
-                "'distance' has 2, 'stops' has 1",
-                ":predict",
-                {
-                    "signature_name": "serving_raw",
-                    "inputs": {"distance": [1.0, 2.0], "stops": [1], "code": ["a"], "tags": [["b"]]},
-                },
-            ),
-            (400, "no column 'code.first'", ":predict", {"instances": [{"code": {"first": "a"}}]}),
-            (400, "either `instances`", ":predict", {}),
-            (400, "not JSON", ":predict", b"\xff{"),
-            (400, "refuses", ":predict", {"instances": ["no example"]}),
-            (400, "refuses", ":predict", {"instances": [{"b64": "//8="}]}),
-            (404, "version 7", "/versions/7:predict", {"instances": [1]}),
-            (404, "nothing is at", "/versions", None),
-            (405, "POST", ":predict", None),
-        ],
-    )
-    def test_what_cannot_be_answered_is_named(
-        self, server: Server, status: int, words: str, path: str, body: Any
-    ) -> None:
-        found, answer = server.ask(body, path)
-        assert (found, words in answer["error"]) == (status, True), answer
-
-    def test_requests_at_once_get_their_own_answers(self, pushed: Pushed, expected: np.ndarray, server: Server) -> None:
-        rows = [{name: value for name, value in row.items() if value is not None} for row in pushed.rows[:40]]
-        with ThreadPoolExecutor(8) as threads:
-            answers = list(threads.map(lambda row: server.ask({"instances": [row]})[1]["predictions"][0], rows))
-        found = [[answer[name] for name in PROBABILITIES] for answer in answers]
-        np.testing.assert_allclose(found, expected[:40], rtol=0, atol=1e-6)
-
-    def test_a_new_version_is_served_once_it_is_there(self, pushed: Pushed, server: Server) -> None:
-        newer = pushed.version.with_name(str(int(pushed.version.name) + 1))
-        partial = newer.with_name("partial")
-        shutil.copytree(pushed.version, partial)
-        partial.rename(newer)
-        try:
-            assert server.ask(None, "")[1]["model_version_status"][0]["version"] == newer.name
-            assert server.ask({"instances": [{"distance": 3}]})[0] == 200
-        finally:
-            shutil.rmtree(newer)
-        assert server.ask(None, "")[1]["model_version_status"][0]["version"] == pushed.version.name
-
-    def test_the_folder_of_a_version_is_served_alone(self, pushed: Pushed) -> None:
-        going = started_at_once(pushed.folder, "serve", str(pushed.version), "--port", "0")
-        going.wait_for(r"^http://.*/v1/models/model ")
-        alone = Server(going, going.lines[-1].split()[0])
-        assert alone.ask({"instances": [{"distance": 3}]})[0] == 200
-        going.signal(signal.SIGINT)
-        going.finish()
-
-    def test_a_taken_port_and_a_missing_version_are_refused(self, pushed: Pushed, server: Server) -> None:
-        port = server.address.split(":")[2].split("/")[0]
-        taken = headrace(pushed.folder, "serve", "parcels.yaml", "--port", port)
-        assert (taken.code, f"port {port}" in taken.err, "--port" in taken.err) == (1, True, True)
-        missing = headrace(pushed.folder, "serve", "parcels.yaml", "--model", "7")
-        assert (missing.code, "no version 7" in missing.err) == (1, True)
-        assert "Traceback" not in taken.err + missing.err
