@@ -140,8 +140,7 @@ def main() -> None:
 
 
 def _in_fresh_process(folder: Path, step: str, out: str) -> measure.Figures:
-    found: measure.Figures = measure.json_of("benchmarks.criteo", "--child", step, str(folder), out)
-    return found
+    return measure.in_child("criteo", step, str(folder), out)
 
 
 if __name__ == "__main__":

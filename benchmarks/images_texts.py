@@ -94,11 +94,11 @@ def measure_all(repeats: int) -> list[Row]:
         engines = [engine for of, engine in ENGINES if of == kind and _is_installed(engine)]
         with tempfile.TemporaryDirectory() as name:
             given, out = str(Path(name, "given")), str(Path(name, "out"))
-            _in_fresh_process(kind, "write", given, out)
+            measure.in_child("images_texts", kind, "write", given, out)
             found: dict[str, list[measure.Figures]] = {engine: [] for engine in engines}
             for number in range(repeats):
                 for engine in engines:  # the epoch reads what Transform wrote in this round
-                    found[engine].append(_in_fresh_process(kind, engine, given, f"{out}-{number}"))
+                    found[engine].append(measure.in_child("images_texts", kind, engine, given, f"{out}-{number}"))
         items = sum(shards * size for shards, size in splits.values()) * (1 if kind == "images" else WORDS)
         train = splits["train"][0] * splits["train"][1]
         for engine, figures in found.items():
@@ -229,11 +229,6 @@ def _tokenizers(texts: Sequence[bytes]) -> Callable[[], object]:
 
 def _is_installed(engine: str) -> bool:
     return engine not in ("simplejpeg", "tokenizers") or find_spec(engine) is not None
-
-
-def _in_fresh_process(*arguments: str) -> measure.Figures:
-    found: measure.Figures = measure.json_of("benchmarks.images_texts", "--child", *arguments)
-    return found
 
 
 def main() -> None:

@@ -244,8 +244,7 @@ def _in_fresh_process(engine: str, name: str, file: Path) -> measure.Figures:
 
 
 def _child(*arguments: str) -> measure.Figures:
-    found: measure.Figures = measure.json_of("benchmarks.ingest_wide", "--child", *arguments)
-    return found
+    return measure.in_child("ingest_wide", *arguments)
 
 
 if __name__ == "__main__":

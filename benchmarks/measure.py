@@ -83,6 +83,12 @@ def run_process(
     return Used(started, ended, usage.ru_utime + usage.ru_stime, memory.stop())
 
 
+def in_child(benchmark: str, *arguments: str) -> Figures:
+    """The figures of a part of a benchmark, measured in a fresh process. Ends the benchmark if it fails."""
+    found: Figures = json_of(f"benchmarks.{benchmark}", "--child", *arguments)
+    return found
+
+
 def json_of(module: str, *arguments: str) -> Any:
     """Parse the last line that `python -m MODULE ARGUMENTS` prints as JSON. Ends the benchmark if it fails."""
     command = [sys.executable, "-m", module, *arguments]

@@ -132,7 +132,7 @@ def measure_all(repeats: Mapping[str, int]) -> list[Figures]:
     for kind, columns in ((kind, columns) for kind, sizes in TABLES.items() for columns in sizes):
         with tempfile.TemporaryDirectory() as name:
             given = Path(name, "given")
-            _in_fresh_process("write", kind, str(columns), str(given))
+            measure.in_child("transform_wide", "write", kind, str(columns), str(given))
             found = measure.in_turn(repeats, partial(_transform, given))
             figures = {engine: measure.medians(one) for engine, one in found.items()}
             row: Figures = {"kind": kind, "columns": columns}
@@ -160,16 +160,11 @@ def _cells(row: Figures) -> list[str]:
 
 def _transform(given: Path, engine: str) -> measure.Figures:
     with tempfile.TemporaryDirectory() as out:
-        return _in_fresh_process("transform", engine, str(given), out)
+        return measure.in_child("transform_wide", "transform", engine, str(given), out)
 
 
 def _child(what: str, *arguments: str) -> Figures:
     return {"write": write, "transform": transform}[what](*arguments)
-
-
-def _in_fresh_process(*arguments: str) -> measure.Figures:
-    found: measure.Figures = measure.json_of("benchmarks.transform_wide", "--child", *arguments)
-    return found
 
 
 def main() -> None:
