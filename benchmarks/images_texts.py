@@ -161,10 +161,12 @@ def _content(given: Path) -> list[bytes]:
 
 
 def _epoch(out: Path) -> Callable[[], object]:
-    """An epoch of the train split that Transform wrote, as a training reads it without a cache."""
+    """An epoch of the train split that Transform wrote, as a training reads it without a cache.
+
+    The dataset ends with the epoch: a process cannot end while an endless one gathers its next batch.
+    """
     import tensorflow_transform as tft
 
-    from benchmarks.training_ladder import fetcher
     from headrace.configs.schema.features import ImageFeature
     from headrace.trainer.columns.image import ImageColumn, stored_image_bytes, stored_image_loader
     from headrace.trainer.input.pipeline import InputPipeline
@@ -178,14 +180,17 @@ def _epoch(out: Path) -> Callable[[], object]:
         batch_size=BATCH,
         cache="none",
         shuffle=10_000,
-        steps_per_epoch=1,
         load=stored_image_loader(columns),
     )
     files = sorted(map(str, (out / "transformed_examples" / "Split-train").iterdir()))
-    fetch = fetcher(pipeline.open("train", files).dataset)
-    fetch(BATCH)
-    shards, size = SPLITS["images"]["train"]
-    return partial(fetch, -(-shards * size // BATCH))
+    dataset = pipeline.open("train", files).dataset
+
+    def epoch() -> None:
+        for _ in dataset:
+            pass
+
+    epoch()
+    return epoch
 
 
 def _simplejpeg(images: Sequence[bytes]) -> Callable[[], object]:
