@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
+from rewriting import rewriting
 from s3_servers import S3Server
 from tensorflow_serving.config import model_server_config_pb2
 
@@ -186,21 +186,15 @@ def test_a_file_that_other_pipelines_replace_meanwhile_is_read_whole(
 ) -> None:
     """Before the lock is taken: PyArrow has the size of one file and the bytes of the other."""
     s3_server.enter(monkeypatch)
-    ours, done = with_model("", "taxi", "/models/taxi", None), threading.Event()
+    ours = with_model("", "taxi", "/models/taxi", None)
     change = partial(with_model, model="taxi", base_path="/models/taxi", labels=None)
     with s3_server.bucket("bucket") as bucket:
         there = bucket.Object("models.config")
         there.put(Body=ours.encode())
 
-        def replace() -> None:
-            for number in itertools.takewhile(lambda _: not done.is_set(), itertools.count(1)):
-                path = f"/models/{number}" * (1 + number % 2 * 1000)
-                there.put(Body=with_model(ours, "trips", path, None).encode())
+        def replace(number: int) -> None:
+            path = f"/models/{number}" * (1 + number % 2 * 1000)
+            there.put(Body=with_model(ours, "trips", path, None).encode())
 
-        writer = threading.Thread(target=replace)
-        writer.start()
-        try:
+        with rewriting(replace):
             assert not any(update("s3://bucket/models.config", change) for _ in range(150))
-        finally:
-            done.set()
-            writer.join()

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import datetime as dt
 import email.utils
-import itertools
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from rewriting import rewriting
 from s3_proxy import s3_proxy
 from s3_servers import S3Server
 from test_prune_root import prune
@@ -70,25 +70,16 @@ def test_keys_that_the_store_does_not_know_are_reported_whatever_is_asked(
 @pytest.mark.parametrize("where", ["object store", "volume"])
 def test_a_file_that_is_replaced_while_it_is_read_is_one_or_the_other(store: Store, where: str, tmp_path: Path) -> None:
     """As `blessed.json` is when another run ends: PyArrow has the size of one and the bytes of the other."""
-    uri, done = "s3://root/blessed.json", threading.Event()
+    uri = "s3://root/blessed.json"
     store = volume_store(str(tmp_path / "volume"), uri) if where == "volume" else store
     store.write(uri, "0")
-
-    def replace() -> None:
-        for number in itertools.takewhile(lambda _: not done.is_set(), itertools.count(1)):
-            store.write(uri, whole(number))
 
     def whole(number: int) -> str:
         return " ".join([str(number)] * (1 + number % 2 * 2000))
 
-    writer = threading.Thread(target=replace)
-    writer.start()
-    try:
+    with rewriting(lambda number: store.write(uri, whole(number))):
         texts = [store.text(uri) for _ in range(150)]
         copies = [(tmp_path / "copy").read_text() for _ in range(150) if store.get(uri, tmp_path / "copy")]
-    finally:
-        done.set()
-        writer.join()
     assert len(copies) == 150
     assert [text for text in (*texts, *copies) if text != whole(int(text.split()[0]))] == []
 
