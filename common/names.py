@@ -1,8 +1,9 @@
-"""Names in messages: the closest match to a mistyped one, and lists of those that exist."""
+"""Names in messages: the closest match to a mistyped one, and lists of those that exist; names in letters of ASCII."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -62,3 +63,9 @@ def _words(name: str) -> list[str]:
 
 def _normalize(name: str) -> str:
     return "".join(letter for letter in name.casefold() if letter not in "-_ ")
+
+
+def plain_letters(name: str) -> str:
+    """The name with letters of ASCII in place of those with marks: `Grosse` for `Größe`."""
+    found = unicodedata.normalize("NFKD", name.replace("ß", "ss"))
+    return "".join(letter for letter in found if not unicodedata.combining(letter))

@@ -8,11 +8,11 @@ dict(features_of(table.choices[0], {"tipped"}))  # {"miles": {"column": "numeric
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headrace.common.names import plain_letters
 from headrace.components.inference.columns import LEFT_OUT, Choice, choose, show
 from headrace.components.inference.facts import ColumnFacts, facts_of
 from headrace.components.inference.images import are_images, may_say_size
@@ -67,16 +67,10 @@ def features_of(choice: Choice, taken: Collection[str]) -> Iterator[tuple[str, d
 def free_name(wanted: str, taken: Collection[str]) -> str:
     """A name of letters, digits and `_` that is not taken."""
     ascii_name = re.fullmatch(r"[A-Za-z_]\w*", wanted, flags=re.ASCII)
-    name = wanted if ascii_name else re.sub(r"\W+", "_", _plain_letters(wanted), flags=re.ASCII).strip("_") or "feature"
+    name = wanted if ascii_name else re.sub(r"\W+", "_", plain_letters(wanted), flags=re.ASCII).strip("_") or "feature"
     name = f"feature_{name}" if name[0].isdigit() else name
     others = (f"{name}_{number}" for number in range(2, len(taken) + 3))
     return name if name not in taken else next(other for other in others if other not in taken)
-
-
-def _plain_letters(name: str) -> str:
-    """The name with letters of ASCII in place of those with marks: `Grosse` for `Größe`."""
-    found = unicodedata.normalize("NFKD", name.replace("ß", "ss"))
-    return "".join(letter for letter in found if not unicodedata.combining(letter))
 
 
 def _facts(sample: Sample, name: str) -> ColumnFacts:

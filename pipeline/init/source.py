@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.common.errors import RunError
-from headrace.common.names import join_names
+from headrace.common.names import join_names, plain_letters
 from headrace.common.storage.paths import is_remote
 from headrace.components.sources.datasets.streams import is_dataset, splits_of_folder
 from headrace.components.sources.jsonl.array import kind_of_json
@@ -90,13 +90,13 @@ def pipeline_name(source: dict[str, Any]) -> str:
         first = path["train"] if isinstance(path["train"], str) else path["train"][0]
         path = without_split(first if is_remote(first) else str(Path(first).absolute()))
     path = path.rstrip("/")
-    last = next((part for part in reversed(path.split("/")) if re.search(r"[A-Za-z0-9]{2}", _stem(part))), "data")
-    return _plain(_stem(last))
+    names = (plain_letters(_stem(part)) for part in reversed(path.split("/")))
+    return _plain(next((name for name in names if re.search(r"[A-Za-z0-9]{2}", name)), "data"))
 
 
 def _plain(name: str) -> str:
     """The name in lower-case letters, digits and hyphens."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].strip("-") or "data"
+    return re.sub(r"[^a-z0-9]+", "-", plain_letters(name).lower()).strip("-")[:63].strip("-") or "data"
 
 
 def _stem(name: str) -> str:

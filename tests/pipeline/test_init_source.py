@@ -354,6 +354,9 @@ REST: dict[str, Any] = {
         ("data/trips-{YYYY}-*.csv.gz", "trips"),
         ("s3://bucket/Sales 2026/*.parquet", "sales-2026"),
         ("pkg://tfx/data/simple/data.csv", "data"),
+        ("Verkäufe/Kündigungen 2026.csv", "kundigungen-2026"),
+        ("Meßwerte.parquet", "messwerte"),
+        ("Événements/東京.jsonl", "evenements"),
     ],
 )
 def test_a_pipeline_is_named_after_its_data(path: str, name: str) -> None:
