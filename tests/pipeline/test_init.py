@@ -254,3 +254,24 @@ def test_files_with_dates_in_their_names_have_a_path_by_day(
 def test_a_date_that_lacks_its_day_is_told(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=re.escape("{YYYY}-{MM}.csv: the date lacks {DD}")):
         given_source(f"{tmp_path}/{{YYYY}}-{{MM}}.csv")
+
+
+@pytest.mark.parametrize(
+    ("values", "bound"),
+    [
+        ([row % 2 for row in range(ROWS)], {"not_worse_than_baseline_by": 0.01}),
+        ([row * row * 0.7 for row in range(ROWS)], {"change": {"relative": 0.05}}),
+    ],
+    ids=["binary", "regression"],
+)
+def test_a_draft_says_how_to_compare_with_the_model_in_service(values: list[float], bound: dict[str, Any]) -> None:
+    table = pa.table({"y": values, "x": [row % 7 for row in range(ROWS)]})
+    sample = Sample(table, {"y": "float" if isinstance(values[1], float) else "int", "x": "int"}, whole=True)
+    draft = Draft("r", "r.yaml", {"kind": "parquet", "path": "x"}, ("y",), sample, infer(sample, "y"), "headrace init")
+    text = document(draft)
+    (suggested,) = re.findall(r"# Add `(.*)` to refuse one that is worse than the model in\b", text)
+    assert yaml.safe_load(f"{{{suggested}}}") == bound
+    config = yaml.safe_load(text)
+    (threshold,) = config["evaluate"]["thresholds"].values()
+    threshold |= bound
+    assert [*load(config).evaluate.thresholds] == [*config["evaluate"]["thresholds"]]
