@@ -123,7 +123,7 @@ def flat_records(
     columns: those of the training data; features: those of them that the model reads.
     """
     objects, records = parents_of(columns), list[dict[str, Any]]()
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(rows):
         if row.keys() <= columns and _NESTED.isdisjoint(map(type, row.values())):
             records.append(dict(row))  # nothing to flatten
             continue
@@ -131,15 +131,15 @@ def flat_records(
         try:
             members = [*flat_members(json_object(row))]
         except RecursionError:
-            raise BadRequestError(f"row {number} is nested too deeply") from None
+            raise BadRequestError(f"row {number} (counted from 0) is nested too deeply") from None
         for name, value in members:
             if name in columns:
                 if name in record:
-                    raise BadRequestError(f"row {number} has the column {name!r} twice")
+                    raise BadRequestError(f"row {number} (counted from 0) has the column {name!r} twice")
                 record[name] = value
             elif name not in objects or value not in (None, []):
                 known = did_you_mean_or_list(name, features, "the model reads")
-                raise BadRequestError(f"row {number}: there is no column {name!r}{known}")
+                raise BadRequestError(f"row {number} (counted from 0): there is no column {name!r}{known}")
         records.append(record)
     return records
 

@@ -151,7 +151,8 @@ def _summary(plan: PrunePlan, dry_run: bool) -> str:
 
     if not plan.folders:
         made = sum(run.made_a_model for run in plan.kept)
-        return f"nothing to remove: all of {_count(len(plan.kept), 'run')} are kept, {made} of which made a model"
+        several = f"all {len(plan.kept):,} runs are kept, {made:,} of which made a model"
+        return f"nothing to remove: {['there is no run', 'the only run is kept', several][min(len(plan.kept), 2)]}"
     names = [folder.name for folder in plan.runs]
     which = f" ({names[0]} to {names[-1]})" if len(names) > 1 else f" ({names[0]})" if names else ""
     counts = [

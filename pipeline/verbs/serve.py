@@ -42,6 +42,7 @@ def serve(config: GivenConfig, model: str | None, host: str, port: int) -> None:
         loaded = None
     else:
         loaded = config.load().config
+    click.echo("loading TensorFlow and the model", err=True)
     with quiet():  # TensorFlow reports that there is no GPU
         from headrace.pipeline.serve.server import App, follow, served_folder, serving
 

@@ -40,6 +40,7 @@ def server(pushed: Pushed) -> Iterator[Server]:
     going.signal(signal.SIGINT)
     done = going.finish()
     assert done.code == 130
+    assert done.err.splitlines()[0] == "loading TensorFlow and the model"
     assert "Traceback" not in done.err
 
 

@@ -305,8 +305,7 @@ def test_the_command_says_what_would_go_and_then_what_went(home: Home, monkeypat
     home.aged()
     code, lines = command()
     assert (code, len(lines)) == (0, 1)
-    assert lines[0].startswith("nothing to remove: ")
-    assert "3 runs" in lines[0]
+    assert lines[0] == "nothing to remove: all 3 runs are kept, 3 of which made a model"
     code, lines = command("--keep", "1", "--dry-run")
     base = "would remove runs/trips"
     artifacts = [f"{base}/artifacts/Trainer/out/{name}" for name in ("r1", "r2")]
@@ -315,6 +314,7 @@ def test_the_command_says_what_would_go_and_then_what_went(home: Home, monkeypat
     assert lines[-1].startswith(f"{said}would free 2.0 MB")
     assert command("--keep", "1") == (0, [lines[-1].replace("would free", "freed")])
     assert sorted(path.name for path in home.folders.runs.iterdir()) == ["r3"]
+    assert command() == (0, ["nothing to remove: the only run is kept"])
 
 
 def test_nothing_is_removed_while_a_run_continues(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

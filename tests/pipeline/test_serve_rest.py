@@ -145,11 +145,11 @@ def deep(levels: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ({"user": {"m": 1}}, r"^row 2: there is no column 'user\.m'; did you mean"),
-        ({"user": 1}, "^row 2: there is no column 'user'"),
-        ({"m": None}, "^row 2: there is no column 'm'"),
-        ({"user": {"n": 1}, "user.n": 1}, r"^row 2 has the column 'user\.n' twice"),
-        (deep(5000), "^row 2 is nested too deeply"),
+        ({"user": {"m": 1}}, r"^row 1 \(counted from 0\): there is no column 'user\.m'; did you mean"),
+        ({"user": 1}, r"^row 1 \(counted from 0\): there is no column 'user'"),
+        ({"m": None}, r"^row 1 \(counted from 0\): there is no column 'm'"),
+        ({"user": {"n": 1}, "user.n": 1}, r"^row 1 \(counted from 0\) has the column 'user\.n' twice"),
+        (deep(5000), r"^row 1 \(counted from 0\) is nested too deeply"),
     ],
 )
 def test_a_row_with_other_columns_is_refused(row: dict[str, Any], words: str) -> None:
