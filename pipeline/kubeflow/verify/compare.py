@@ -94,7 +94,7 @@ def folders(component: str, output: str, type_: str, local: Path, cluster: Path)
         return OutputComparison(
             component, output, False, f"{len(unequal)} of {len(ours)} files differ: {', '.join(unequal[:5])}"
         )
-    how = f"{len(unequal)} differ in bytes" if unequal else "byte for byte"
+    how = f"the same names; {len(unequal)} differ in bytes, as they may" if unequal else "byte for byte"
     return OutputComparison(component, output, True, f"{len(ours)} files, {how}")
 
 
