@@ -16,6 +16,7 @@ import argparse
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from benchmarks import (
@@ -41,6 +42,9 @@ from benchmarks.floors import judged, without_ratio
 from benchmarks.tables import Section
 
 Outcome = tuple[Any, Section]
+"""The figures of a benchmark, and what is printed of them."""
+Benchmark = Callable[[bool], Outcome]
+"""Measures. Its argument: whether to be quick."""
 
 
 def main() -> None:
@@ -87,9 +91,14 @@ def check(figures: Mapping[str, Any], *, quick: bool) -> None:
         )
 
 
-def _whole_run(quick: bool) -> Outcome:
-    found = whole_run.measure_all(whole_run.QUICK if quick else whole_run.REPEATS)
-    return found, whole_run.section(found)
+def _repeated(benchmark: ModuleType) -> Benchmark:
+    """A benchmark that measures REPEATS, or QUICK if it should be quick."""
+
+    def run(quick: bool) -> Outcome:
+        found = benchmark.measure_all(benchmark.QUICK if quick else benchmark.REPEATS)
+        return found, benchmark.section(found)
+
+    return run
 
 
 def _edited_run(quick: bool) -> Outcome:
@@ -97,34 +106,9 @@ def _edited_run(quick: bool) -> Outcome:
     return found, edited_run.section(found)
 
 
-def _ingest(quick: bool) -> Outcome:
-    rows = ingest.measure_all(ingest.QUICK if quick else ingest.REPEATS)
-    return rows, ingest.section(rows)
-
-
-def _ingest_parquet(quick: bool) -> Outcome:
-    rows = ingest_parquet.measure_all(ingest_parquet.QUICK if quick else ingest_parquet.REPEATS)
-    return rows, ingest_parquet.section(rows)
-
-
 def _ingest_wide(quick: bool) -> Outcome:
     rows = ingest_wide.measure_all(ingest_wide.QUICK if quick else ingest_wide.REPEATS, fewer=not quick)
     return rows, ingest_wide.section(rows)
-
-
-def _statistics_gen(quick: bool) -> Outcome:
-    rows = statistics_gen.measure_all(statistics_gen.QUICK if quick else statistics_gen.REPEATS)
-    return rows, statistics_gen.section(rows)
-
-
-def _transform_wide(quick: bool) -> Outcome:
-    rows = transform_wide.measure_all(transform_wide.QUICK if quick else transform_wide.REPEATS)
-    return rows, transform_wide.section(rows)
-
-
-def _images_texts(quick: bool) -> Outcome:
-    rows = images_texts.measure_all(images_texts.QUICK if quick else images_texts.REPEATS)
-    return rows, images_texts.section(rows)
 
 
 def _training_input(quick: bool) -> Outcome:
@@ -149,43 +133,23 @@ def _nightly(quick: bool) -> Outcome:
     return found, nightly.section(found)
 
 
-def _embedding_tables(quick: bool) -> Outcome:
-    found = embedding_tables.measure_all(embedding_tables.QUICK if quick else embedding_tables.REPEATS)
-    return found, embedding_tables.section(found)
-
-
-def _evaluator(quick: bool) -> Outcome:
-    rows = evaluator.measure_all(evaluator.QUICK if quick else evaluator.REPEATS)
-    return rows, evaluator.section(rows)
-
-
-def _predict(quick: bool) -> Outcome:
-    rows = predict.measure_all(predict.QUICK if quick else predict.REPEATS)
-    return rows, predict.section(rows)
-
-
-def _predict_tables(quick: bool) -> Outcome:
-    rows = predict_tables.measure_all(predict_tables.QUICK if quick else predict_tables.REPEATS)
-    return rows, predict_tables.section(rows)
-
-
-BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
-    "whole_run": _whole_run,
+BENCHMARKS: dict[str, Benchmark] = {
+    "whole_run": _repeated(whole_run),
     "edited_run": _edited_run,
-    "ingest": _ingest,
-    "ingest_parquet": _ingest_parquet,
+    "ingest": _repeated(ingest),
+    "ingest_parquet": _repeated(ingest_parquet),
     "ingest_wide": _ingest_wide,
-    "statistics_gen": _statistics_gen,
-    "transform_wide": _transform_wide,
-    "images_texts": _images_texts,
+    "statistics_gen": _repeated(statistics_gen),
+    "transform_wide": _repeated(transform_wide),
+    "images_texts": _repeated(images_texts),
     "criteo": _criteo,
     "nightly": _nightly,
     "training_input": _training_input,
     "training_wait": _training_wait,
-    "embedding_tables": _embedding_tables,
-    "evaluator": _evaluator,
-    "predict": _predict,
-    "predict_tables": _predict_tables,
+    "embedding_tables": _repeated(embedding_tables),
+    "evaluator": _repeated(evaluator),
+    "predict": _repeated(predict),
+    "predict_tables": _repeated(predict_tables),
 }
 
 

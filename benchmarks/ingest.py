@@ -46,7 +46,6 @@ SPLITS = {"train": 8, "eval": 1, "test": 1}
 
 
 def taxi_table() -> pa.Table:
-    """The taxi data."""
     import pyarrow.csv
 
     from headrace.common.storage.paths import resolve
@@ -223,7 +222,6 @@ def _summary(engine: str, copies: int, rows: int, found: Sequence[measure.Figure
 
 
 def beam_pipeline(workers: int = 1) -> beam.Pipeline:
-    """Beam in this process."""
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
 

@@ -51,7 +51,6 @@ class Case:
 
     @property
     def engines(self) -> list[str]:
-        """All that are measured on it."""
         return ["ours", *(["polars"] if self.polars else []), *(["stock"] if self.stock else [])]
 
 

@@ -155,7 +155,7 @@ def command(
     `options` are further options with their arguments for `add_argument`.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="the figures as JSON instead of a table")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     for name, option in (options or {}).items():
         parser.add_argument(name, **option)

@@ -19,7 +19,6 @@ class Table:
         return "\n".join(_aligned(row, widths) for row in (self.head, *self.rows))
 
     def markdown(self) -> str:
-        """The table as Markdown."""
         rule = ["---", *["---:"] * (len(self.head) - 1)]
         return "\n".join(f"| {' | '.join(row)} |" for row in (self.head, rule, *self.rows))
 
@@ -37,12 +36,10 @@ class Section:
     details: Sequence[str] = ()
 
     def text(self) -> str:
-        """The section for the terminal."""
         blocks = [f"{caption}\n\n{table.text()}" for caption, table in self.parts]
         return "\n\n".join([f"== {self.title} ==", *blocks, _bullets([*self.notes, *self.details])])
 
     def markdown(self) -> str:
-        """The section for the page."""
         caption, table = self.parts[0]
         return "\n\n".join([f"## {self.title}", caption, table.markdown(), _bullets(self.notes)])
 

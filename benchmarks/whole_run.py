@@ -67,7 +67,6 @@ class Engine:
 
     @property
     def command(self) -> list[str]:
-        """What is measured."""
         return [sys.executable, "-m", *self.arguments, *(part for one in SETTINGS for part in ("--set", one))]
 
     def components(self, folder: Path, used: measure.Used) -> dict[str, float]:

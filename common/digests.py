@@ -7,9 +7,6 @@ import json
 from importlib import metadata
 from pathlib import Path
 
-CHUNK = 1 << 20
-"""Bytes read at a time."""
-
 
 def digest_text(*texts: str) -> str:
     """A hexadecimal digest of a sequence of texts; ("ab", "c") and ("a", "bc") differ."""
@@ -21,11 +18,8 @@ def digest_path(path: Path) -> str:
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.is_file())
         return digest_text(*(f"{file.relative_to(path)}={digest_path(file)}" for file in files))
-    total = hashlib.sha256()
     with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK):
-            total.update(chunk)
-    return total.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def installed_version(name: str) -> str:

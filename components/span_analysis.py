@@ -68,7 +68,6 @@ class AnalysisCache(StoredPart):
         return [span for span in spans if not self.entries(span).keys() >= set(entries)]
 
     def file(self, span: str, entry: bytes) -> Path:
-        """The file of a span's entry."""
         return self.folder(span) / hashlib.sha256(entry).hexdigest()[:16]
 
     def entries(self, span: str) -> Entries:
@@ -81,7 +80,6 @@ class SketchCoder(analyzer_nodes.CacheCoder):
     """Encodes quantile sketches by the serialization of tfx_bsl."""
 
     def encode_cache(self, accumulator: Any) -> bytes:
-        """Serialize a sketch."""
         state: bytes = accumulator.__getstate__()
         return state
 
@@ -241,7 +239,6 @@ def _entry_of(file: Path) -> bytes | None:
 
 
 def write_entry(keyed: EntryFile, encoded: Iterable[bytes | None]) -> None:
-    """Write an entry atomically."""
     file, entry = Path(keyed[0]), keyed[1]
     with replacing(file) as partial, tf.io.TFRecordWriter(str(partial)) as records:
         for record in (entry, *encoded):

@@ -76,7 +76,6 @@ class Training:
 
     @property
     def train(self) -> TrainConfig:
-        """The `train:` section."""
         return self.sections.train
 
     @property

@@ -46,7 +46,6 @@ class Generator(NamedTuple):
     """Features → probabilities, float32 [batch, words + 1]."""
 
     def generate(self, inputs: Tensors) -> Tensors:
-        """Signature `generate`."""
         prompt, length, seed = inputs["prompt"], inputs["length"], inputs["seed"]
         features = self.transform(prompt)
         start = _ragged(features[self.column.name])

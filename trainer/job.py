@@ -109,7 +109,6 @@ class Job:
 
     @property
     def run_dir(self) -> Path:
-        """`model_run_dir` as a path."""
         return Path(self.model_run_dir)
 
     @property
@@ -166,7 +165,6 @@ def job_digest(job: Job) -> str:
 
 
 def _file_digests(patterns: Iterable[str]) -> list[list[str]]:
-    """The names and digests of files."""
     files = sorted({file for pattern in patterns for file in tf.io.gfile.glob(pattern)})
     return [[file.rpartition("/")[2], _digest(file)] for file in files if not tf.io.gfile.isdir(file)]
 

@@ -74,7 +74,6 @@ def _lacking(label: LabelConfig, batch: Batch) -> tf.Tensor:
 
 
 def _all_values(label: LabelConfig, tensor: RawTensor) -> MultivaluedRawColumn:
-    """All labels of each row."""
     return MultivaluedRawColumn(label.key, split_values(tensor, label.separator), lambda column: column.present)
 
 

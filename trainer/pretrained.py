@@ -100,7 +100,6 @@ class Backbone(Pretrained):
     )
 
     def __init__(self, saved_model: str, fine_tune: bool = False, **settings: Any) -> None:
-        """As `Pretrained`."""
         super().__init__(saved_model, fine_tune, "model.backbone", **settings)
 
 

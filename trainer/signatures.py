@@ -127,7 +127,6 @@ class Signatures:
         return self._predict(tf.io.parse_example(examples, optional_spec(spec)), tf.size(examples, tf.int64))
 
     def predict_raw(self, tensors: Tensors) -> Tensors:
-        """Signature `serving_raw`."""
         return self._predict(*self._by_name(tensors))
 
     def features_with_label(self, tensors: Tensors, texts: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
@@ -157,7 +156,6 @@ class Signatures:
         return same_rows({**raw, **as_stored(present_values(single), self.float64)})
 
     def predict_transformed(self, tensors: Tensors) -> Tensors:
-        """Signature `serving_transformed`."""
         specs = self.all()["serving_transformed"][1]
         given = {name: with_shape(tensors[given], specs[given]) for name, given in self.model_inputs.items()}
         ragged = {name for name, x in self.model.input.items() if x.ragged}
@@ -165,7 +163,6 @@ class Signatures:
         return self._answer(features)
 
     def transform_examples(self, examples: tf.Tensor) -> Tensors:
-        """Signature `transform_features`."""
         features = self.transform(tf.io.parse_example(examples, optional_spec(self.raw_spec)))
         return {name: dense(x) for name, x in features.items() if name != self.weight}
 

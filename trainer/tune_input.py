@@ -63,7 +63,6 @@ class InputTuning:
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The settings to change."""
         before, after = self.trials[0].config.model_dump(), self.best.config.model_dump()
         return {name: value for name, value in after.items() if value != before[name]}
 

@@ -10,7 +10,6 @@ import tensorflow_model_analysis as tfma
 
 
 def main() -> None:
-    """Print it."""
     result = tfma.load_eval_result(sys.argv[1])
     overall = result.get_metrics_for_slice()
     print(json.dumps({name: overall[name]["doubleValue"] for name in ("auc", "example_count")}))

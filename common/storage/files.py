@@ -135,7 +135,6 @@ def reading(path: str) -> Iterator[None]:
 
 
 def is_folder(path: str) -> bool:
-    """Whether the path is a folder."""
     if is_remote(path):
         from headrace.common.storage import find
 

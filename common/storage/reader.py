@@ -99,7 +99,6 @@ class RemoteFile(io.RawIOBase):
         return self._window[start : start + size]
 
     def readall(self) -> bytes:
-        """All the remaining bytes."""
         return self.read()
 
     def readinto(self, buffer: Any) -> int:

@@ -53,7 +53,6 @@ class SignatureProbe:
 
     @property
     def types(self) -> dict[str, np.dtype[Any]]:
-        """The types of the outputs."""
         return {name: array.dtype for name, array in self.expected.items()}
 
 

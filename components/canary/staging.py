@@ -56,8 +56,6 @@ class StagingFolder(Protocol):
 
 @dataclass(frozen=True)
 class Stage:
-    """A staged version."""
-
     version: int
     folder: StagingFolder
 

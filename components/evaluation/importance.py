@@ -1,7 +1,7 @@
 """What predictions depend on: permutation importance and partial dependence, of data columns and on a sample.
 
     explainer = Explainer(predict, loss, batch, weights)
-    importance = explainer.importance(["fare", "hour"], repeats=5)      # the most important first
+    importance = explainer.importance(["fare", "hour"])      # the most important first
     explainer.dependence("fare")                                        # of a column with one number or text per row
 
 Importance is how much the loss grows when the values of a column are permuted among the examples (Breiman, "Random
@@ -65,9 +65,9 @@ class Explainer:
     batch: pa.RecordBatch
     weights: Array
 
-    def importance(self, columns: Sequence[str], repeats: int = REPEATS) -> list[FeatureImportance]:
+    def importance(self, columns: Sequence[str]) -> list[FeatureImportance]:
         """Of each column, the most important first."""
-        orders = permutations(self.batch.num_rows, repeats)
+        orders = permutations(self.batch.num_rows, REPEATS)
         found = [self._importance(column, orders) for column in columns]
         return sorted(found, key=lambda one: -one.increase)
 

@@ -28,7 +28,6 @@ _ERROR = 0.025
 
 
 def as_it_is(share: float) -> float:
-    """The share itself."""
     return share
 
 

@@ -43,7 +43,6 @@ class Measured(NamedTuple):
     plots: Mapping[SliceKey, plots.Counts] = MappingProxyType({})
 
     def intervals(self, model: str, key: SliceKey) -> Intervals:
-        """Of the metrics of a slice."""
         found = intervals(only_metrics(self.values.get((model, key), {})), self.without.get((model, key), []))
         return {**self.limits.get((model, key), {}), **found}
 

@@ -49,7 +49,6 @@ class ColumnGroup(NamedTuple):
 
     @property
     def halves(self) -> list[Sequence[str]]:
-        """Of its columns."""
         middle = len(self.columns) // 2
         return [self.columns[:middle], self.columns[middle:]]
 

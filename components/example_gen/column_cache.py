@@ -67,7 +67,6 @@ class ColumnCache:
 
     @property
     def paths(self) -> list[Path]:
-        """The files of the cached columns."""
         return [_path(self.folder, number) for number in range(len(self.parts))] if self.folder else []
 
     def batches(self, number: int, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:

@@ -117,13 +117,11 @@ class SpanIngester:
     cache_room: int = MAX_BYTES
 
     def key(self, span: Span, *more: object) -> str:
-        """The key of what is read from a span."""
         return digest_of(
             self.data.model_dump(mode="json", include=READ_SETTINGS), *more, self.store.code, span.fingerprint
         )
 
     def shards_key(self, scanned: ScannedSpan, kinds: Mapping[str, Kind]) -> str:
-        """The key of a span's shards."""
         own = {name: kinds[name] for name in scanned.kinds}
         settings = self.data.model_dump(mode="json", exclude=READ_SETTINGS | CHECK_SETTINGS)
         only = self.only.get(scanned.span.number, "")

@@ -103,8 +103,6 @@ def digest_of(*parts: object) -> str:
 
 
 class SpanStore:
-    """The stored spans of one pipeline."""
-
     def __init__(self, folder: Path | None = None, code: str = "", shared: SharedSpans | None = None) -> None:
         """Open a store.
 

@@ -216,17 +216,14 @@ def _text_values(column: FeatureNameStatistics) -> str:
 def _outside_classes(column: FeatureNameStatistics, label: LabelConfig) -> str:
     """The values that are not among the classes, and the classes; "" if there are none."""
     classes = {str(value) for value in label.class_values}
-    allowed = f"the classes are {_first(sorted(classes) if isinstance(label.classes, tuple) else _ordered(label))}"
+    listed = sorted(classes) if isinstance(label.classes, tuple) else [str(value) for value in label.class_values]
+    allowed = f"the classes are {_first(listed)}"
     if column.HasField("string_stats"):
         unknown = [name for name in _labels(column, label) if name not in classes]
         return f"{_first(unknown)}; {allowed}" if unknown else ""
     ids = sorted(number for number in map(_number, classes) if number is not None)
     found = _outside_numbers(column.num_stats, ids)
     return f"{found}; {allowed}" if found else ""
-
-
-def _ordered(label: LabelConfig) -> list[str]:
-    return [str(value) for value in label.class_values]
 
 
 def _outside_numbers(numbers: NumericStatistics, ids: Sequence[float]) -> str:

@@ -171,7 +171,6 @@ def _drift(
 
 
 def _rows(statistics: Path) -> int:
-    """The rows of all splits."""
     files = sorted(statistics.glob(f"Split-*/{FILE_NAME}"))
     loaded = (DatasetFeatureStatisticsList.FromString(file.read_bytes()) for file in files)
     return sum(dataset.num_examples for each in loaded for dataset in each.datasets)

@@ -55,7 +55,6 @@ class GateVerdict(BaseModel, frozen=True):
 
     @classmethod
     def of(cls, gate: str, on_anomaly: Literal["stop", "warn"], rows: Iterable[GateRow], note: str = "") -> GateVerdict:
-        """From all rows."""
         ordered = sorted(rows, key=lambda row: -row.excess)
         failed = sum(not row.passed for row in ordered)
         return cls(

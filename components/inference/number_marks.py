@@ -31,7 +31,8 @@ def number_marks(delimiter: str, texts: Iterable[pa.ChunkedArray | pa.Array]) ->
     if decimal is None or thousands == ".":  # a point between thousands cannot be the decimal point too
         return found
     numbers = (column for column in columns if are_numbers(column, **found))
-    return found if any(_contains(column, decimal) for column in numbers) else {"thousands": thousands}
+    has_decimal = any(pc.any(pc.match_substring(column, decimal)).as_py() for column in numbers)
+    return found if has_decimal else {"thousands": thousands}
 
 
 def are_numbers(texts: pa.Array, decimal: str = ".", thousands: str | None = None) -> bool:
@@ -40,7 +41,3 @@ def are_numbers(texts: pa.Array, decimal: str = ".", thousands: str | None = Non
     pattern = rf"^-?(\d+{groups})({re.escape(decimal)}\d+)?$"
     marked = pc.any(pc.match_substring_regex(texts, "[^-0-9]")).as_py()
     return bool(marked and pc.all(pc.match_substring_regex(texts, pattern)).as_py())
-
-
-def _contains(texts: pa.Array, mark: str) -> bool:
-    return bool(pc.any(pc.match_substring(texts, mark)).as_py())

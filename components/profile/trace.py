@@ -139,7 +139,6 @@ def read_trace(file: Path, building: bool = False) -> Trace | None:
 
 
 def _events(plane: Any) -> list[TraceEvent]:
-    """The events of a device."""
     return [event for name, events in _lines(plane) if not name.startswith(DERIVED) for event in events]
 
 

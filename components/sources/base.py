@@ -111,7 +111,6 @@ class RowScanner(Protocol):
         ...
 
     def scan(self, part: Any, declared: Mapping[str, Kind]) -> ScanResult:
-        """As `Source.scan`."""
         return self.scan_rows(part, declared, lambda _: None)
 
 

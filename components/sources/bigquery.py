@@ -55,8 +55,6 @@ class ReadStream:
 
 @dataclass(frozen=True)
 class BigqueryRows:
-    """The rows of one config."""
-
     source: BigquerySource
     options: ReadOptions = field(default_factory=ReadOptions)
 

@@ -152,7 +152,6 @@ def text_kind(kind: Kind) -> Kind:
 
 
 def holds_lists(arrow: pa.DataType) -> bool:
-    """Whether an Arrow type is one of the list types."""
     types = pa.types
     return bool(
         types.is_list(arrow)

@@ -39,7 +39,6 @@ class StatisticsCombiner(beam.CombineFn):
     """RecordBatches to a DatasetFeatureStatisticsList, with TFDV's default options."""
 
     def create_accumulator(self) -> Accumulator:
-        """Statistics of nothing."""
         return Accumulator()
 
     def add_input(self, accumulator: Accumulator, batch: pa.RecordBatch) -> Accumulator:

@@ -203,7 +203,6 @@ class VocabularyIds:
         self._missing = len(lines) + self._buckets if missing is None else self._look_up(substitute)[0]
 
     def __call__(self, values: SingleValues) -> Coded:
-        """The ids of all rows."""
         distinct, codes = values.codes
         return Coded(np.append(self._look_up(_in_decimal(distinct)), self._missing), codes)
 

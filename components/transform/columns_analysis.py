@@ -99,7 +99,6 @@ class AccumulateShards(beam.DoFn):
         self._graph: AnalyzerInputs | None = None
 
     def process(self, group: FileGroup) -> Iterator[tuple[str, tuple[int, Encoded]]]:
-        """Accumulate the examples of one group."""
         accumulator = self._analyzers.create()
         with errors_written_to(self._failed):
             for file in group.files:
@@ -133,12 +132,10 @@ class StoreSpan:
         self._cache, self._sections = cache, sections
 
     def merge(self, groups: Sequence[Encoded]) -> Encoded:
-        """The accumulator of all groups."""
         analyzers = _analyzers(TrainerSections.from_json(self._sections))
         return analyzers.encode(analyzers.merge(map(analyzers.decode, groups)))
 
     def write(self, span: str, encoded: Encoded) -> None:
-        """Write an accumulator."""
         for entry, content in encoded.items():
             write_entry((str(self._cache.file(span, entry)), entry), [content])
 

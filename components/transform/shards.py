@@ -106,7 +106,6 @@ class TransformShards(beam.DoFn):
         )
 
     def process(self, shard: TransformShard) -> Iterator[dict[str, int]]:
-        """Transform one shard."""
         Path(shard.target).parent.mkdir(parents=True, exist_ok=True)
         write = self._write_records if self._columns is None else self._write_columns
         yield {shard.split: write(shard.source, shard.target)}

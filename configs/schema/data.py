@@ -133,7 +133,6 @@ class DataConfig(Section):
 
     @property
     def split_keys(self) -> tuple[str, ...]:
-        """The columns of `split_key`."""
         return (self.split_key,) if isinstance(self.split_key, str) else self.split_key or ()
 
     @property

@@ -138,7 +138,6 @@ class LabelConfig(Section):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The data columns of all labels."""
         return tuple(part.key for part in self.parts.values())
 
     @property

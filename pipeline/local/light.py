@@ -88,7 +88,6 @@ class LightArtifact:
 
     @property
     def value(self) -> str:
-        """The content of a String."""
         return Path(self.uri).read_bytes().decode()
 
     @value.setter

@@ -130,7 +130,6 @@ class PromotableModels:
         return f".\n  Runs whose models await approval: {join_names(runs) if runs else 'none'}."
 
     def run_of(self, entry: Entry) -> str | None:
-        """The run that trained a model."""
         return next((model.run for model in self.models if model.path == Path(entry.uri)), None)
 
     def _waiting(self) -> list[Entry]:

@@ -72,7 +72,6 @@ def _earlier(there: Destination) -> Entry:
 
 
 def _wanted(there: Destination, version: str) -> Entry:
-    """The model of a version."""
     uri = there.model_of(version)
     if uri is None:
         raise RunError(f"no run here pushed a version {version} to {there.path}{_choices(there)}")

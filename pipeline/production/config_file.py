@@ -34,7 +34,6 @@ class Labels:
 
     @property
     def named(self) -> dict[str, int]:
-        """The versions by label."""
         return {STABLE: self.stable, CANARY: self.canary}
 
 

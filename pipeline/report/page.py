@@ -58,7 +58,6 @@ class Headline:
 
 
 def render_page(folder: RunFolder) -> str:
-    """Render the HTML page of a run."""
     return environment().get_template("report.html").render(style=style(), **gather(folder))
 
 

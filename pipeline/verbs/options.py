@@ -168,7 +168,6 @@ def overlay_options(verb: Callable[P, None]) -> Callable[P, None]:
 
 
 def param_option(verb: Callable[P, None]) -> Callable[P, None]:
-    """Add the option --param."""
     return click.option(
         "--param",
         "--parameter",

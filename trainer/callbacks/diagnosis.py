@@ -99,7 +99,7 @@ def diagnose_batch(model: keras.Model, features: dict[str, Any], label: Any) -> 
     if infinite := [words for name, value in named.items() if (words := _describe_infinite(name, value))]:
         return "; ".join(infinite), DATA_ADVICE
     if finite_without := _finite_without(model, features, label):
-        for name in _suspects(features):
+        for name in sorted(features, key=lambda name: -_largest(features[name])):
             if not _finite_without(model, {**features, name: _blank(features[name])}, label):
                 words = f"feature {name!r} is the cause: {_range(features[name])}; without it {finite_without}"
                 return f"{words}{_layer(model, features)}", GENERAL_ADVICE
@@ -111,11 +111,6 @@ def diagnose_batch(model: keras.Model, features: dict[str, Any], label: Any) -> 
 def _unmasked(model: keras.Model, label: Any) -> Any:
     """The label; of several, those that are not masked."""
     return known(label) if isinstance(model.loss, TaskLosses) else label
-
-
-def _suspects(features: dict[str, Any]) -> list[str]:
-    """The features, those with the largest numbers first."""
-    return sorted(features, key=lambda name: -_largest(features[name]))
 
 
 def _largest(value: Any) -> float:

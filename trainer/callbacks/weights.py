@@ -47,7 +47,6 @@ class BestWeights(keras.callbacks.Callback):
         return {"epoch": self.epoch, "lowest": self._lowest, "weights": self._weights}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore the state from a checkpoint."""
         self.epoch, self._lowest, self._weights = state["epoch"], state["lowest"], state["weights"]
 
 
@@ -63,7 +62,6 @@ class Averages(keras.callbacks.Callback):
         self._swapped = False
 
     def on_test_begin(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
-        """Swap in the averages."""
         if not self._swapped:
             self._swap()
 
@@ -77,7 +75,6 @@ class Averages(keras.callbacks.Callback):
         return {"swapped": self._swapped}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore the state from a checkpoint."""
         self._swapped = state["swapped"]
         if self._swapped:
             self._swap()

@@ -114,7 +114,6 @@ class ColumnAnalyzers:
         return ColumnsAccumulator(statistics, self._count.add_input(accumulator.counts, tuple(texts)))
 
     def merge(self, accumulators: Iterable[ColumnsAccumulator]) -> ColumnsAccumulator:
-        """The accumulator of all examples."""
         every = list(accumulators)
         return ColumnsAccumulator(
             self._combine.compact(self._combine.merge_accumulators(one.statistics for one in every)),
@@ -129,7 +128,6 @@ class ColumnAnalyzers:
         return dict(zip(self.entries, parts, strict=True))
 
     def decode(self, encoded: Mapping[bytes, bytes]) -> ColumnsAccumulator:
-        """An accumulator that `encode` returned."""
         parts = [encoded[entry] for entry in self.entries]
         empty = self.create()
         statistics = self._coders[0].decode_cache(parts.pop(0)) if self.statistics else empty.statistics

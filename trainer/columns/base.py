@@ -263,7 +263,6 @@ class Batch:
         return name in self.tensors and self.tensors[name].dtype != tf.string
 
     def categories(self, column: CategoryColumn) -> Categories:
-        """Return the categories of a feature."""
         if column.name not in self._categories:
             self._categories[column.name] = column.categories(self)
         return self._categories[column.name]

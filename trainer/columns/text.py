@@ -42,7 +42,6 @@ class TextColumn(CategoryColumn[TextFeature]):
         return [] if self.feature.hash_buckets is not None else [*self.vocabulary.analyzers()]
 
     def vocabulary_texts(self, batch: Batch) -> tf.Tensor:
-        """The words."""
         return batch.words(self).flat_values
 
     def categories(self, batch: Batch) -> Categories:

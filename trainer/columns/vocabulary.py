@@ -39,12 +39,10 @@ class VocabularyColumn(CategoryColumn[VocabularyFeature]):
         return [*self._vocabulary.analyzers()]
 
     def vocabulary_texts(self, batch: Batch) -> tf.Tensor:
-        """The values as text."""
         text, known = self.raw(batch).filled_text(self.feature.missing)
         return tf.where(known, text, "")
 
     def categories(self, batch: Batch) -> Categories:
-        """The ids in the vocabulary."""
         text, known = self.raw(batch).filled_text(self.feature.missing)
         ids, size = self._vocabulary.look_up(text, batch)
         return Categories(ids, known, size)

@@ -166,9 +166,9 @@ def _describe(strategy: str, hardware: Hardware) -> str:
 def _create(choice: StrategyChoice) -> tf.distribute.Strategy:
     hardware = choice.hardware
     if choice.strategy == "cpu":
-        _limit_visible("GPU", 0)
+        _limit_visible_gpus(0)
     if choice.strategy == "one_gpu":
-        _limit_visible("GPU", 1)
+        _limit_visible_gpus(1)
     if choice.strategy == "tpu":
         name = LOCAL_TPU if hardware.tpu == LOCAL_TPU else None  # otherwise TensorFlow reads the variables itself
         return tf.distribute.TPUStrategy(tf.distribute.cluster_resolver.TPUClusterResolver.connect(name))
@@ -195,8 +195,7 @@ def _restrict_to_loopback(port: int) -> None:
         os.environ["TF_GRPC_REUSE_PORT"] = "1"  # without it, TensorFlow's own socket does not share a port
 
 
-def _limit_visible(kind: str, limit: int) -> None:
-    """Limit the number of devices of a kind that TensorFlow sees."""
-    devices = tf.config.list_physical_devices(kind)
-    if len(tf.config.get_visible_devices(kind)) > limit:
-        tf.config.set_visible_devices(devices[:limit], kind)
+def _limit_visible_gpus(limit: int) -> None:
+    devices = tf.config.list_physical_devices("GPU")
+    if len(tf.config.get_visible_devices("GPU")) > limit:
+        tf.config.set_visible_devices(devices[:limit], "GPU")

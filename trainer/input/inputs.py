@@ -150,7 +150,6 @@ class InputPlan:
         return self.training.open("train", self.sources.files(self.examples.train), self.sources.start(start))
 
     def open_eval(self, batch_size: int) -> InputSplit:
-        """Open the eval split."""
         spec = self.training.feature_spec
         evaluation = dataclasses.replace(
             self.training,

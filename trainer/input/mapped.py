@@ -248,7 +248,6 @@ def _open(file: str, feature_spec: Mapping[str, Feature]) -> pa.Table:
 
 
 def _types(feature: Feature) -> list[tf.DType]:
-    """Types of the arrays of a column."""
     return [feature.dtype] if isinstance(feature, tf.io.FixedLenFeature) else [tf.int64, feature.dtype]
 
 

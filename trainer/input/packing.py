@@ -74,7 +74,6 @@ class Packing:
         return self._packed(groups, [columns[name] for name in self.lists])
 
     def columns(self, packed: Packed) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-        """Return what `pack` packed."""
         groups, lists = self._split(packed)
         columns: dict[str, tf.Tensor | tf.RaggedTensor] = dict(zip(self.lists, lists, strict=True))
         for names, group in zip(self.groups.values(), groups, strict=True):
@@ -111,7 +110,6 @@ class Packing:
         return self._packed([group[start:stop] for group in groups], inside)
 
     def concat(self, batches: Sequence[Packed]) -> Packed:
-        """Concatenate batches."""
         groups, lists = zip(*map(self._split, batches), strict=True)
         wide = [tf.concat(group, axis=0) for group in zip(*groups, strict=True)]
         return self._packed(wide, [tf.concat(column, axis=0) for column in zip(*lists, strict=True)])

@@ -149,7 +149,6 @@ class SnapshotKey:
 
     @property
     def digest(self) -> str:
-        """Digest of the whole key."""
         return hashlib.sha256(json.dumps(dataclasses.asdict(self)).encode()).hexdigest()
 
     def differs(self, other: SnapshotKey) -> str:

@@ -111,7 +111,6 @@ class ColumnsWriter:
         self._file = self._stack.enter_context(pa.ipc.new_file(sink, schema, options=_IPC))
 
     def __enter__(self) -> ColumnsWriter:
-        """Return the writer."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -50,7 +50,6 @@ class Race:
         self.over = len(self.racing) < 2 or not self.waiting or not more_time
 
     def to_tree(self) -> StateTree:
-        """For a checkpoint."""
         plain = dataclasses.asdict(dataclasses.replace(self, losses={}))
         return {"race": json.dumps(plain), "losses": {str(number): each for number, each in self.losses.items()}}
 

@@ -52,7 +52,6 @@ class Augmented(keras.layers.Layer):
         return images
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        """The shape of the input."""
         return input_shape
 
 

@@ -186,5 +186,4 @@ class MemberDense(keras.layers.Layer):
 
 
 def _signs(shape: tuple[int, ...], dtype: Any = None) -> Any:
-    """Random signs, 1 or -1."""
     return ops.cast(2 * keras.random.randint(shape, 0, 2) - 1, dtype)

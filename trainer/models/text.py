@@ -157,7 +157,6 @@ class Words(keras.layers.Layer):
         return padded + 1
 
     def compute_output_spec(self, ids: Multivalued) -> keras.KerasTensor:
-        """A dense tensor."""
         return keras.KerasTensor(ids.shape, ids.dtype)
 
 

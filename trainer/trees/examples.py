@@ -42,7 +42,6 @@ class Examples:
 
     @property
     def size(self) -> int:
-        """Number of examples."""
         return len(self.labels)
 
     def share(self, chosen: NDArray[np.bool_]) -> float:

@@ -112,7 +112,6 @@ class MulticlassMetrics(LabelMetrics):
         return classes_of(totals) if self.one_vs_rest and np.isfinite(totals.sums).all() else ()
 
     def margin(self, totals: Totals) -> Margin | None:
-        """Of the accuracy."""
         weight, correct = totals.sums[:2]
         if not np.isfinite(correct):
             return None

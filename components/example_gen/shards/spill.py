@@ -139,7 +139,6 @@ def to_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def column_count(batch: pa.RecordBatch) -> int:
-    """The number of columns that `to_columns` returns."""
     if _COLUMNS not in (batch.schema.metadata or {}):
         return int(batch.num_columns)
     return len(pa.ipc.read_schema(pa.py_buffer(batch.schema.metadata[_COLUMNS])).names)

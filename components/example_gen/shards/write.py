@@ -11,6 +11,7 @@ TFRecord files are one TFRecord file, so nothing is compressed twice. Memory is 
 
 from __future__ import annotations
 
+import operator
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -133,7 +134,7 @@ class ShardWriter:
         obsolete = [*spent, *map(self._scattered_path, range(len(parts)))]
         joins = [partial(self.join, shard, numbers) for shard, numbers in members.items()]
         totals = choose_map(parallel_map, copied)(
-            "Join", _call, [*joins, *(partial(_remove, path) for path in obsolete)]
+            "Join", operator.call, [*joins, *(partial(_remove, path) for path in obsolete)]
         )
         found = dict(zip(members, totals, strict=False))  # the removals come last
         return reduce(ScatterResult.__add__, results), {shard: found[shard] for shard in self.layout.all_shards()}
@@ -228,10 +229,6 @@ def _join(files: Sequence[Path], into: Path) -> int:
                 shutil.copyfileobj(source, joined, 1 << 20)
             file.unlink()
         return joined.tell()
-
-
-def _call(task: Callable[[], int]) -> int:
-    return task()
 
 
 def _remove(path: Path) -> int:

@@ -98,7 +98,6 @@ class VariableColumn:
 
     @property
     def sizes(self) -> Index:
-        """The size of each value."""
         return np.diff(offsets_of(self.values))
 
     @property
@@ -116,7 +115,6 @@ class StackedColumns:
 
     @cached_property
     def sizes(self) -> Index:
-        """The size of each value."""
         return np.diff(offsets_of(self.values))
 
     @property

@@ -108,7 +108,6 @@ class Arrays:
             yield from slice_batch(batch)
 
     def booleans(self) -> frozenset[str]:
-        """The boolean columns."""
         table = self._table()
         return frozenset(name for name in self.columns() if pa.types.is_boolean(table.schema.field(name).type))
 

@@ -117,7 +117,6 @@ class StoredDatasets(SourceFiles[DatasetsSource]):
         return result
 
     def batches(self, part: Part, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
-        """Record batch by record batch."""
         for piece in part:
             first = 0
             for batch in batches_of(piece.path, piece.start, piece.stop):

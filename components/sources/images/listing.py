@@ -48,7 +48,6 @@ def list_images(source: ImagesSource, files: Collection[str] | None = None) -> L
 
 
 def index_files(source: ImagesSource) -> list[str]:
-    """The files of the index."""
     return [] if source.index is None else resolve(source.index)
 
 

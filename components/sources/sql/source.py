@@ -59,8 +59,6 @@ class KeyRange:
 
 @dataclass(frozen=True)
 class SqlRows:
-    """The rows of one config."""
-
     source: SqlSource
     options: ReadOptions = field(default_factory=ReadOptions)
 
@@ -173,7 +171,6 @@ class SqlRows:
 
     @cached_property
     def _rows(self) -> FromClause:
-        """The FROM clause."""
         from sqlalchemy import table
 
         if (named := undivided(self.source.table)) is not None:

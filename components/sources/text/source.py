@@ -78,7 +78,6 @@ class TextFiles:
         return ScanResult({self._name: rows}, size, kinds, skipped)
 
     def batches(self, part: tuple[LineRange, ...], kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
-        """Batches of lines, files or windows."""
         for texts, origins, _ in self._texts(part):
             if self.source.window is None:
                 yield from _batch({"text": texts}, origins, kinds)

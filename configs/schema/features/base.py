@@ -94,7 +94,6 @@ def describe_missing(value: object) -> str:
 
 
 def describe_vocabulary(values: tuple[Any, ...] | None, file: str | None, top_k: int | None, min_frequency: int) -> str:
-    """What a vocabulary consists of."""
     if values is not None:
         return f"{len(values)} given values"
     if file is not None:

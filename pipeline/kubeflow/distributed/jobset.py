@@ -207,7 +207,6 @@ def _toleration(one: Any) -> dict[str, Any]:
 
 
 def _volumes(settings: KubeflowConfig, one: ComponentSettings) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each volume with its mount."""
     found: list[tuple[dict[str, Any], dict[str, Any]]] = []
     claims = [(each.claim, each.path, each.sub_path) for each in one.volumes]
     claims += [(settings.volume.claim, settings.volume.path, None)] if settings.volume else []

@@ -95,7 +95,6 @@ class Exchange:
         return {key: str(path) for key, path in found.items()}
 
     def write(self, outputs: Artifacts) -> None:
-        """Write the executor output."""
         texts = {key: self._text(key, one) for key, (one,) in outputs.items() if key not in self._uris}
         upstream = upstream_of(self._given)
         made_from = {MADE_FROM: to_property(upstream)} if upstream else {}

@@ -39,7 +39,6 @@ class PodPaths:
 
     @property
     def shared(self) -> str:
-        """The path of the shared volume."""
         return self.root + self.mount
 
     def launcher_file(self, path: str) -> Path:

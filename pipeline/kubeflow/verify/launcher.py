@@ -103,7 +103,6 @@ class Pod:
         return {**os.environ, **of_container, **own, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
     def remove(self) -> None:
-        """Remove the pod with its disk."""
         shutil.rmtree(self.root)
 
 

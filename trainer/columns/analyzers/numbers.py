@@ -173,7 +173,6 @@ class CombineStatistics(beam.CombineFn):
         return accumulator
 
     def extract_output(self, accumulator: StatisticsAccumulator) -> Floats:
-        """All statistics, concatenated."""
         moments = final_moments(accumulator.moments)
         results = [
             self._quantiles(accumulator, statistic)
@@ -200,12 +199,10 @@ class StatisticsCoder:
         self._combine = combine
 
     def encode_cache(self, accumulator: StatisticsAccumulator) -> bytes:
-        """An accumulator to bytes."""
         sketch = accumulator.sketch
         return accumulator.moments.tobytes() + (b"" if sketch is None else sketch.__getstate__())
 
     def decode_cache(self, encoded_accumulator: bytes) -> StatisticsAccumulator:
-        """Bytes to an accumulator."""
         empty = self._combine.create_accumulator()
         size = empty.moments.nbytes
         moments = np.frombuffer(encoded_accumulator[:size]).reshape(empty.moments.shape)

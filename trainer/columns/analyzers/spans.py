@@ -79,7 +79,6 @@ class CombineAll(beam.PTransform):
         self._combine, self._coder = combine, coder
 
     def expand(self, elements: beam.PCollection) -> beam.PCollection:
-        """One accumulator."""
         return elements | beam.CombineGlobally(self._combine).without_defaults()
 
     def __repr__(self) -> str:

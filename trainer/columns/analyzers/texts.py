@@ -162,7 +162,6 @@ class TextCounts:
             self.aggregate()
 
     def aggregate(self) -> pa.Table:
-        """Return each text once, with its count."""
         if self.pending:
             self.table = summed([self.table, *self.pending])
             self.pending = []
@@ -177,7 +176,6 @@ class CountTexts(beam.CombineFn):
         self._columns = columns
 
     def create_accumulator(self) -> list[TextCounts]:
-        """Empty counts."""
         return [TextCounts() for _ in range(self._columns)]
 
     def add_input(self, accumulator: list[TextCounts], batches: tuple[Strings | pa.Array, ...]) -> list[TextCounts]:
@@ -210,7 +208,6 @@ class TextCountsCoder:
         self._columns = columns
 
     def encode_cache(self, accumulator: list[TextCounts]) -> bytes:
-        """Counts to bytes."""
         tables = [counts.aggregate() for counts in accumulator]
         numbers = np.repeat(np.arange(len(tables), dtype=np.int32), [table.num_rows for table in tables])
         every = pa.concat_tables([NO_COUNTS, *tables]).append_column("column", pa.array(numbers))
@@ -221,7 +218,6 @@ class TextCountsCoder:
         return encoded
 
     def decode_cache(self, encoded_accumulator: bytes) -> list[TextCounts]:
-        """Bytes to counts."""
         every = pa.ipc.open_stream(encoded_accumulator).read_all()
         edges = np.searchsorted(every["column"], np.arange(self._columns + 1, dtype=np.int32)).tolist()
         tables = [every.slice(first, last - first) for first, last in itertools.pairwise(edges)]
