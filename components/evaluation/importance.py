@@ -36,6 +36,8 @@ MOST_CURVES = 3
 SEED = 0
 _TAIL = 0.05
 """Share of the numbers at either end that the grid leaves out."""
+_EXACT = 1 << 53
+"""The greatest integer up to which float64 holds all."""
 _ROWS = 5000
 """About how many rows are predicted at once."""
 
@@ -105,7 +107,7 @@ class Explainer:
             return None
         outputs = _shown_outputs(table)
         numbers = () if not classes else (1,) if table.shape[1] == 1 else tuple(map(int, outputs))
-        shown = tuple(one.decode() if isinstance(one, bytes) else float(one) for one in grid.to_pylist())
+        shown = _shown_values(grid.to_pylist())
         return PartialDependence(column, shown, tuple(tuple(map(float, row)) for row in table[:, outputs]), numbers)
 
     def _grid(self, column: str) -> pa.Array | None:
@@ -145,6 +147,13 @@ class Explainer:
 def _same(value: pa.Scalar, rows: int, kind: pa.DataType) -> pa.Array:
     """A column of lists that have this one value."""
     return pa.LargeListArray.from_arrays(np.arange(rows + 1), pa.repeat(value, rows)).cast(kind)
+
+
+def _shown_values(values: Sequence[bytes | int | float]) -> tuple[float | str, ...]:
+    """Numbers, or texts: also of integers that float64 would take for others, such as long ids."""
+    if any(isinstance(one, int) and abs(one) > _EXACT for one in values):
+        return tuple(map(str, values))
+    return tuple(one.decode() if isinstance(one, bytes) else float(one) for one in values)
 
 
 def _is_short_text(value: bytes) -> bool:

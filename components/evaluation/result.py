@@ -248,8 +248,9 @@ class FeatureImportance:
 class PartialDependence:
     """The mean prediction if all examples had the same value in a data column.
 
-    values: numbers in rising order, or the most frequent texts; predictions: the mean of each output for each value;
-    classes: the numbers of the classes whose probabilities they are, empty for a predicted number.
+    values: numbers in rising order, as text if float64 cannot hold them, or the most frequent texts; predictions: the
+    mean of each output for each value; classes: the numbers of the classes whose probabilities they are, empty for a
+    predicted number.
     """
 
     column: str

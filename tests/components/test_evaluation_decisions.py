@@ -45,12 +45,29 @@ def test_metrics_of_decisions_equal_scikit_learn_at_any_threshold(threshold: flo
     curves = metrics.curves(accumulator.total())
     assert curves is not None
     for point in curves.decisions:
-        given = {"y_true": labels, "y_pred": p >= point.threshold, "sample_weight": weights}
+        given = {"y_true": labels, "y_pred": p > point.threshold, "sample_weight": weights}
         assert point.precision == pytest.approx(sklearn.metrics.precision_score(**given), abs=2e-3)
         assert point.recall == pytest.approx(sklearn.metrics.recall_score(**given), abs=2e-3)
         assert point.f1 == pytest.approx(sklearn.metrics.f1_score(**given), abs=2e-3)
-        assert point.share == pytest.approx(np.average(p >= point.threshold, weights=weights), abs=2e-3)
+        assert point.share == pytest.approx(np.average(p > point.threshold, weights=weights), abs=2e-3)
     assert len(curves.decisions) > 90
+
+
+def test_a_threshold_that_the_report_shows_gives_the_metrics_beside_it_if_the_config_sets_it() -> None:
+    """Also where many probabilities are equal, and round: 0.5 is not above 0.5."""
+    random = np.random.default_rng(12)
+    p = random.choice([0.1, 0.25, 0.3, 0.5, 0.75, 0.9, 1.0], 500).astype(np.float32).astype(np.float64)
+    labels, weights, zeros = (random.random(500) < p).astype(float), random.choice([0.5, 1, 2], 500), np.zeros(500, int)
+    examples = ExampleGroups(labels, p[:, None], zeros, 1, weights)
+    curves = BinaryMetrics().curves(BinaryMetrics().accumulate(examples)[0].total())
+    assert curves is not None
+    assert len(curves.decisions) == 7
+    for point in curves.decisions:
+        metrics = BinaryMetrics(point.threshold)
+        found = metrics.metrics(metrics.accumulate(examples)[0].total())
+        assert (point.precision, point.recall, point.f1, point.share) == pytest.approx(
+            [found[name] for name in ("precision", "recall", "f1", "predicted_positive_rate")]
+        )
 
 
 THRESHOLDS = (0.05, 0.3, 0.75, 0.999)

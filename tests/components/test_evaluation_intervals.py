@@ -16,10 +16,12 @@ from tensorflow_model_analysis.proto import config_pb2
 from tensorflow_model_analysis.writers import metrics_plots_and_validations_writer as writer
 
 from headrace.components.evaluation.intervals import change_intervals, difference, folds_of, intervals, metrics_without
+from headrace.components.evaluation.limits import at_limits
 from headrace.components.evaluation.measured import Measured
 from headrace.components.evaluation.metrics import LABEL_METRICS, metrics_of
 from headrace.components.evaluation.metrics.accumulator import FOLDS, ExampleGroups
 from headrace.components.evaluation.tfma_files import confidence_intervals
+from headrace.configs.schema.metrics import LOWER_IS_BETTER
 
 
 def _split(kind: str, random: np.random.Generator, number: int) -> tuple[Any, Any]:
@@ -67,13 +69,102 @@ def test_intervals_hold_the_metric_of_all_data_nineteen_times_in_twenty(
     assert all(least <= number / splits <= 0.995 for number in inside.values()), inside
 
 
-def test_intervals_are_those_of_tfma() -> None:
+def _good(kind: str, random: np.random.Generator, number: int) -> tuple[Any, Any, Any]:
+    """Labels, calibrated predictions of a model that is right 98 times in 100, and weights."""
+    if kind == "multiclass":
+        labels = random.choice(3, number, p=(0.6, 0.3, 0.1))
+        scores = random.normal(size=(number, 3)) + 3.4 * np.eye(3)[labels]
+        given: tuple[Any, Any] = labels.astype(float), scipy.special.softmax(3.4 * scores, axis=1)
+    else:
+        labels = (random.random(number) < 0.5).astype(float)
+        given = labels, scipy.special.expit(4 * random.normal(4 * labels, 1) - 8)[:, None]
+    return *given, random.choice([0.5, 1.0, 2.0], number)
+
+
+@pytest.mark.parametrize(("kind", "size"), [("binary", 150), ("binary", 1500), ("multiclass", 150)])
+def test_a_good_model_is_below_its_interval_hardly_more_often_than_in_one_split_of_forty(kind: str, size: int) -> None:
+    """Below the lower end of a share, or above the upper one of a loss: what a bound with `confident: true` is about.
+
+    An interval of as much to either side was missed by up to 20 in 100.
+    """
+    random, found = np.random.default_rng(8), metrics_of(kind, 0.5)
+    labels, p, _ = _good(kind, random, 300_000)
+    (whole,) = found.accumulate(ExampleGroups(labels, p, np.zeros(300_000, np.int64), 1, np.ones(300_000)))
+    truth, splits = found.metrics(whole.total()), 200
+    worse = dict.fromkeys(truth, 0)
+    for split in range(splits):
+        labels, p, weights = _good(kind, random, size)
+        folds = folds_of(0, size, split)
+        (accumulator,) = found.accumulate(ExampleGroups(labels, p, np.zeros(size, np.int64), 1, weights, folds))
+        values = found.metrics(accumulator.total())
+        for name, (low, high) in intervals(values, metrics_without(found, accumulator)).items():
+            assert low < values[name] < high
+            worse[name] += truth[name] > high if name in LOWER_IS_BETTER else truth[name] < low
+    losses = {"binary_crossentropy", "crossentropy", "brier_score"}  # a few examples decide them
+    most = {name: 0.13 if name in losses else 0.085 for name in worse}
+    assert {name: number for name, number in worse.items() if number / splits > most[name]} == {}
+
+
+def test_a_model_with_one_mistake_is_not_surer_than_one_without() -> None:
+    """Nor than by the exact interval for a share."""
+    metrics, ends = LABEL_METRICS["binary"], []
+    for mistakes in range(4):
+        labels = np.arange(80) % 2.0
+        p = np.where(np.arange(80) < mistakes, 1 - labels, labels)[:, None] * 0.8 + 0.1
+        (found,) = metrics.accumulate(
+            ExampleGroups(labels, p, np.zeros(80, np.int64), 1, np.ones(80), np.arange(80) % FOLDS)
+        )
+        values, without = metrics.metrics(found.total()), metrics_without(metrics, found)
+        each = {**at_limits(values, metrics.proportions(found.total())), **intervals(values, without)}
+        exact = scipy.stats.binomtest(80 - mistakes, 80).proportion_ci(0.95, method="exact")
+        assert each["binary_accuracy"][0] <= exact.low + 1e-9
+        ends.append(each["binary_accuracy"][0])
+    assert ends == sorted(ends, reverse=True)
+
+
+_SCALES: dict[str, tuple[Any, Any, float]] = {
+    "auc": (scipy.special.logit, scipy.special.expit, 0.98),
+    "brier_score": (scipy.special.logit, scipy.special.expit, 0.02),
+    "binary_crossentropy": (np.log, np.exp, 0.05),
+    "matthews_correlation": (np.arctanh, np.tanh, -0.9),
+    "r_squared": (lambda x: -np.log1p(-x), lambda x: -np.expm1(-x), 0.97),
+    "calibration": (np.log, np.exp, 1.2),
+}
+
+
+@pytest.mark.parametrize("name", _SCALES)
+def test_intervals_are_as_far_on_both_sides_on_the_scale_of_the_metric(name: str) -> None:
+    scale, back, value = _SCALES[name]
+    random = np.random.default_rng(9)
+    without = value + random.normal(scale=0.003, size=FOLDS)
+    width = scipy.stats.t.ppf(0.975, FOLDS - 1) * np.sqrt((FOLDS - 1) * np.var(without))
+    slope = (scale(value + 1e-6) - scale(value - 1e-6)) / 2e-6
+    expected = back(scale(value) - width * slope), back(scale(value) + width * slope)
+    assert intervals({name: value}, [{name: each} for each in without])[name] == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(("name", "value", "within"), [
+    *(("auc", value, (0, 1)) for value in (1.0, 1 - 1e-12, 1e-6)),
+    ("brier_score", 0.0, (0, 1)),
+    *(("matthews_correlation", value, (-1, 1)) for value in (1.0, -1.0)),
+    ("r_squared", 1.0, (-np.inf, 1)),
+    *(("mean_squared_error", value, (0, np.inf)) for value in (0.0, 1e-300)),
+    ("calibration", 0.0, (0, np.inf)),
+])  # fmt: skip
+def test_intervals_end_where_the_values_of_the_metric_end(name: str, value: float, within: tuple[float, float]) -> None:
+    without = [{name: value + 0.01 * each} for each in np.linspace(-1, 1, FOLDS)]
+    low, high = intervals({name: value}, without)[name]
+    assert within[0] <= low <= value <= high <= within[1]
+    assert -np.inf < low < high < np.inf
+
+
+def test_standard_errors_are_those_of_tfma() -> None:
     random = np.random.default_rng(9)
     values = {"auc": 0.8, "binary_crossentropy": 0.4}
     without = [{name: value + random.normal(scale=0.003) for name, value in values.items()} for _ in range(FOLDS)]
     found = intervals(values, without)
     for name, value in values.items():
-        key = MetricKey(name)
+        key, slope = MetricKey(name), {"auc": value * (1 - value)}.get(name, value)
         samples = jackknife._JackknifeSampleCombineFn(FOLDS)
         samples.setup()
         state = samples.create_accumulator()
@@ -81,7 +172,9 @@ def test_intervals_are_those_of_tfma() -> None:
             state = samples.add_input(state, SampleMetrics({key: metrics[name]}, sample))
         stock = samples.extract_output(state)[key]
         width = scipy.stats.t.ppf(0.975, stock.sample_degrees_of_freedom) * stock.sample_standard_deviation
-        assert found[name] == pytest.approx((value - width, value + width), abs=1e-4)
+        scale, back, _ = _SCALES[name]
+        expected = back(scale(value) - width / slope), back(scale(value) + width / slope)
+        assert found[name] == pytest.approx(expected, abs=1e-4)
 
 
 def test_intervals_are_written_as_those_of_tfma() -> None:
@@ -102,9 +195,9 @@ def test_intervals_are_written_as_those_of_tfma() -> None:
     assert [field.name for field, _ in ours.ListFields()] == [
         field.name for field, _ in theirs.confidence_interval.ListFields()
     ]
-    for bound in ("lower_bound", "upper_bound", "standard_error"):
-        expected = getattr(theirs.confidence_interval, bound).double_value.value
-        assert getattr(ours, bound).double_value.value == pytest.approx(expected, rel=1e-5)
+    for bound, rounding in (("lower_bound", 0.01), ("upper_bound", 0.01), ("standard_error", 1e-5)):
+        expected = getattr(theirs.confidence_interval, bound).double_value.value  # as far on both sides of the value
+        assert getattr(ours, bound).double_value.value == pytest.approx(expected, rel=rounding)
     assert ours.degrees_of_freedom.value == theirs.confidence_interval.degrees_of_freedom.value == FOLDS - 1
 
 

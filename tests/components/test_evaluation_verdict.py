@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import expit, logit
 from tensorflow_model_analysis.evaluators.metrics_validator import validate_metrics
 from tensorflow_model_analysis.metrics.metric_types import MetricKey
 from tensorflow_model_analysis.proto import config_pb2
@@ -218,11 +219,14 @@ def test_a_confident_bound_holds_for_the_interval_of_each_slice_and_of_any_two(
         key = ("m", (("town", town),))
         measured.values[key] = {"example_count": 200, "auc": value}
         measured.without[key] = [{"auc": value + spread * (1 if fold % 2 else -1)} for fold in range(20)]
-    half = {town: 2.093 * math.sqrt(19) * spread for town, (_, spread) in slices.items()}
-    low, low_town = min((slices[town][0] - half[town], town) for town in slices)
-    high, high_town = max((slices[town][0] + half[town], town) for town in slices)
+    ends = {
+        town: expit(logit(value) + np.array([-1, 1]) * 2.093 * math.sqrt(19) * spread / (value * (1 - value)))
+        for town, (value, spread) in slices.items()
+    }
+    low, low_town = min((ends[town][0], town) for town in slices)
+    high, high_town = max((ends[town][1], town) for town in slices)
     gap = max(
-        abs(slices[one][0] - slices[other][0]) + math.hypot(half[one], half[other])
+        slices[one][0] - slices[other][0] + math.hypot(ends[one][1] - slices[one][0], slices[other][0] - ends[other][0])
         for one in slices
         for other in slices
         if one != other
@@ -236,7 +240,7 @@ def test_a_confident_bound_holds_for_the_interval_of_each_slice_and_of_any_two(
             end = check.interval[0] if given_ == "min" else check.interval[1]
             assert end == pytest.approx(limit)
             worst = {"min": low_town, "max": high_town}.get(given_)
-            assert worst is None or slices[check.slice[-1]][1] == slices[worst][1] or check.slice == f"town = {worst}"
+            assert worst is None or slices[check.slice[-1]] == slices[worst] or check.slice == f"town = {worst}"
             assert ("not all within" in str(check)) is not passes
 
 

@@ -10,6 +10,7 @@ import sklearn.metrics
 import tensorflow_model_analysis as tfma
 from evaluator_runs import ROWS, InProcess, Stock, evaluate, run
 from plain_shards import unpacked
+from scipy.special import expit, logit
 from tensorflow_model_analysis.proto import config_pb2
 from tfx.components.evaluator.executor import Executor as StockExecutor
 
@@ -235,8 +236,10 @@ def test_tfma_loads_the_intervals_of_both_models_and_of_their_differences(
         interval = each.confidence_interval
         width = scipy.stats.t.ppf(0.975, interval.degrees_of_freedom.value) * interval.standard_error.double_value.value
         value = each.value.double_value.value
-        assert interval.lower_bound.double_value.value == pytest.approx(value - width, rel=1e-3)
-        assert interval.upper_bound.double_value.value == pytest.approx(value + width, rel=1e-3)
+        ends = np.array([-width, width])
+        ends = value + ends if each.key.is_diff else expit(logit(value) + ends / (value * (1 - value)))
+        assert interval.lower_bound.double_value.value == pytest.approx(ends[0], rel=1e-3)
+        assert interval.upper_bound.double_value.value == pytest.approx(ends[1], rel=1e-3)
     options = result.config.options
     assert options.compute_confidence_intervals.value
     assert options.confidence_intervals.method == config_pb2.ConfidenceIntervalOptions.JACKKNIFE

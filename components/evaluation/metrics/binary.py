@@ -161,10 +161,10 @@ def _decision_points(totals: Totals) -> list[DecisionPoint]:
     above = true + false
     shares = np.arange(1, DECISION_POINTS + 1) / (DECISION_POINTS + 1)
     at = np.unique(np.searchsorted(above, shares * above[-1]).clip(max=len(above) - 1))
-    lower_edges = probabilities.least_of(totals.buckets[::-1])
+    thresholds = _thresholds_below(totals.buckets[::-1])
     return [
         DecisionPoint(
-            threshold=float(lower_edges[index]),
+            threshold=float(thresholds[index]),
             share=float(above[index] / above[-1]),
             precision=float(true[index] / above[index]),
             recall=float(true[index] / true[-1]),
@@ -173,6 +173,17 @@ def _decision_points(totals: Totals) -> list[DecisionPoint]:
         for index in at
         if above[index]
     ]
+
+
+def _thresholds_below(buckets: NDArray[np.int64]) -> Array:
+    """The middle of what lies between each of these buckets and the next one, which is lower; float64 [m].
+
+    Decisions are for probabilities above a threshold. The least value of a bucket would leave out those that equal it,
+    such as all of 0.5 or 1.
+    """
+    least = probabilities.least_of(buckets)
+    following = np.append(probabilities.least_of(buckets[1:] + 1), 0.0)  # where the next bucket ends
+    return (least + np.minimum(following, least)) / 2
 
 
 def _calibration(totals: Totals) -> list[tuple[float, float, float]]:
