@@ -40,6 +40,11 @@ Claims = dict[str, object]
 """When each claim was written, by its name, as the store says."""
 
 
+def _seconds_since_boot() -> float:
+    """Unlike time.monotonic, it counts the time in which the machine is suspended and others may take the lock."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 @dataclass(frozen=True)
 class Timing:
     """The clock of a lock, and its durations in seconds.
@@ -61,7 +66,7 @@ class Timing:
     lease: float = 40.0
     poll: float = 1.0
     patience: float = 3600.0
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = _seconds_since_boot
     sleep: Callable[[float], None] = time.sleep
 
 
