@@ -103,6 +103,13 @@ class Store:
         """The content of a text file. Raises FileNotFoundError."""
         return self._read(uri, lambda stream: bytes(stream.read())).decode("utf-8", "replace")
 
+    def text_if_there(self, uri: str) -> str | None:
+        """The content of a text file; None if there is none, such as one that was removed since it was listed."""
+        try:
+            return self.text(uri)
+        except FileNotFoundError:
+            return None
+
     def record(self, uri: str, model: type[Record], what: str, way_out: str) -> Record:
         """The record in a JSON object, after its checksum was verified.
 
