@@ -177,6 +177,9 @@ class Store:
         """Remove what PyArrow leaves of a folder whose files were removed; nothing if it contains a file.
 
         On S3 that is an empty object for the folder and for each folder in it. One for the parent folder remains.
+        What somebody writes there between the look and the removal goes too, as PyArrow can remove such objects only
+        with all that is below. So this is for folders that nobody else writes to, such as versions, and for what is
+        computed again if it is missing: spans and checkpoints.
         """
         if not self.files(uri):
             with contextlib.suppress(FileNotFoundError), self._filesystem(uri) as (system, path):
