@@ -73,6 +73,10 @@ class Timing:
 USUAL = Timing()
 
 
+class LockedError(RunError):
+    """Others held the lock for as long as this process waited."""
+
+
 @contextlib.contextmanager
 def held(system: Any, path: str, waiting: str = "", timing: Timing | None = None) -> Iterator[HeldLock]:
     """Wait until nobody else holds the lock, and hold it.
@@ -83,7 +87,7 @@ def held(system: Any, path: str, waiting: str = "", timing: Timing | None = None
         waiting: a warning that is logged if somebody else holds it; "" for none.
         timing: None for USUAL.
 
-    Raises OSError if the store fails while it waits, RunError if others hold the lock all the time.
+    Raises OSError if the store fails while it waits, LockedError if others hold the lock all the time.
     """
     timing = timing or USUAL
     claim, deadline = HeldLock(system, path, timing), timing.clock() + timing.patience
@@ -150,7 +154,7 @@ class HeldLock:
     def outwait(self, seen: Claims, deadline: float) -> None:
         """Wait until there are no claims of others, and remove those that nobody renews.
 
-        deadline: on the clock. Raises OSError if the store fails, RunError at the deadline.
+        deadline: on the clock. Raises OSError if the store fails, LockedError at the deadline.
         """
         clock, lease = self._timing.clock, self._timing.lease
         since = dict.fromkeys(seen, clock())
@@ -167,7 +171,7 @@ class HeldLock:
                 del now[name]
             seen = now
             if seen and time_now > deadline:
-                raise RunError(self._still_held(next(iter(seen))))
+                raise LockedError(self._still_held(next(iter(seen))))
 
     def _still_held(self, name: str) -> str:
         """Why this one gave up. name: of the claim of the holder."""
@@ -175,8 +179,9 @@ class HeldLock:
         with contextlib.suppress(OSError), self._system.open_input_stream(claim, compression=None) as stream:
             text = bytes(stream.read(_MOST))
         holder = "".join(letter for letter in text.decode("utf-8", "replace") if letter.isprintable())
+        minutes = f"{self._timing.patience / 60:.0f}"
         return (
-            f"others held the lock {self._path} for {self._timing.patience / 60:.0f} minutes. Its holder is"
+            f"others held the lock {self._path} for {minutes} minute{'' if minutes == '1' else 's'}. Its holder is"
             f" {holder or 'not known'} (its claim is {claim}).\n  Wait until it has ended, and run again. If it hangs,"
             f" end it: its claim counts for {self._timing.lease:g} seconds more."
         )
