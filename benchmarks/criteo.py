@@ -109,11 +109,11 @@ def measure_all(rows: int = ROWS, repeats: int = REPEATS) -> list[Figures]:
     """The CPU seconds of each step and of polars: medians over fresh processes, polars between the rounds."""
     found: dict[str, list[measure.Figures]] = {step: [] for step in (*STEPS, "polars")}
     with tempfile.TemporaryDirectory() as name:
-        _in_fresh_process(Path(name), "write", str(rows))
+        measure.in_child("criteo", "write", name, str(rows))
+        measured_once = measure.engine_in_child("criteo", name)
         for _ in range(repeats):
             for step, own in found.items():
-                with tempfile.TemporaryDirectory() as out:
-                    own.append(_in_fresh_process(Path(name), step, out))
+                own.append(measured_once(step))
     medians = {step: measure.medians(own)["cpu_seconds"] for step, own in found.items()}
     return [{"step": step, "rows": rows, "cpu_seconds": seconds} for step, seconds in medians.items()]
 
@@ -137,10 +137,6 @@ def section(rows: Sequence[Mapping[str, Any]]) -> Section:
 def main() -> None:
     """Measure and print; with --child, do one step here."""
     measure.command(__doc__, lambda _: measure_all(), section, child=measure_here)
-
-
-def _in_fresh_process(folder: Path, step: str, out: str) -> measure.Figures:
-    return measure.in_child("criteo", step, str(folder), out)
 
 
 if __name__ == "__main__":

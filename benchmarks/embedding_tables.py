@@ -164,7 +164,7 @@ def main() -> None:
 
 
 def _child(what: str, engine: str, categories: int, seed: int) -> measure.Figures:
-    return measure.json_of("benchmarks.embedding_tables", "--child", what, engine, str(categories), str(seed))
+    return measure.in_child("embedding_tables", what, engine, str(categories), str(seed))
 
 
 if __name__ == "__main__":

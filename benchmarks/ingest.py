@@ -155,7 +155,7 @@ def measure_all(repeats: Mapping[int, int]) -> list[dict[str, float | str]]:
             csv.parent.mkdir()
             number = write_taxi(csv, copies)
             engines = [engine for engine in ENGINES if engine != "stock" or copies <= LARGEST_OF_STOCK]
-            found = measure.in_turn(dict.fromkeys(engines, count), partial(_in_fresh_process, csv=csv))
+            found = measure.in_turn(dict.fromkeys(engines, count), measure.engine_in_child("ingest", str(csv)))
             rows += [_summary(engine, copies, number, found[engine]) for engine in engines]
     return rows
 
@@ -208,11 +208,6 @@ def main() -> None:
 
 def _sizes(text: str) -> dict[int, int]:
     return {int(copies): int(count) for copies, count in (part.split(":") for part in text.split(","))}
-
-
-def _in_fresh_process(engine: str, csv: Path) -> measure.Figures:
-    with tempfile.TemporaryDirectory() as out:
-        return measure.json_of("benchmarks.ingest", "--child", engine, str(csv), out)
 
 
 def _summary(engine: str, copies: int, rows: int, found: Sequence[measure.Figures]) -> dict[str, float | str]:

@@ -71,7 +71,7 @@ def measure_all(repeats: Mapping[str, int], copies: int = COPIES) -> list[dict[s
         file = Path(folder, "in", "taxi.parquet")
         file.parent.mkdir()
         rows = write_taxi(file, copies)
-        found = measure.in_turn(repeats, lambda engine: _in_fresh_process(engine, file))
+        found = measure.in_turn(repeats, measure.engine_in_child("ingest_parquet", str(file)))
         size = file.stat().st_size / 1e6
         return [{"engine": engine, "file_mb": size, **measure.throughput(rows, found[engine])} for engine in REPEATS]
 
@@ -92,11 +92,6 @@ def section(rows: Sequence[Mapping[str, float | str]]) -> Section:
 def main() -> None:
     """Measure and print; with --child, run one engine here."""
     measure.command(__doc__, lambda _: measure_all(REPEATS), section, child=measure_here)
-
-
-def _in_fresh_process(engine: str, file: Path) -> measure.Figures:
-    with tempfile.TemporaryDirectory() as out:
-        return measure.json_of("benchmarks.ingest_parquet", "--child", engine, str(file), out)
 
 
 if __name__ == "__main__":

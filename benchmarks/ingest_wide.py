@@ -161,8 +161,9 @@ def _rows(name: str, columns: int, engines: Sequence[str], repeats: int) -> list
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "in", f"data.{case.kind}")
         file.parent.mkdir()
-        _child("write", name, str(file), str(columns))
-        found = measure.in_turn(dict.fromkeys(engines, repeats), lambda engine: _in_fresh_process(engine, name, file))
+        measure.in_child("ingest_wide", "write", name, str(file), str(columns))
+        measured_once = measure.engine_in_child("ingest_wide", name, str(file))
+        found = measure.in_turn(dict.fromkeys(engines, repeats), measured_once)
         shape = {"case": name, "columns": columns, "file_mb": file.stat().st_size / 1e6}
     return [{**shape, "engine": engine, **_figures(columns * case.rows, own)} for engine, own in found.items()]
 
@@ -235,15 +236,6 @@ def _growth(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def main() -> None:
     """Measure and print; with --child, run one engine here."""
     measure.command(__doc__, lambda _: measure_all(REPEATS), section, child=measure_here)
-
-
-def _in_fresh_process(engine: str, name: str, file: Path) -> measure.Figures:
-    with tempfile.TemporaryDirectory() as out:
-        return _child(engine, name, str(file), out)
-
-
-def _child(*arguments: str) -> measure.Figures:
-    return measure.in_child("ingest_wide", *arguments)
 
 
 if __name__ == "__main__":

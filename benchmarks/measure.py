@@ -17,6 +17,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -87,6 +88,19 @@ def in_child(benchmark: str, *arguments: str) -> Figures:
     """The figures of a part of a benchmark, measured in a fresh process. Ends the benchmark if it fails."""
     found: Figures = json_of(f"benchmarks.{benchmark}", "--child", *arguments)
     return found
+
+
+def engine_in_child(benchmark: str, *arguments: str) -> Callable[[str], Figures]:
+    """A function for `in_turn` that measures an engine in a fresh process, with an empty folder for what it writes.
+
+    The child gets the engine, the arguments, and the folder, which is then removed.
+    """
+
+    def measured(engine: str) -> Figures:
+        with tempfile.TemporaryDirectory() as out:
+            return in_child(benchmark, engine, *arguments, out)
+
+    return measured
 
 
 def json_of(module: str, *arguments: str) -> Any:

@@ -143,7 +143,7 @@ def _nights(folder: Path, window: int, names: Sequence[str]) -> dict[str, measur
         newest = DAYS - 1 if name == "first" else DAYS
         home, kept = folder / f"{name}-{window}", "" if name == "uncached" else store
         given = (home, folder / "data", window, newest, kept)
-        found[name] = measure.json_of("benchmarks.nightly", "--child", *map(str, given))
+        found[name] = measure.in_child("nightly", *map(str, given))
         if name != names[-1]:
             shutil.rmtree(home)
     shutil.rmtree(store)

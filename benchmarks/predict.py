@@ -141,7 +141,7 @@ def measure_all(repeats: Mapping[str, int], copies: int = COPIES) -> list[dict[s
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rows = int(measure.json_of("benchmarks.predict", "--child", "prepare", name, str(copies)))
-        found = measure.in_turn(repeats, lambda engine: _in_fresh_process(engine, folder))
+        found = measure.in_turn(repeats, measure.engine_in_child("predict", str(folder)))
         return [{"engine": engine, **measure.throughput(rows, found[engine])} for engine in ENGINES]
 
 
@@ -176,11 +176,6 @@ def main() -> None:
     measure.command(
         __doc__, lambda given: measure_all(REPEATS, given.copies), section, child=child, options={"--copies": copies}
     )
-
-
-def _in_fresh_process(engine: str, folder: Path) -> measure.Figures:
-    with tempfile.TemporaryDirectory() as out:
-        return measure.json_of("benchmarks.predict", "--child", engine, str(folder), out)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +113,7 @@ def measure_all(repeats: Mapping[str, int]) -> list[dict[str, Any]]:
     for name in CASES:
         with tempfile.TemporaryDirectory() as folder:
             size = int(measure.json_of("benchmarks.predict_tables", "--child", "prepare", folder, name))
-            found = measure.in_turn(repeats, partial(_in_fresh_process, folder))
+            found = measure.in_turn(repeats, measure.engine_in_child("predict_tables", folder))
         rows += [{"table": name, "engine": engine, **measure.throughput(size, found[engine])} for engine in ENGINES]
     return rows
 
@@ -145,11 +144,6 @@ def child(engine: str, folder: str, last: str) -> measure.Figures | int:
 def main() -> None:
     """Measure and print; with --child, run one engine here."""
     measure.command(__doc__, lambda _: measure_all(REPEATS), section, child=child)
-
-
-def _in_fresh_process(folder: str, engine: str) -> measure.Figures:
-    with tempfile.TemporaryDirectory() as out:
-        return measure.json_of("benchmarks.predict_tables", "--child", engine, folder, out)
 
 
 if __name__ == "__main__":

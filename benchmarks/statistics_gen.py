@@ -102,15 +102,16 @@ def measure_all(repeats: Mapping[str, int], copies: int = COPIES) -> list[dict[s
         for folder in (taxi, wide):
             folder.mkdir()
         rows = write_taxi(taxi / "taxi.csv", copies)
-        _in_fresh_process("write", str(taxi / "taxi.csv"), taxi)
-        _in_fresh_process("write-wide", str(COLUMNS), wide)
+        measure.in_child("statistics_gen", "write", str(taxi / "taxi.csv"), str(taxi))
+        measure.in_child("statistics_gen", "write-wide", str(COLUMNS), str(wide))
         wide_rows = sum(shards * size for shards, size in transform_wide.SPLITS.values())
         return [*_measured("taxi", taxi, rows, repeats), *_measured("wide", wide, wide_rows, {**repeats, "stock": 1})]
 
 
 def _measured(table: str, folder: Path, rows: int, repeats: Mapping[str, int]) -> list[dict[str, float | str]]:
-    found = measure.in_turn(repeats, lambda engine: _in_fresh_process(engine, str(folder / "examples"), folder))
-    features = _in_fresh_process("compare", str(folder), folder)["features"]
+    given = str(folder / "examples"), str(folder)
+    found = measure.in_turn(repeats, lambda engine: measure.in_child("statistics_gen", engine, *given))
+    features = measure.in_child("statistics_gen", "compare", str(folder), str(folder))["features"]
     return [
         {"table": table, "engine": engine, "features": features, **measure.throughput(rows, found[engine])}
         for engine in repeats
@@ -137,10 +138,6 @@ def section(rows: Sequence[Mapping[str, float | str]]) -> Section:
 def main() -> None:
     """Measure and print; with --child, run one engine here."""
     measure.command(__doc__, lambda _: measure_all(REPEATS), section, child=measure_here)
-
-
-def _in_fresh_process(engine: str, given: str, out: Path) -> measure.Figures:
-    return measure.json_of("benchmarks.statistics_gen", "--child", engine, given, str(out))
 
 
 if __name__ == "__main__":

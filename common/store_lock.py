@@ -40,6 +40,11 @@ Claims = dict[str, object]
 """When each claim was written, by its name, as the store says."""
 
 
+def _seconds_since_boot() -> float:
+    """Unlike time.monotonic, it counts the time in which the machine is suspended and others may take the lock."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 @dataclass(frozen=True)
 class Timing:
     """The clock of a lock, and its durations in seconds.
@@ -61,11 +66,15 @@ class Timing:
     lease: float = 40.0
     poll: float = 1.0
     patience: float = 3600.0
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = _seconds_since_boot
     sleep: Callable[[float], None] = time.sleep
 
 
 USUAL = Timing()
+
+
+class LockedError(RunError):
+    """Others held the lock for as long as this process waited."""
 
 
 @contextlib.contextmanager
@@ -78,7 +87,7 @@ def held(system: Any, path: str, waiting: str = "", timing: Timing | None = None
         waiting: a warning that is logged if somebody else holds it; "" for none.
         timing: None for USUAL.
 
-    Raises OSError if the store fails while it waits, RunError if others hold the lock all the time.
+    Raises OSError if the store fails while it waits, LockedError if others hold the lock all the time.
     """
     timing = timing or USUAL
     claim, deadline = HeldLock(system, path, timing), timing.clock() + timing.patience
@@ -145,7 +154,7 @@ class HeldLock:
     def outwait(self, seen: Claims, deadline: float) -> None:
         """Wait until there are no claims of others, and remove those that nobody renews.
 
-        deadline: on the clock. Raises OSError if the store fails, RunError at the deadline.
+        deadline: on the clock. Raises OSError if the store fails, LockedError at the deadline.
         """
         clock, lease = self._timing.clock, self._timing.lease
         since = dict.fromkeys(seen, clock())
@@ -162,7 +171,7 @@ class HeldLock:
                 del now[name]
             seen = now
             if seen and time_now > deadline:
-                raise RunError(self._still_held(next(iter(seen))))
+                raise LockedError(self._still_held(next(iter(seen))))
 
     def _still_held(self, name: str) -> str:
         """Why this one gave up. name: of the claim of the holder."""
@@ -170,8 +179,9 @@ class HeldLock:
         with contextlib.suppress(OSError), self._system.open_input_stream(claim, compression=None) as stream:
             text = bytes(stream.read(_MOST))
         holder = "".join(letter for letter in text.decode("utf-8", "replace") if letter.isprintable())
+        minutes = f"{self._timing.patience / 60:.0f}"
         return (
-            f"others held the lock {self._path} for {self._timing.patience / 60:.0f} minutes. Its holder is"
+            f"others held the lock {self._path} for {minutes} minute{'' if minutes == '1' else 's'}. Its holder is"
             f" {holder or 'not known'} (its claim is {claim}).\n  Wait until it has ended, and run again. If it hangs,"
             f" end it: its claim counts for {self._timing.lease:g} seconds more."
         )

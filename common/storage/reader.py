@@ -37,23 +37,31 @@ def read_whole(system: Any, path: str, consume: Callable[[Any], Content]) -> Con
     """What `consume` makes of a file's stream, from its start to its end, also if the file is replaced meanwhile.
 
     Of S3, PyArrow asks for the size, and then for that many bytes of what has the name by then: the start of a longer
-    file, or parts of two. So a file that has another ETag afterwards is read again. Raises OSError.
+    file, or parts of two. So a file that has another ETag or time afterwards is read again; the time, in seconds, tells
+    of another content that was there in between. Raises OSError.
     """
     for _ in range(READS):
         # Without `compression=None`, PyArrow decompresses files named *.gz.
         with system.open_input_stream(path, compression=None) as stream:
-            mark, failure = object_mark(stream), None
+            mark, failure = _whole_mark(stream), None
             try:
                 content = consume(stream)
             except OSError as error:  # perhaps as the file is shorter now
                 failure = error
         with system.open_input_stream(path, compression=None) as now:
-            is_unchanged = object_mark(now) == mark
+            is_unchanged = _whole_mark(now) == mark
         if is_unchanged and failure is not None:
             raise failure
         if is_unchanged:
             return content
     raise OSError(f"{path} was replaced {READS} times while it was read. {CHANGED}")
+
+
+def _whole_mark(stream: Any) -> tuple[str, str]:
+    """The mark of an object and, of S3, when it was written."""
+    metadata: dict[str, bytes] = stream.metadata() or {}
+    times = [value.decode(errors="replace") for name, value in metadata.items() if name.lower() == "last-modified"]
+    return object_mark(stream), "".join(times)
 
 
 class RemoteFile(io.RawIOBase):

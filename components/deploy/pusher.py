@@ -119,7 +119,7 @@ class _Target:
             blessed, newest = False, newest if approved else None
         if waits:
             pushed_model.set_string_custom_property(AWAITING, str(self.folder))
-        damaged = self.folder / last.version if last and _is_damaged(last, self.folder, model) else None
+        damaged = self.folder / last.version if last and _is_damaged(last, self.folder) else None
         if withdrawn:
             pushed_model.set_string_custom_property(WITHDRAWN, "the model was rolled back, so it is not pushed again")
         elif overtaken:
@@ -130,7 +130,7 @@ class _Target:
             logger.info(_why_nothing(withdrawn, refused, overtaken, waits=waits))
             pushed_model.set_int_custom_property("pushed", 0)
             self._note_refusal(newest, last, pushed_model)
-            if last and last.contents:
+            if last:
                 pushed_model.set_string_custom_property(IN_SERVICE, str(self.folder / last.version))
                 pushed_model.set_string_custom_property(IN_SERVICE_CONTENTS, last.contents)
             if newest and not unfit and last and (self.folder / last.version).is_dir():
@@ -197,13 +197,12 @@ def _why_nothing(withdrawn: str | None, refused: str | None, overtaken: str | No
     return "the model awaits approval, so it is not pushed" if waits else "no model to push"
 
 
-def _is_damaged(last: Push, destination: Path, model: Path) -> bool:
+def _is_damaged(last: Push, destination: Path) -> bool:
     """Whether the version that was pushed last is the newest there, with other files than those that were pushed."""
     version = destination / last.version
     if not version.is_dir() or str(max(versions(destination), default=None)) != last.version:
         return False  # it was removed, or superseded by a version that is not ours
-    expected = last.contents or checksum(Path(path_utils.serving_model_path(str(model))))
-    return checksum(version) != expected
+    return checksum(version) != last.contents
 
 
 def _check_model(model: Path, entry: Entry, damaged: Path | None) -> None:

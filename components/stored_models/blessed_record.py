@@ -80,10 +80,10 @@ class Entry(BaseModel, frozen=True, extra="forbid", strict=True):
         blessed_at: ISO 8601, UTC. Of a model that a rollback restored or a person promoted, the time of that.
         compared_with: URI of the newest model at the time. It was the baseline, if it still existed and was made for
             the same label and columns.
-        made_for: the label that it predicts and the columns that it reads; None in entries of earlier versions.
-        contents: checksum of its files when it was blessed; None in entries of earlier versions.
+        made_for: the label that it predicts and the columns that it reads; None if they are not known.
+        contents: checksum of its files when it was blessed; None to take them as they are.
         withdrawn_at: when a rollback took it out of service; None for a model that may be in service.
-        judged_at: when an Evaluator last blessed it; None in entries of earlier versions.
+        judged_at: when an Evaluator last blessed it; None if that is `blessed_at`.
         awaiting_approval: whether it has to be promoted before it is pushed, compared with, or trained from.
         approved_for: the folder that it was last promoted to; None if it never was.
         statistics: URI of the statistics of the data that it was trained on; None if no gate compares with them.
@@ -159,9 +159,7 @@ class Registry(BaseModel, frozen=True, extra="forbid"):
         relative = Registry(
             models=tuple(entry.with_paths(lambda uri: inside(path.parent, uri)) for entry in self.models)
         )
-        # Without `lite`, versions of Headrace that do not know it can read the list.
-        unset = {number: {"lite"} for number, entry in enumerate(relative.models) if entry.lite is None}
-        write_text(path, with_checksum(relative.model_dump_json(exclude={"models": unset})))
+        write_text(path, with_checksum(relative.model_dump_json()))
 
     @property
     def newest(self) -> Entry | None:

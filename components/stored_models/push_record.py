@@ -21,13 +21,13 @@ class Push(BaseModel, frozen=True, extra="forbid", strict=True):
         uri: URI of the Model artifact, relative to the folder of `pushed.json` if it lies below it.
         blessed_at: as in the model's entry.
         version: name of the version's folder.
-        contents: checksum of its files when it was pushed; None in records of earlier versions.
+        contents: checksum of its files when it was pushed.
     """
 
     uri: str
     blessed_at: str
     version: str
-    contents: str | None = None
+    contents: str
 
 
 class PushRecord(BaseModel, frozen=True, extra="forbid"):
@@ -87,7 +87,7 @@ class PushRecord(BaseModel, frozen=True, extra="forbid"):
     def damaged_version(self, destination: Path) -> Path | None:
         """The version pushed last to a destination, if model servers serve it and its files have changed since."""
         last = self.last.get(str(destination))
-        if last is None or last.contents is None or not (version := destination / last.version).is_dir():
+        if last is None or not (version := destination / last.version).is_dir():
             return None
         served = max(int(path.name) for path in destination.iterdir() if path.name.isdecimal())
         return version if version.name == str(served) and checksum(version) != last.contents else None

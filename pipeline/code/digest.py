@@ -114,9 +114,13 @@ def _follow(modules: tuple[str, ...], searched: tuple[str, ...]) -> Mapping[str,
 
 @dataclass(frozen=True)
 class _ModuleCache:
-    """Where modules were found, and what they hold, for all digests of a process."""
+    """Where modules were found, and what they hold, for all digests of a process.
+
+    followed: whether the files of a top-level package count, unless it holds the user's function.
+    """
 
     specs: dict[str, ModuleSpec | None] = field(default_factory=dict)
+    followed: dict[str, bool] = field(default_factory=dict)
     parsed: dict[str, ParsedCode | None] = field(default_factory=dict)
 
 
@@ -172,8 +176,10 @@ class _ImportGraph:
         """
         if head == PROJECT or head in self._requested:
             return True
-        spec = None if head in sys.stdlib_module_names else self._spec(head)
-        return spec is not None and not _installed(spec)
+        if head not in self._seen.followed:
+            spec = None if head in sys.stdlib_module_names else self._spec(head)
+            self._seen.followed[head] = spec is not None and not _installed(spec)
+        return self._seen.followed[head]
 
     def _spec(self, name: str) -> ModuleSpec | None:
         specs = self._seen.specs

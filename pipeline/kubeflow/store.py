@@ -10,12 +10,14 @@ store with other keys; otherwise from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KE
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import logging
 import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
@@ -26,9 +28,17 @@ from headrace.common.credentials import redact_urls
 from headrace.common.durable import PARTIAL_SUFFIX, replacing
 from headrace.common.errors import RunError
 from headrace.common.records import parse_record
-from headrace.common.storage.filesystems import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS
+from headrace.common.storage.filesystems import (
+    ATTEMPTS,
+    CONNECT_SECONDS,
+    PROMPT_ATTEMPTS,
+    PROMPT_CONNECT_SECONDS,
+    PROMPT_READ_SECONDS,
+    READ_SECONDS,
+)
 from headrace.common.storage.reader import Content, read_whole
 from headrace.common.storage.writer import object_stream
+from headrace.common.store_lock import HeldLock, Timing, held
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +81,8 @@ class Store:
     def __init__(self, options: Mapping[str, str], folder: str | None = None, *, of_pod: bool = False) -> None:
         self._options, self._folder, self._of_pod = options, folder, of_pod
         self._systems: dict[str, Any] = {}
+        self._limits = ATTEMPTS, CONNECT_SECONDS, READ_SECONDS
+        self._google_limit: timedelta | None = None
 
     def exists(self, uri: str) -> bool:
         """Whether a file has that name, or is below it."""
@@ -102,6 +114,13 @@ class Store:
     def text(self, uri: str) -> str:
         """The content of a text file. Raises FileNotFoundError."""
         return self._read(uri, lambda stream: bytes(stream.read())).decode("utf-8", "replace")
+
+    def text_if_there(self, uri: str) -> str | None:
+        """The content of a text file; None if there is none, such as one that was removed since it was listed."""
+        try:
+            return self.text(uri)
+        except FileNotFoundError:
+            return None
 
     def record(self, uri: str, model: type[Record], what: str, way_out: str) -> Record:
         """The record in a JSON object, after its checksum was verified.
@@ -170,10 +189,30 @@ class Store:
         """Remove what PyArrow leaves of a folder whose files were removed; nothing if it contains a file.
 
         On S3 that is an empty object for the folder and for each folder in it. One for the parent folder remains.
+        What somebody writes there between the look and the removal goes too, as PyArrow can remove such objects only
+        with all that is below. So this is for folders that nobody else writes to, such as versions, and for what is
+        computed again if it is missing: spans and checkpoints.
         """
         if not self.files(uri):
             with contextlib.suppress(FileNotFoundError), self._filesystem(uri) as (system, path):
                 system.delete_dir(path)
+
+    @contextlib.contextmanager
+    def held(self, uri: str, timing: Timing) -> Iterator[tuple[Store, HeldLock]]:
+        """Hold a lock of common/store_lock.py, with claims whose names start with `uri`.
+
+        Yields the lock, and a store for what is written under it, whose requests end before others may have the lock.
+        Raises as `store_lock.held` does.
+        """
+        prompt = copy.copy(self)
+        prompt._systems = {}
+        prompt._limits = PROMPT_ATTEMPTS, PROMPT_CONNECT_SECONDS, PROMPT_READ_SECONDS
+        prompt._google_limit = timedelta(seconds=PROMPT_ATTEMPTS * PROMPT_READ_SECONDS)
+        system, path = prompt._at(uri)
+        if self._folder is not None:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with held(system, path, timing=timing) as lock:
+            yield prompt, lock
 
     def _read(self, uri: str, consume: Callable[[Any], Content]) -> Content:
         with self._filesystem(uri) as (system, source):
@@ -210,7 +249,7 @@ class Store:
         if self._folder is not None:
             return fs.LocalFileSystem()
         if scheme == "gs":
-            return fs.GcsFileSystem()
+            return fs.GcsFileSystem(retry_time_limit=self._google_limit)
         if scheme in ("s3", "minio"):
             endpoint = self._endpoint(scheme)
             region = self._options.get("region") or ("us-east-1" if endpoint else None)
@@ -218,14 +257,15 @@ class Store:
             if protocol not in ("http", "https"):
                 raise StoreError(f"{redact_urls(endpoint or '')} is not the URL of an object store: {_URL_FORM}")
             access, secret = (os.environ.get(name) for name in KEYS)
+            attempts, connect, read = self._limits
             keys = {"access_key": access, "secret_key": secret} if access and secret else {}
             return fs.S3FileSystem(
                 endpoint_override=host or None,
                 scheme=protocol,
                 region=region,
-                retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
-                connect_timeout=CONNECT_SECONDS,
-                request_timeout=READ_SECONDS,  # PyArrow's default gives up on an answer after 3 seconds
+                retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=attempts),
+                connect_timeout=connect,
+                request_timeout=read,  # PyArrow's default gives up on an answer after 3 seconds
                 **keys,
             )
         raise RunError(f"{scheme}:// is not a supported object store; use gs, s3 or minio")

@@ -199,7 +199,7 @@ class StoredHome:
         found = {}
         for name in sorted(name for name in self._listing if name.startswith(f"{TRAININGS.folder}/"))[-limit:]:
             with contextlib.suppress(ValueError):  # damaged, which the next run reports, or no such record
-                data = TrainingRecord.parsed(self._store.text(f"{self._uri}/{name}")).judged
+                data = TrainingRecord.parsed(self._store.text_if_there(f"{self._uri}/{name}") or "").judged
                 if data is not None and any(data.spans):
                     found[data.statistics.partition("/")[0]] = data.spans
         return found

@@ -56,7 +56,7 @@ def choose_model(config: PipelineConfig, wanted: str | None) -> ChosenModel:
         return _newest_blessed(folders)
     version = versions[int(wanted) if wanted is not None else max(versions)]
     last = PushRecord.read(folders.push_record).last.get(str(version.parent))
-    if last and last.version == version.name and last.contents and checksum(version) != last.contents:
+    if last and last.version == version.name and checksum(version) != last.contents:
         raise RunError(
             f"{version} is damaged: its files are not the ones that were pushed.\n"
             "  Run the pipeline: it replaces a damaged version by an intact one. Or choose another with `--model`."

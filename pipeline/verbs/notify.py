@@ -56,7 +56,7 @@ def _sweep(config: GivenConfig) -> bool:
     prepare()
     loaded = config.load(rules=access.RULES).config
     _need_receivers(config, loaded.notify)
-    from headrace.pipeline.kubeflow.notifier.record import BusyError
+    from headrace.common.store_lock import LockedError
     from headrace.pipeline.kubeflow.notifier.sweep import sweep
     from headrace.pipeline.kubeflow.results_store import results_of
     from headrace.pipeline.kubeflow.server.session import Session
@@ -67,8 +67,8 @@ def _sweep(config: GivenConfig) -> bool:
             for notice in sweep(Session.of(loaded), store):
                 click.echo(str(notice), err=notice.error is not None)
                 failed, ended = failed or notice.failed, ended + 1
-    except BusyError as error:
-        click.echo(str(error), err=True)
+    except LockedError as error:
+        click.echo(f"another sweep is in progress and tells the receivers: {error}", err=True)
         return failed
     if not ended:
         click.echo("nothing to tell: no further run has ended")

@@ -1,7 +1,6 @@
 """Pushing: versions that rise, whole or not at all."""
 
 import errno
-import json
 import multiprocessing
 import os
 import shutil
@@ -404,19 +403,6 @@ def test_damaged_version_whose_model_is_no_longer_whole_is_named_with_the_way_ou
     assert "A DAMAGED MODEL IS IN SERVICE" in str(error.value)
     assert str(version) in str(error.value)
     assert f"{model.parent} is {how}" in str(error.value)
-
-
-def test_damaged_version_of_an_earlier_record_is_found_by_its_model(model: Path, tmp_path: Path) -> None:
-    serving = tmp_path / "serving"
-    _execute(model, serving, tmp_path / "pushed", blessed=True)
-    record = tmp_path / "pushed.json"
-    old = json.loads(record.read_text())
-    del old["checksum"], old["last"]["serving"]["contents"]  # as earlier versions wrote it
-    record.write_text(json.dumps(old))
-    (version,) = serving.iterdir()
-    assert _execute(model, serving, tmp_path / "sound", blessed=False).get_int_custom_property("pushed") == 0
-    (version / "saved_model.pb").write_bytes(b"grapf")
-    assert _execute(model, serving, tmp_path / "again", blessed=False).get_int_custom_property("pushed") == 1
 
 
 def test_record_of_pushes_with_any_byte_changed_is_named_with_the_way_out(model: Path, tmp_path: Path) -> None:

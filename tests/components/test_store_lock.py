@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -226,6 +228,19 @@ def test_process_that_waits_too_long_gives_up_and_names_the_holder_and_the_way_o
     first.check()  # it was not disturbed
     (claim,) = tmp_path.iterdir()
     assert str(claim) in str(given_up.value)
+
+
+def test_time_in_which_the_machine_was_suspended_counts() -> None:
+    """Where namespaces are allowed, in one of a machine that was suspended for 5,000 seconds."""
+    suspended = ["unshare", "--user", "--map-root-user", "--time", "--boottime", "5000", "--fork"]
+    if subprocess.run([*suspended, "true"], capture_output=True, check=False).returncode:
+        suspended = []
+    program = (
+        "from headrace.common.store_lock import USUAL; print(open('/proc/uptime').read().split()[0], USUAL.clock())"
+    )
+    done = subprocess.run([*suspended, sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    uptime, seconds = map(float, done.stdout.split())
+    assert uptime - 1 < seconds < uptime + 60
 
 
 def test_text_of_a_foreign_claim_reaches_no_terminal_as_it_is(tmp_path: Path, store: Store, time: Time) -> None:

@@ -35,6 +35,11 @@ def test_another_python_is_refused_with_the_way_to_name_one(version: tuple[int, 
     assert "PYTHON=python3.12" in sentence
 
 
+def test_a_python_without_optimizations_is_noted_and_no_other() -> None:
+    assert "built without optimizations" in bootstrap.advice("'--prefix=/opt/python' '--enable-shared'")
+    assert bootstrap.advice("'--prefix=/usr' '--enable-optimizations' '--with-lto'") == bootstrap.advice("") == ""
+
+
 def test_a_download_with_another_hash_than_the_locked_one_ends_the_making(tmp_path: Path) -> None:
     wheel = tmp_path / "pip-1-py3-none-any.whl"
     wheel.write_bytes(b"not what was locked")

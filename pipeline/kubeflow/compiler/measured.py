@@ -52,7 +52,7 @@ def _in_pods(store: Store, home: str) -> dict[str, PeakUsage]:
     newest = sorted(logs.values(), key=_last_written, reverse=True)[:RUNS]
     found: dict[str, PeakUsage] = {}
     for name in (name for tasks in newest for _, name in tasks.values()):
-        for component, mebibytes, cpus in LINE.findall(store.text(f"{home}/{name}"))[-1:]:
+        for component, mebibytes, cpus in LINE.findall(store.text_if_there(f"{home}/{name}") or "")[-1:]:
             used = PeakUsage(int(mebibytes.replace(",", "")) << 20, float(cpus), in_pod=True)
             found[component] = _largest(found.get(component), used)
     return found

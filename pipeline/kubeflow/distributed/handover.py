@@ -45,10 +45,10 @@ class Handover:
 
     def read(self, name: str) -> str | None:
         """The text of a file in the folder of the training, or None if there is none."""
+        if not self.paths.mount:
+            return self.store.text_if_there(f"{self.uri}/{name}")
         try:
-            if self.paths.mount:
-                return self.paths.local(f"{self.uri}/{name}").read_text(encoding="utf-8")
-            return self.store.text(f"{self.uri}/{name}")
+            return self.paths.local(f"{self.uri}/{name}").read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
 

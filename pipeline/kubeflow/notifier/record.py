@@ -1,35 +1,27 @@
 """What sweeps remember, `notified.json` next to the runs of a pipeline, and that only one sweep is in progress.
 
-    with claimed(store, "s3://bucket/root/taxi/notifying") as claim:
-        known = read_record(store, "s3://bucket/root/taxi/notified.json")
-
-Not every object store supports conditional writes. A sweep writes an object of its own and then lists all of them: of
-two at once, at least the later one finds the other's, and then withdraws its own and waits. So a store whose listings
-show what was written before lets one sweep at most continue.
+with sweeping(store, "s3://bucket/root/taxi") as (prompt, lock):
+    known = read_record(prompt, "s3://bucket/root/taxi")
 """
 
 from __future__ import annotations
 
-import contextlib
-import random
-import secrets
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from pydantic import BaseModel
 
+from headrace.common import store_lock
 from headrace.common.checksums import with_checksum
-from headrace.common.errors import RunError
+from headrace.common.store_lock import HeldLock
 from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.notify.record import FILE_NAME, Delivery
 
 CLAIMS = "notifying"
-"""The folder of the objects of sweeps in progress."""
-LEASE = 900.0
-"""Seconds after which a sweep that has not renewed its claim counts as killed, by the times of the store."""
-WAITS = (1.0, 2.0, 4.0)
-"""Seconds, of which up to half is left out by chance, before a sweep that found another one tries again."""
+"""The folder of the lock."""
+PATIENCE = 60.0
+"""Seconds to wait for another sweep: longer than the claim of one that was killed counts."""
 
 
 class End(BaseModel, frozen=True, extra="forbid"):
@@ -86,61 +78,9 @@ def write_record(store: Store, home: str, record: SweepRecord) -> None:
     store.write(f"{home}/{FILE_NAME}", with_checksum(record.model_dump_json()))
 
 
-class BusyError(RunError):
-    """Another sweep of the pipeline is in progress."""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """The right to sweep."""
-
-    store: Store
-    folder: str
-    name: str
-
-    def renew(self) -> None:
-        """Show that this sweep is alive. Raises BusyError if it took so long that another one took its place."""
-        if not self.store.exists(f"{self.folder}/{self.name}"):
-            raise BusyError(f"{self.folder}: this sweep took so long that another one took its place")
-        self._write()
-
-    def is_alone(self) -> bool:
-        """Write the claim; whether there is no other. Claims of sweeps that were killed are removed."""
-        self._write()
-        found = self.store.listing(self.folder)
-        own = found.pop(self.name, None)
-        killed = [name for name, one in found.items() if own is not None and own.written - one.written > LEASE]
-        for name in killed:
-            self.store.remove(f"{self.folder}/{name}")
-        return own is not None and not found.keys() - {*killed}
-
-    def withdraw(self) -> None:
-        """Let others sweep."""
-        self.store.remove(f"{self.folder}/{self.name}")
-
-    def _write(self) -> None:
-        self.store.write(f"{self.folder}/{self.name}", "a sweep of `headrace notify --kubeflow` is in progress\n")
-
-
-@contextlib.contextmanager
-def claimed(store: Store, folder: str, sleep: Callable[[float], None] = time.sleep) -> Iterator[Claim]:
-    """Hold the right to sweep. Raises BusyError if another sweep holds it for longer than it makes sense to wait."""
-    claim = Claim(store, folder, secrets.token_hex(8))
-    try:
-        for wait in WAITS:
-            if claim.is_alone():
-                break
-            claim.withdraw()
-            sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - so that two do not meet again
-        else:
-            minutes = LEASE / 60
-            raise BusyError(
-                f"{folder}: another sweep is in progress and tells the receivers; if it was killed,"
-                f" one that starts in {minutes:.0f} minutes takes its place"
-            )
-        yield claim
-    finally:
-        claim.withdraw()
+def sweeping(store: Store, home: str) -> AbstractContextManager[tuple[Store, HeldLock]]:
+    """Hold the right to sweep, as of `Store.held`. Raises LockedError if another sweep has it for too long."""
+    return store.held(f"{home}/{CLAIMS}/sweep", replace(store_lock.USUAL, patience=PATIENCE))
 
 
 def missed_since(ends: Mapping[str, End], earliest: float) -> list[float]:

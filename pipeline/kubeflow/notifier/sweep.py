@@ -15,16 +15,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.common.errors import HeadraceError
+from headrace.common.store_lock import HeldLock
 from headrace.configs.schema.notify import Receiver
 from headrace.pipeline.kubeflow.notifier.ended import end_key, read_ended
 from headrace.pipeline.kubeflow.notifier.record import (
-    CLAIMS,
-    Claim,
     End,
     SweepRecord,
-    claimed,
     missed_since,
     read_record,
+    sweeping,
     write_record,
 )
 from headrace.pipeline.kubeflow.server import runs
@@ -71,14 +70,14 @@ def sweep(
 ) -> Iterator[Notice]:
     """Tell the receivers of what has ended, the earliest first.
 
-    Raises BusyError if another sweep is in progress, RunError if the record is damaged, ServerError, and OSError if the
-    store fails.
+    Raises LockedError if another sweep is in progress, RunError if the record is damaged or the right to sweep was
+    lost, ServerError, and OSError if the store fails.
     """
     outside, home = outside or Outside.of_process(), _home(session)
-    with claimed(store, f"{home}/{CLAIMS}", outside.sleep) as claim:
+    with sweeping(store, home) as (prompt, lock):
         began = now()
-        before = read_record(store, home)
-        work = _Sweep(session, store, outside, claim, before or SweepRecord(since=began - DAY))
+        before = read_record(prompt, home)
+        work = _Sweep(session, store, outside, prompt, lock, before or SweepRecord(since=began - DAY))
         ended = session.ended_since(work.known.since)
         newest = next((run.run_id for run in reversed(ended) if not runs.is_cancelled(run)), None)
         unreadable = []
@@ -90,7 +89,8 @@ def sweep(
         unsettled = [*missed_since(work.known.ends, began - DAY), *(at for at in unreadable if at >= began - DAY)]
         after = work.known.swept(min([began - MARGIN, *unsettled]))
         if before is None or after.ends != before.ends or after.since > before.since + MARGIN:
-            write_record(store, home, after)
+            lock.check()
+            write_record(prompt, home, after)
 
 
 def _home(session: Session) -> str:
@@ -100,12 +100,13 @@ def _home(session: Session) -> str:
 
 @dataclass
 class _Sweep:
-    """A sweep in progress. known: what it and those before have done."""
+    """A sweep in progress. prompt: the store for the record; known: what it and those before have done."""
 
     session: Session
     store: Store
     outside: Outside
-    claim: Claim
+    prompt: Store
+    lock: HeldLock
     known: SweepRecord
 
     def tell(self, run: Any, *, metrics: bool) -> Notice | None:
@@ -132,13 +133,14 @@ class _Sweep:
         except (OSError, HeadraceError) as error:  # the next sweep tries again; meanwhile the others are told
             return Notice(name, (), error=f"cannot be told: {str(error).splitlines()[0]}")
         found = messages(receivers, event, (), self.known.last_success)
-        self.claim.renew()
+        self.lock.check()
         outcomes = send(receivers, found, self.outside)
         at = timestamp(time.time())
         new = {one.receiver: Delivery(found[one.receiver].id, at, one.error) for one in outcomes}
         self.known = self.known.with_end(
             key, End(finished=finished, deliveries={**(earlier.deliveries if earlier else {}), **new})
         )
-        write_record(self.store, _home(self.session), self.known)
+        self.lock.check()
+        write_record(self.prompt, _home(self.session), self.known)
         report(outcomes, found)
         return Notice(name, event.happened, outcomes)

@@ -93,10 +93,8 @@ class EventLog(Generic[State, Record]):
         """
         if names := self._names(uri, store):
             return self._sum(uri, names, store)
-        try:
-            return self._parsed(uri, store.text(uri))
-        except FileNotFoundError:
-            return self.state()
+        text = store.text_if_there(uri)
+        return self.state() if text is None else self._parsed(uri, text)
 
     def fetch(self, uri: str, path: Path, store: Store) -> State:
         """Write the state to `path`, or remove that if there is none yet, and return it; as `read` otherwise."""
@@ -140,7 +138,9 @@ class EventLog(Generic[State, Record]):
         state, number = self._known(uri, names, store)
         objects = [f"{sibling(uri, self.folder)}/{name}" for name in names[number:]]
         with ThreadPoolExecutor(_READERS) as threads:
-            for name, text in zip(objects, threads.map(store.text, objects), strict=True):
+            for name, text in zip(objects, threads.map(store.text_if_there, objects), strict=True):
+                if text is None:
+                    continue
                 if name.endswith(f"/{_BEFORE}"):
                     state = self._parsed(name, text)
                 else:

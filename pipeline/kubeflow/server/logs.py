@@ -58,7 +58,7 @@ class LauncherLogs:
         """The log of the last try, or None if there is none. Raises OSError if the store cannot be read."""
         folder = self.folder(run_id, task)
         found = {name: time for name, time in self.store.files(folder).items() if LAUNCHER_LOG.fullmatch(name)}
-        return self.store.text(f"{folder}/{max(found, key=lambda name: found[name])}") if found else None
+        return self.store.text_if_there(f"{folder}/{max(found, key=lambda name: found[name])}") if found else None
 
 
 def read_log(server: Connection, run: Any, name: str, task: Mapping[str, Any], copies: LauncherLogs) -> str:

@@ -273,6 +273,25 @@ def test_damaged_object_is_named(store: Store, tmp_path: Path) -> None:
         listed(store, tmp_path / "2")
 
 
+class Losing(Store):
+    """Somebody removes the first blessing while it is read: right after it was listed."""
+
+    def children(self, uri: str) -> list[str]:
+        found = super().children(uri)
+        if uri == f"{HOME}/blessed" and found:
+            self.remove(f"{uri}/{found[0]}")
+        return found
+
+
+def test_object_that_is_removed_while_the_log_is_read_is_not_there(tmp_path: Path) -> None:
+    store = Store({}, str(tmp_path / "store"))
+    for number, name in enumerate(("first", "second"), 1):
+        bless(store, tmp_path / name, name, f"2026-03-0{number}")
+    store.remove(f"{HOME}/blessed.json")
+    assert [entry.blessed_at for entry in listed(Losing({}, str(tmp_path / "store")), tmp_path / "3")] == ["2026-03-02"]
+    assert [entry.blessed_at for entry in listed(store, tmp_path / "4")] == ["2026-03-02"]
+
+
 def test_strange_object_is_passed_over_and_a_damaged_list_is_read_from_the_objects(
     store: Store, tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from api_server import ApiServer
+from click.testing import CliRunner
 from command import headrace
 from compiled_trips import TRIPS, trips
 from ended_runs import BLESSED, EVALUATION, HOME, ROOT, Kubeflow, kubeflow_of
@@ -21,14 +22,16 @@ from faulty_backend import serving
 from receivers import HttpReceiver, http_receiver
 from s3_servers import S3Server
 
+from headrace.common import store_lock
 from headrace.common.checksums import with_checksum
 from headrace.common.errors import RunError
+from headrace.common.store_lock import Timing
 from headrace.components.gates.verdict import DataVerdicts, GateRow, GateVerdict
 from headrace.components.stored_models.blessed_record import Entry, Registry
+from headrace.pipeline.cli import cli
 from headrace.pipeline.kubeflow.compiler import compile as compile_module
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
-from headrace.pipeline.kubeflow.notifier import record as record_module
-from headrace.pipeline.kubeflow.notifier.record import BusyError, claimed
+from headrace.pipeline.kubeflow.notifier.record import sweeping
 from headrace.pipeline.kubeflow.notifier.sweep import sweep
 from headrace.pipeline.kubeflow.results_store import open_results
 from headrace.pipeline.kubeflow.server import runs
@@ -64,6 +67,29 @@ def hook() -> Iterator[HttpReceiver]:
 
 def types(hook: HttpReceiver, path: str = "/all") -> list[str]:
     return [one.json["type"].rpartition(".")[2] for one in hook.requests if one.path == path]
+
+
+def pass_time_while_waiting(monkeypatch: pytest.MonkeyPatch, work: Callable[[], None] = lambda: None) -> list[float]:
+    """The seconds that locks wait from now on, which take no time. work: what the holder does meanwhile."""
+    waited = [0.0]
+
+    def sleep(seconds: float) -> None:
+        waited[0] += seconds
+        work()
+
+    monkeypatch.setattr(store_lock, "USUAL", Timing(clock=lambda: waited[0], sleep=sleep))
+    return waited
+
+
+def write_config(folder: Path, server: ApiServer, receiver: dict[str, Any]) -> Path:
+    config = yaml.safe_load(TRIPS.read_text(encoding="utf-8"))
+    config["data"].pop("schema")
+    config["features"].pop("kind")
+    config["notify"] = {"log": receiver}
+    config["kubeflow"] |= {"pipeline_root": ROOT, "server": {"endpoint": server.url}}
+    path = folder / "trips.yaml"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return path
 
 
 ALL = ["failed", "interrupted", "not_blessed", "pushed", "blessed", "drifted", "ended_early"]
@@ -140,14 +166,10 @@ def test_two_sweeps_at_once_tell_once(server: ApiServer, store: Store, tmp_path:
         other = Kubeflow(server, Session.of(kubeflow.session.config), open_store({}), tmp_path)
         start.wait()
         outside = Outside({}, time.sleep)
-        try:
-            return [str(one) for one in sweep(other.session, other.store, outside, server.time.timestamp)]
-        except BusyError as error:
-            return [] if "another sweep is in progress" in str(error) else ["?"]
+        return [str(one) for one in sweep(other.session, other.store, outside, server.time.timestamp)]
 
     with ThreadPoolExecutor(3) as threads:
         told = [line for lines in threads.map(lambda _: one(), range(3)) for line in lines]
-    told += kubeflow.sweep()  # if each found another one each time, as may happen
     assert len(told) == len(ended)
     assert [one.json["id"].split("/")[1] for one in hook.requests] == ended
 
@@ -159,19 +181,13 @@ def test_a_sweep_that_is_killed_between_sending_and_recording_tells_again_with_t
     program = f"cat >> {tmp_path}/events; [ -e {tmp_path}/killed ] || {{ touch {tmp_path}/killed; kill -9 $PPID; }}"
     kubeflow = kubeflow_of(server, store, tmp_path, log={"kind": "command", "command": ["sh", "-c", program]})
     kubeflow.ended("FAILED", {"trainer": ("FAILED", "Error (exit code 1)")})
-    config = yaml.safe_load(TRIPS.read_text(encoding="utf-8"))
-    config["data"].pop("schema")
-    config["features"].pop("kind")
-    config["notify"] = {"log": {"kind": "command", "command": ["sh", "-c", program]}}
-    config["kubeflow"] |= {"pipeline_root": ROOT, "server": {"endpoint": server.url}}
-    (tmp_path / "trips.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    write_config(tmp_path, server, {"kind": "command", "command": ["sh", "-c", program]})
     killed = headrace(tmp_path, "notify", "trips.yaml", "--kubeflow", **s3_server.environment)
     assert killed.code == -9
-    busy = headrace(tmp_path, "notify", "trips.yaml", "--kubeflow", **s3_server.environment)
-    assert (busy.code, busy.out) == (0, "")
-    assert "another sweep is in progress" in busy.err
-    monkeypatch.setattr(record_module, "LEASE", -1.0)  # as if it had been longer ago
+    assert len(store.files(f"{HOME}/notifying")) == 1
+    waited = pass_time_while_waiting(monkeypatch)
     assert len(kubeflow.sweep()) == 1
+    assert 40 < waited[0] < 45
     assert kubeflow.sweep() == []
     sent = (tmp_path / "events").read_text(encoding="utf-8").replace("}{", "}\n{").splitlines()
     assert len(sent) == 2
@@ -347,9 +363,37 @@ def test_a_damaged_record_is_named_with_the_way_out(server: ApiServer, store: St
         kubeflow.sweep()
 
 
-def test_claim_of_a_sweep_that_was_taken_for_killed_ends_it(store: Store) -> None:
-    with claimed(store, f"{HOME}/notifying") as claim:
-        claim.renew()
-        store.remove(f"{HOME}/notifying/{claim.name}")
-        with pytest.raises(BusyError, match="took its place"):
-            claim.renew()
+def test_a_sweep_that_waits_for_another_one_for_a_minute_ends_and_says_so(
+    server: ApiServer, store: Store, tmp_path: Path, hook: HttpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver = {"kind": "webhook", "url": f"{hook.url}/all"}
+    kubeflow, config = kubeflow_of(server, store, tmp_path, ops=receiver), write_config(tmp_path, server, receiver)
+    kubeflow.ended("FAILED", {"trainer": ("FAILED", "Error (exit code 1)")})
+    with sweeping(store, HOME) as (_, lock):
+        waited = pass_time_while_waiting(monkeypatch, lock.renew)
+        busy = CliRunner().invoke(cli, ["notify", str(config), "--kubeflow"])
+        assert (busy.exit_code, busy.stdout) == (0, "")
+        assert "another sweep is in progress" in busy.stderr
+        assert "notifying/sweep for 1 minute. Its holder is process" in busy.stderr
+        assert 60 < waited[0] < 65
+        lock.check()
+    assert hook.requests == []
+    assert len(kubeflow.sweep()) == len(hook.requests) == 1
+    assert store.files(f"{HOME}/notifying") == {}
+
+
+def test_a_sweep_that_lost_its_lock_tells_nothing_more_and_leaves_the_record_to_others(
+    server: ApiServer, store: Store, tmp_path: Path, hook: HttpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeflow = kubeflow_of(server, store, tmp_path, ops={"kind": "webhook", "url": f"{hook.url}/all"})
+    for _ in range(2):
+        kubeflow.ended("FAILED", {"trainer": ("FAILED", "Error (exit code 1)")})
+    passed = [0.0]
+    monkeypatch.setattr(store_lock, "USUAL", Timing(clock=lambda: passed[0]))
+    notices = sweep(kubeflow.session, store, Outside({}, time.sleep), server.time.timestamp)
+    next(notices)
+    passed[0] += 26
+    with pytest.raises(RunError, match=r"lock .* was lost.* run again"):
+        next(notices)
+    assert len(hook.requests) == 1
+    assert len(json.loads(store.text(f"{HOME}/notified.json"))["ends"]) == 1

@@ -84,6 +84,25 @@ def test_a_file_that_is_replaced_while_it_is_read_is_one_or_the_other(store: Sto
     assert [text for text in (*texts, *copies) if text != whole(int(text.split()[0]))] == []
 
 
+def test_a_content_that_was_there_only_while_the_file_was_read_is_not_taken_for_it(
+    store: Store, s3_server: S3Server
+) -> None:
+    """The ETag is the same before and after, the time is not."""
+    uri, path, replaced = "s3://root/blessed.json", "/root/blessed.json", list[str]()
+    store.write(uri, "first")
+    with s3_proxy(s3_server.url) as proxy:
+
+        def replace(method: str, asked: str) -> None:
+            if asked == path and method == ("HEAD" if replaced else "GET") and len(replaced) < 2:
+                replaced.append("first" if replaced else "other")
+                store.write(uri, replaced[-1])
+                proxy.age({path: -1.0})
+
+        proxy.before = replace
+        assert open_store({"endpoint": proxy.url}).text(uri) == "first"
+    assert replaced == ["other", "first"]
+
+
 class Ahead(BaseHTTPRequestHandler):
     """A store three hours ahead. Like S3 it refuses a request that is more than 15 minutes away from its own time."""
 

@@ -25,7 +25,7 @@ from headrace.components.trigger.decision import TrainingData, update
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.store import Store
-from headrace.pipeline.kubeflow.stored_models import stored_models
+from headrace.pipeline.kubeflow.stored_models import StoredHome, stored_models
 
 ROOT = "s3://root/runs"
 HOME = f"{ROOT}/trips"
@@ -126,6 +126,15 @@ def test_damaged_records_are_named_by_their_uris(store: Store) -> None:
     store.write(f"{HOME}/pushed.json", "{")
     with pytest.raises(RunError, match=rf"^{HOME}/pushed\.json is damaged"):
         stored_models(CONFIG, store, 20)
+
+
+def test_training_whose_record_is_removed_after_it_was_listed_has_no_spans(tmp_path: Path) -> None:
+    store = Store({}, str(tmp_path / "store"))
+    blessed_and_pushed(store, tmp_path / "pod", "run-a", "2026-03-01T12:00:00", "1790000005")
+    blessed_and_pushed(store, tmp_path / "pod", "run-b", "2026-03-02T12:00:00", "1790000006")
+    home = StoredHome(HOME, "serving/trips", store, tmp_path)
+    store.remove(f"{HOME}/trained/{store.children(f'{HOME}/trained')[0]}")
+    assert home.spans(20) == {"run-b": ("4", "6")}
 
 
 def test_an_empty_store_has_no_models(store: Store) -> None:
