@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,10 @@ os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
 # The same examples everywhere, however slow the machine is; `--hypothesis-profile=default` looks for new ones.
 settings.register_profile("everywhere", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("everywhere")
+
+# Some containers forbid bytecode: each process would then compile the project and rewrite the assertions of all tests
+# again, 20 CPU seconds. What tests start still obeys the environment, but reads what is there.
+sys.dont_write_bytecode = False
 
 # Imports make millions of objects that stay: looking for garbage among them again and again takes a fifth of the time.
 gc.disable()
