@@ -26,7 +26,7 @@ from headrace.common.errors import DataError, RunError
 from headrace.components.example_gen.checks import check_fraction
 from headrace.components.examples.skips import Skipped
 from headrace.components.examples.tfexample.rounding import RangeCheck
-from headrace.components.predict.model import PredictionColumns, Predictor
+from headrace.components.predict.model import BATCH_BYTES, BATCH_SIZE, PredictionColumns, Predictor
 from headrace.components.predict.reading import Input, OpenedInput, Part, open_input
 from headrace.components.predict.writers import check_output, open_writer
 from headrace.components.sources import ParallelMap
@@ -89,7 +89,7 @@ class Rows:
         """The rows of a part with their predictions. `counted` receives how many there are."""
         check = RangeCheck(skip_bad=self.skip_bad, file=part.file)
         features = list(self.opened.features)
-        for batch in _ahead(part.batches(self.opened.kinds)):
+        for batch in _ahead(merged(part.batches(self.opened.kinds), BATCH_SIZE, BATCH_BYTES)):
             if self.skip_bad:
                 rows = check.checked(batch)
                 counted.skipped = check.skipped
@@ -210,6 +210,26 @@ def _path(work: Path, part: int) -> Path:
 def _each(write: Callable[[pa.RecordBatch], None], batches: Iterator[pa.RecordBatch]) -> None:
     for batch in batches:
         write(batch)
+
+
+def merged(batches: Iterator[pa.RecordBatch], rows: int, size: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of `rows` or a multiple of it; of about `size` bytes if that is fewer; the last may have
+    fewer. A reader of wide records gives some dozen at a time, for which a call of the model takes almost as long.
+    """
+    waiting, found, held = list[pa.RecordBatch](), 0, 0
+    for batch in batches:
+        waiting, found, held = [*waiting, batch], found + batch.num_rows, held + batch.nbytes
+        if found >= rows or held >= size:
+            table, whole = pa.Table.from_batches(waiting), found - found % rows or found
+            yield _in_one(table.slice(0, whole))
+            rest = table.slice(whole)
+            waiting, found, held = rest.to_batches(), rest.num_rows, rest.nbytes
+    if waiting:
+        yield _in_one(pa.Table.from_batches(waiting))
+
+
+def _in_one(table: pa.Table) -> pa.RecordBatch:
+    return table.combine_chunks().to_batches()[0]
 
 
 def _ahead(items: Iterator[Item]) -> Iterator[Item]:

@@ -32,6 +32,7 @@ from parcel_arrivals import (
     Pushed,
     check,
     example,
+    parcels,
     push_parcels,
     scalar,
     signature_rows,
@@ -156,6 +157,19 @@ class TestInputs:
         done = pushed.predict("--input", "new.tfrecord", "-o", "by_model.parquet", config=str(pushed.version))
         assert done.code == 0, done.err
         check(pq.read_table(pushed.folder / "by_model.parquet"), expected)
+
+    def test_long_records_of_a_gzip_file_are_predicted_2048_at_a_time(self, pushed: Pushed) -> None:
+        chance, examples = np.random.default_rng(3), [example(row) for row in parcels(4500, seed=3)]
+        with tf.io.TFRecordWriter(str(pushed.folder / "long.tfrecord.gz"), "GZIP") as writer:
+            for one in examples:
+                long = tf.train.Example.FromString(one)
+                long.features.feature["padding"].bytes_list.value.append(chance.bytes(3000).hex().encode())
+                writer.write(long.SerializeToString())
+        found = pushed.table("--input", "long.tfrecord.gz", "--columns=")
+        signature = tf.saved_model.load(str(pushed.version)).signatures["serving_default"]
+        calls = [tf.constant(examples[start : start + 2048]) for start in range(0, len(examples), 2048)]
+        expected = np.concatenate([signature(examples=call)["predictions"].numpy() for call in calls])
+        np.testing.assert_array_equal(np.column_stack([found[name].to_numpy() for name in PROBABILITIES]), expected)
 
     def test_an_object_store(self, pushed: Pushed, expected: np.ndarray, bucket: Bucket) -> None:
         bucket.client.upload_file(str(pushed.folder / "new.parquet"), BUCKET, "days/new.parquet")

@@ -18,7 +18,7 @@ from headrace.components.examples.parts import NAMED, room
 from headrace.components.examples.skips import Skips
 from headrace.components.examples.tfexample.framing import checksums_match
 from headrace.components.sources.gzip_reader import GzipReader
-from headrace.components.sources.streams import is_truncated, open_stream
+from headrace.components.sources.streams import is_truncated, open_stream, read_fully
 
 CHUNK = 1 << 21
 """Bytes read at a time."""
@@ -69,7 +69,7 @@ def frames(path: str, skips: Skips | None = None, *, columns: int = 1) -> Iterat
     rest, offset, number, truncated = b"", 0, 1, False
     size = room(CHUNK, columns, NAMED)
     with open_stream(path, _unpacker(path)) as stream:
-        while block := stream.read(max(size, len(rest))):
+        while block := read_fully(stream, max(size, len(rest))):
             data = rest + block
             edges = _edges(path, data, offset, number, skips)
             if len(edges) > 1:
