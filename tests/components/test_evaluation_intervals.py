@@ -109,7 +109,7 @@ def test_a_model_with_one_mistake_is_not_surer_than_one_without() -> None:
     """Nor than by the exact interval for a share."""
     metrics, ends = LABEL_METRICS["binary"], []
     for mistakes in range(4):
-        labels = np.arange(80) % 2.0
+        labels = (np.arange(80) % 2).astype(np.float64)
         p = np.where(np.arange(80) < mistakes, 1 - labels, labels)[:, None] * 0.8 + 0.1
         (found,) = metrics.accumulate(
             ExampleGroups(labels, p, np.zeros(80, np.int64), 1, np.ones(80), np.arange(80) % FOLDS)

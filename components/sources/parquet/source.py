@@ -166,7 +166,7 @@ class ParquetFiles(SourceFiles[ParquetSource]):
         return [
             RowGroups(footer.path, groups, {**footer.kinds, **folders}, footer.unsure, _clashes(footer, first))
             for footer in footers
-            for groups in ([(group,) for group in footer.groups] or [()])
+            for groups in _each(footer.groups)
         ]
 
     def _folder_kinds(self) -> dict[str, Kind]:
@@ -285,6 +285,10 @@ def _clashes(footer: Footer, first: Mapping[str, tuple[str, Kind]]) -> dict[str,
         for name, kind in footer.kinds.items()
         if not are_compatible(kind, first[name][1]) and name not in footer.unsigned
     }
+
+
+def _each(groups: tuple[RowGroup, ...]) -> list[tuple[RowGroup, ...]]:
+    return [(group,) for group in groups] or [()]
 
 
 def _holds_values(arrow: pa.DataType) -> bool:
