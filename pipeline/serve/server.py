@@ -7,7 +7,8 @@ GET  /v1/models/NAME[/versions/N]/metadata    its signatures
 POST /v1/models/NAME[/versions/N]:predict     predictions
 
 It is for trying a model out on one machine. Werkzeug's server, which is TensorBoard's too, answers each request in a
-thread. For production there is TensorFlow Serving, which takes the same requests.
+thread. Rows of data columns that come at the same time are predicted by one call (batching.py). For production there is
+TensorFlow Serving, which takes the same requests.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,7 @@ from headrace.pipeline.folders import Folders
 from headrace.pipeline.predict.models import ChosenModel, choose_model, pushed_versions
 from headrace.pipeline.predict.scoring import predict_table
 from headrace.pipeline.predict.trained import TrainedModel
+from headrace.pipeline.serve.batching import Batching
 from headrace.pipeline.serve.rest import (
     BadRequestError,
     PredictRequest,
@@ -87,8 +90,9 @@ class LoadedModel:
         if self.description is None:
             _ = self._model.signatures
         else:
-            self._predictor = Predictor(chosen.folder.absolute(), self.description)
-            self._predictor.load()
+            predictor = Predictor(chosen.folder.absolute(), self.description)
+            predictor.load()
+            self._predict_rows = Batching(partial(predict_batch, predictor))
 
     def inputs(self, signature: str) -> dict[str, tf.TensorSpec]:
         """The inputs of a signature. Raises BadRequestError if there is no such signature."""
@@ -122,7 +126,7 @@ class LoadedModel:
         records = flat_records(rows, description.types.keys(), description.features)
         try:
             batch = record_batch(records, description)
-            found = self._converted(records, description) if batch is None else predict_batch(self._predictor, batch)
+            found = self._converted(records, description) if batch is None else self._predict_rows(batch)
         except DataError as error:
             raise BadRequestError(str(error)) from None
         predictions: list[dict[str, Any]] = found.to_pylist()

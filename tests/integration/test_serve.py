@@ -116,12 +116,21 @@ def test_what_cannot_be_answered_is_named(server: Server, status: int, words: st
     assert (found, words in answer["error"]) == (status, True), answer
 
 
-def test_requests_at_once_get_their_own_answers(pushed: Pushed, expected: np.ndarray, server: Server) -> None:
-    rows = [{name: value for name, value in row.items() if value is not None} for row in pushed.rows[:40]]
-    with ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(lambda row: server.ask({"instances": [row]})[1]["predictions"][0], rows))
-    found = [[answer[name] for name in PROBABILITIES] for answer in answers]
-    np.testing.assert_allclose(found, expected[:40], rtol=0, atol=1e-6)
+def test_requests_at_once_get_their_own_answers_and_a_bad_row_fails_alone(
+    pushed: Pushed, expected: np.ndarray, server: Server
+) -> None:
+    rows = [{name: value for name, value in row.items() if value is not None} for row in pushed.rows[:96]]
+    bad, beyond_float32 = {7, 40, 41}, 1e300
+    bodies = [{"distance": beyond_float32} if number in bad else row for number, row in enumerate(rows)]
+    with ThreadPoolExecutor(32) as threads:
+        answers = list(threads.map(lambda row: server.ask({"instances": [row]}), bodies))
+    assert [number for number, (status, _) in enumerate(answers) if status != 200] == sorted(bad)
+    for number in bad:
+        assert answers[number][0] == 400
+        assert "'distance'" in answers[number][1]["error"]
+    good = [number for number in range(len(rows)) if number not in bad]
+    found = [[answers[number][1]["predictions"][0][name] for name in PROBABILITIES] for number in good]
+    np.testing.assert_allclose(found, expected[good], rtol=0, atol=1e-6)
 
 
 def test_a_new_version_is_served_once_it_is_there(pushed: Pushed, server: Server) -> None:
