@@ -178,6 +178,23 @@ def test_a_refused_empty_batch_passes(tmp_path: Path) -> None:
     assert "give me rows" in odd.detail
 
 
+def test_texts_of_a_million_letters_are_sent_as_examples_and_as_tensors(tmp_path: Path) -> None:
+    def limited(letters: tf.Tensor) -> dict[str, tf.Tensor]:
+        limit = tf.debugging.assert_less(tf.strings.length(letters), 1_000_000, "too long")
+        with tf.control_dependencies([limit]):
+            return {"predictions": tf.strings.length(letters)}
+
+    def serve(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        return limited(tf.io.parse_example(examples, {"name": tf.io.FixedLenFeature([], tf.string, "")})["name"])
+
+    model = saved(tmp_path / "model", serve, serving_raw=(limited, [tf.TensorSpec([None], tf.string, name="name")]))
+    warm(model, "serving_raw", name=texts([b"x", b"y"]))
+    verdict = examine(model, EXAMPLES)
+    assert verdict.passed
+    for signature in ("serving_default", "serving_raw"):
+        assert outcomes(verdict, signature)["huge strings"] == "refused"
+
+
 def test_a_request_without_an_answer_in_time_fails(tmp_path: Path) -> None:
     def serve(examples: tf.Tensor) -> dict[str, tf.Tensor]:
         forever = tf.while_loop(lambda _: tf.size(examples) == 0, lambda x: (x + 1,), [tf.constant(0.0)])[0]

@@ -361,6 +361,8 @@ def test_canary_asked_every_signature_and_the_exports_warm_up_requests(taxi: Sto
         assert one.difference < 1e-5
         assert {odd.outcome for odd in one.odd} <= {"answered", "refused"}
         assert {"an empty batch", "10,000 rows", "missing features", "wrong types"} <= {odd.what for odd in one.odd}
+    with_texts = {one.name for one in verdict.signatures if "huge strings" in {odd.what for odd in one.odd}}
+    assert with_texts == {"serving_default", "serving_raw", "transform_features"}
     refused = {odd.what for odd in verdict.signatures[0].odd if odd.outcome == "refused"}
     assert refused == {"wrong types", "1,000 values in each feature", "broken examples"}
 
