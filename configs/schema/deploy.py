@@ -87,7 +87,7 @@ class DeployConfig(Section):
     Without effect if `push` is null. null: none."""
     lite: LiteConfig | None = None
     """Converts each model to a `.tflite` file, compares it with the SavedModel, and puts it beside the pushed version
-    (see docs/lite.md). Without effect if `push` is null. Not supported on Kubeflow. null: no such file."""
+    (see docs/lite.md). Without effect if `push` is null. null: no such file."""
     kserve: KServeConfig | None = None
     """The InferenceService of KServe that serves the pushed models. null: none is changed."""
     serving: ServingConfig | None = None

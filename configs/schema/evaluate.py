@@ -139,6 +139,15 @@ class EvaluateConfig(Section):
         )
 
     @property
+    def what_passes(self) -> str:
+        """What is blessed because `evaluate.thresholds` is empty; "" if it is not."""
+        if self.thresholds:
+            return ""
+        passes = "that beats a constant prediction" if self.better_than_constant else "whose metrics have values"
+        what = f"every model {passes} is blessed, even one worse than the model in service"
+        return f"`evaluate.thresholds` is empty: {what}"
+
+    @property
     def slicings(self) -> dict[str, tuple[str, ...]]:
         """The columns of each slicing, by its name in `thresholds.*.slices`."""
         columns = [(slicing,) if isinstance(slicing, str) else slicing for slicing in self.slices]

@@ -113,16 +113,8 @@ def read_verdict(folder: RunFolder) -> ModelVerdict:
         refused=None if folder.blessed else _property(folder, REFUSED),
         canary=folder.canary,
         lite=folder.lite,
-        unguarded=what_passes(evaluate) if folder.config else "",
+        unguarded=evaluate.what_passes if folder.config else "",
     )
-
-
-def what_passes(evaluate: EvaluateConfig) -> str:
-    """What is blessed because `evaluate.thresholds` is empty; "" if it is not."""
-    if evaluate.thresholds:
-        return ""
-    passes = "that beats a constant prediction" if evaluate.better_than_constant else "whose metrics have values"
-    return f"`evaluate.thresholds` is empty: every model {passes} is blessed, even one worse than the model in service"
 
 
 def _why_no_baseline(folder: RunFolder) -> str:

@@ -7,7 +7,6 @@ from pydantic import ValidationError
 
 from headrace.configs.rules.model import thresholds_can_be_met
 from headrace.configs.schema.evaluate import EvaluateConfig, SliceThreshold, Threshold
-from headrace.pipeline.results.verdict import what_passes
 
 
 def found(threshold: Threshold) -> list[str]:
@@ -64,6 +63,6 @@ def test_a_change_has_a_bound_and_stands_alone() -> None:
 
 
 def test_a_config_without_thresholds_says_what_it_lets_pass() -> None:
-    assert what_passes(EvaluateConfig(thresholds={"auc": Threshold(min=0.5)})) == ""
-    assert "every model that beats a constant prediction is blessed" in what_passes(EvaluateConfig())
-    assert "every model whose metrics have values is" in what_passes(EvaluateConfig(better_than_constant=False))
+    assert EvaluateConfig(thresholds={"auc": Threshold(min=0.5)}).what_passes == ""
+    assert "every model that beats a constant prediction is blessed" in EvaluateConfig().what_passes
+    assert "every model whose metrics have values is" in EvaluateConfig(better_than_constant=False).what_passes

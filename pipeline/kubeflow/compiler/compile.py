@@ -40,6 +40,7 @@ from headrace.pipeline.kubeflow.pod.parameters import PARAMETERS, offered
 from headrace.pipeline.kubeflow.store import open_store
 from headrace.pipeline.kubeflow.store_settings import store_options
 
+logger = logging.getLogger(__name__)
 COMMAND = ("python", "-P", "-m", "headrace.pipeline.kubeflow.entrypoint")
 EXECUTOR_INPUT = "{{$}}"
 """Kubeflow's launcher replaces this with the executor input."""
@@ -67,6 +68,8 @@ def compile_pipeline(
 
 def _compile(config: PipelineConfig, environ: Mapping[str, str], folder: Path | None) -> str:
     checks.check_config(config)
+    if not config.only_predicts and config.evaluate.what_passes:
+        logger.warning(f"warning: {config.evaluate.what_passes}")
     tasks = component_tasks(config)
     text = with_retry_limits(
         _compiled(_pipeline(config, tasks, _origin(config, tasks, folder))), _retry_limits(tasks, config.kubeflow)

@@ -18,6 +18,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 
 from headrace.common.errors import ConfigError, RunError
 from headrace.configs.loading.loader import load
+from headrace.configs.schema.evaluate import EvaluateConfig
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.document import ORIGIN, task_specs, version_name
 from headrace.pipeline.kubeflow.pod.invocation import restore_uncached
@@ -39,6 +40,14 @@ def test_golden_files_are_current() -> None:
         env={**os.environ, "PYTHONHASHSEED": "77"},
     )
     assert done.returncode == 0, f"{done.stderr[-2000:]}\nif the change is meant: make golden"
+
+
+def test_a_pipeline_that_blesses_every_model_is_compiled_with_a_warning(log: pytest.LogCaptureFixture) -> None:
+    assert compile_pipeline(trips().model_copy(update={"evaluate": EvaluateConfig(metrics=("auc",))}), {})
+    assert "warning: `evaluate.thresholds` is empty: every model that beats a constant prediction is bl" in log.text
+    log.clear()
+    assert compiled()
+    assert log.text == ""
 
 
 EXAMPLES = sorted(path for path in (ROOT / "configs").glob("*.yaml") if "." not in path.stem)
