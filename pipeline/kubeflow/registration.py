@@ -5,27 +5,27 @@ register_pushed(invocation.registration, "s3://bucket/root/taxi", store)
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headrace.common.errors import HeadraceError
+from headrace.common.errors import HeadraceError, RunError
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.model_registry import ModelRegistries, filled
 from headrace.pipeline.kubeflow.store import Store
+from headrace.pipeline.kubeflow.stored_lineage import Origins
 from headrace.pipeline.kubeflow.stored_models import StoredHome
+from headrace.pipeline.models.origin import Origin
 from headrace.pipeline.registration.register import register
 from headrace.pipeline.registration.versions import PushedVersion, Shelf, facts_of, finite, state_of
 
 logger = logging.getLogger(__name__)
 
-_SPANS = 100
-"""The newest trainings whose spans are looked for."""
+_NEWEST = 50
+"""How many of the newest models have their spans looked for among the trainings, if no record beside them has these."""
 _MINIO = "minio://"
 
 
@@ -47,14 +47,17 @@ def register_pushed(given: Mapping[str, Any], home: str, store: Store, environ: 
         registries = ModelRegistries.model_validate(given["registries"])
         with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
             stored = StoredHome(home, push, store, Path(folder))
-            for one in register(registries, pipeline, stored_shelf(stored, registries, pipeline, home, push), environ):
+            shelf = stored_shelf(stored, registries, pipeline, home, push, store)
+            for one in register(registries, pipeline, shelf, environ):
                 if one.added:
                     logger.info(f"registry: {one}")
     except (HeadraceError, OSError, ValueError) as error:
         logger.warning(f"deploy.registry: no version is registered: {error}; the next run tries again")
 
 
-def stored_shelf(home: StoredHome, registries: ModelRegistries, pipeline: str, uri: str, push: str) -> Shelf:
+def stored_shelf(
+    home: StoredHome, registries: ModelRegistries, pipeline: str, uri: str, push: str, store: Store
+) -> Shelf:
     """The folder `deploy.push` in the object store. uri: that of the pipeline's folder, `home`.
 
     Raises RunError if `blessed.json` or `pushed.json` is damaged, OSError if the store fails.
@@ -66,13 +69,16 @@ def stored_shelf(home: StoredHome, registries: ModelRegistries, pipeline: str, u
     states = {
         number: state_of(number, every, withdrawn=model.withdrawn_at is not None) for number, model in pushed.items()
     }
-
-    @functools.cache
-    def spans() -> dict[str, tuple[str, ...]]:
-        return home.spans(_SPANS)
+    origins = Origins(uri, home, store, _NEWEST)
 
     def describe(number: int) -> PushedVersion:
-        model = home.judged(replace(pushed[number], spans=spans().get(pushed[number].run or "", ())))
+        model = home.judged(pushed[number])
+        try:
+            origin = origins.of(model)
+        except RunError as error:  # the record of a model is damaged, which keeps no version from being registered
+            logger.warning(f"deploy.registry: version {number} is registered without where it comes from: {error}")
+            origin = Origin(model)
+        base = f"{uri}/{origin.started_from}" if origin.started_from else None
         return PushedVersion(
             number=number,
             model=model.uri,
@@ -81,7 +87,7 @@ def stored_shelf(home: StoredHome, registries: ModelRegistries, pipeline: str, u
             run=model.run,
             trained=model.trained,
             metrics=finite(model.metrics),
-            facts=facts_of(model, pipeline, number, {"model": model.uri}),
+            facts=facts_of(origin, pipeline, number, {"model": model.uri, "started_from": base}),
         )
 
     return Shelf(at, states, describe)

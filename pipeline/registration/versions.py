@@ -130,9 +130,9 @@ def state_of(number: int, numbers: Collection[int], *, withdrawn: bool) -> State
     return "withdrawn" if withdrawn else "superseded"
 
 
-def facts_of(model: Model, pipeline: str, number: int, more: Mapping[str, str | None]) -> dict[str, str]:
+def facts_of(origin: Origin, pipeline: str, number: int, more: Mapping[str, str | None]) -> dict[str, str]:
     """What every registry says of a version, without what is not known."""
-    spans = model.spans
+    model, spans = origin.model, origin.model.spans
     found = {
         "pipeline": pipeline,
         "version": str(number),
@@ -141,6 +141,10 @@ def facts_of(model: Model, pipeline: str, number: int, more: Mapping[str, str | 
         "blessed_at": model.blessed_at.isoformat(timespec="seconds") if model.blessed_at else None,
         "commit": f"{model.commit}{'+dirty' * model.dirty}" if model.commit else None,
         "spans": f"{' to '.join(dict.fromkeys((spans[0], spans[-1])))} ({len(spans)})" if spans else None,
+        "config_digest": origin.config_digest,
+        "code_digest": origin.code_digest,
+        "data_fingerprint": origin.fingerprint,
+        **{f"rows.{split}": str(count) for split, count in origin.rows.items()},
         **more,
     }
     return {name: value for name, value in found.items() if value is not None}
@@ -160,10 +164,7 @@ def _described(
 ) -> PushedVersion:
     origin = origin or Origin(Model(Path(uri)))
     model, made = origin.model, PublicFolder.read(origin.record) if origin.record else None
-    digests = {"config_digest": origin.config_digest, "code_digest": origin.code_digest}
-    rows = {f"rows.{split}": str(count) for split, count in origin.rows.items()}
     base = None if origin.started_from is None else str(origin.started_from)
-    more = {"model": uri, **digests, "data_fingerprint": origin.fingerprint, **rows, "started_from": base}
     training = read_training(made.directory("Trainer", "model_run")) if made else None
     return PushedVersion(
         number=number,
@@ -173,7 +174,7 @@ def _described(
         run=model.run,
         trained=model.trained,
         metrics=finite(model.metrics),
-        facts=facts_of(model, pipeline, number, more),
+        facts=facts_of(origin, pipeline, number, {"model": uri, "started_from": base}),
         settings=_settings(made) if made else {},
         curves=_curves(training) if training else (),
         folder=there.versions[number],

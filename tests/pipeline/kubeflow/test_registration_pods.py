@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ from compiled_trips import TRIPS, compiled, invocations
 from ended_runs import BLESSED
 from model_registry import model_registry
 from s3_servers import S3Server
+from test_stored_lineage import COMPILED, train
 from test_stored_models import HOME, blessed_and_pushed, trained
 
 from headrace.common.errors import ConfigError
 from headrace.configs.loading.loader import load_with_locations
 from headrace.configs.rules import on_kubeflow
+from headrace.pipeline.kubeflow.pod.origin import FILE
 from headrace.pipeline.kubeflow.registration import readable, register_pushed
 from headrace.pipeline.kubeflow.results_store import volume_store
 from headrace.pipeline.kubeflow.store import Store
@@ -22,6 +25,9 @@ from headrace.pipeline.kubeflow.store import Store
 SECRET = "Bearer x9Yz8Wv7Ut6Sr5Qp4x9Yz8Wv7Ut6Sr5Qp4"
 REGISTRY = "deploy.registry.kubeflow={url: 'https://registry.example', authorization_env: REGISTRY_TOKEN}"
 GIVEN = "kubeflow.components.Pusher.secrets=[{name: registry, env: {REGISTRY_TOKEN: token}}]"
+
+
+FACTS = ("run", "commit", "config_digest", "code_digest", "data_fingerprint", "spans", "rows.train", "started_from")
 
 
 def settings(url: str, **more: Any) -> dict[str, Any]:
@@ -105,6 +111,32 @@ def test_versions_in_the_store_are_registered_with_run_metrics_and_spans(
         requests = len(registry.requests)
         register_pushed(settings(registry.url), HOME, store, {"REGISTRY_TOKEN": SECRET})
         assert {one.method for one in registry.requests[requests:]} == {"GET"}
+
+
+def test_versions_say_which_commit_config_code_and_data_their_models_are_from(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    train(store, tmp_path, "run-a", (1, 2))
+    blessed_and_pushed(store, tmp_path / "pod", "run-a", "2026-03-01T12:00:00", "1790000001")
+    train(store, tmp_path, "run-b", (3,), base="run-a")
+    blessed_and_pushed(store, tmp_path / "pod", "run-b", "2026-03-02T12:00:00", "1790000002")
+    train(store, tmp_path, "run-c", (4,))
+    blessed_and_pushed(store, tmp_path / "pod", "run-c", "2026-03-03T12:00:00", "1790000003")
+    store.write(f"{HOME}/run-c/trainer/5/{FILE}", "{")
+    with model_registry(token=SECRET) as registry:
+        register_pushed(settings(registry.url), HOME, store, {"REGISTRY_TOKEN": SECRET})
+        a, b, c = (
+            {name: registry.texts("trips", f"headrace.{name}").get(f"179000000{number}") for name in FACTS}
+            for number in (1, 2, 3)
+        )
+    assert COMPILED.config is not None
+    digest = hashlib.sha256(COMPILED.config.encode()).hexdigest()
+    assert (a["commit"], a["config_digest"], a["code_digest"]) == ("4f0c2a+dirty", digest, "c0de")
+    assert (a["spans"], a["rows.train"], a["started_from"]) == ("1 to 2 (2)", "7", None)
+    assert (b["spans"], b["started_from"]) == ("3 (1)", f"{HOME}/run-a/trainer/5/model")
+    assert len({a["data_fingerprint"], b["data_fingerprint"], None}) == 3
+    assert (c["run"], c["commit"]) == ("run-c", None)
+    assert "version 1790000003 is registered without where it comes from" in caplog.text
 
 
 def test_models_on_a_volume_have_the_source_of_the_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
