@@ -182,6 +182,8 @@ def convert(column: pa.Array, kind: Kind) -> pa.Array:
     column = _values(column)
     if pa.types.is_null(column.type) or _only_empty_lists(column):
         return pa.nulls(len(column), ARROW[kind])
+    if pa.types.is_floating(column.type) and kind.removesuffix(LIST) == "int":
+        column = pa.array(column.to_numpy(zero_copy_only=False), from_pandas=True)  # NaN is a missing integer
     if kind.endswith(LIST):
         return _as_lists(column, kind.removesuffix(LIST))
     if holds_lists(column.type):
@@ -231,7 +233,10 @@ def _as_lists(column: pa.Array, inner: str) -> pa.Array:
     np.cumsum(lengths.cast(pa.int32()).to_numpy(zero_copy_only=False), out=offsets[1:])
     kind: Kind = inner  # type: ignore[assignment]
     mask = column.is_null() if column.null_count else None
-    return pa.ListArray.from_arrays(pa.array(offsets), convert(values, kind), mask=mask)
+    converted = convert(values, kind)
+    if converted.null_count:
+        raise ConversionError(f"cannot be read as {kind} list: a list with NaN in it")
+    return pa.ListArray.from_arrays(pa.array(offsets), converted, mask=mask)
 
 
 def _as_values(column: pa.Array, kind: Kind) -> pa.Array:

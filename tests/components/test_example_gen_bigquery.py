@@ -68,6 +68,7 @@ class Google:
     reads: list[types.ReadRowsRequest] = field(default_factory=list)
     jobs: list[dict[str, Any]] = field(default_factory=list)
     schema: pa.Schema = SCHEMA
+    fields: list[dict[str, str]] = field(default_factory=lambda: FIELDS)
     breaks: int = 0
     refuses: grpc.StatusCode | None = None
 
@@ -106,9 +107,8 @@ class Google:
             if not path.endswith("/tables/t"):
                 return 404, {"error": {"code": 404, "message": "Not found: Table"}}
             reported = {"tableReference": {"projectId": "p", "datasetId": "d", "tableId": "t"}, "type": self.kind}
-            return 200, {
-                **reported, "schema": {"fields": FIELDS}, "lastModifiedTime": str(self.modified), "numBytes": "12000",
-            }  # fmt: skip
+            schema, modified = {"fields": self.fields}, str(self.modified)
+            return 200, {**reported, "schema": schema, "lastModifiedTime": modified, "numBytes": "12000"}
         reference = {"projectId": "p", "jobId": "j", "location": "EU"}
         if method == "POST":
             self.jobs.append(body)
@@ -120,9 +120,14 @@ class Google:
                 "jobReference": reference,
                 "configuration": {"query": {**query, "destinationTable": table}, "jobType": "QUERY"},
                 "status": {"state": "DONE"},
-                "statistics": {"query": {"schema": {"fields": FIELDS}, "statementType": "SELECT"}},
+                "statistics": {"query": {"schema": {"fields": self.fields}, "statementType": "SELECT"}},
             }
-        return 200, {"jobComplete": True, "jobReference": reference, "totalRows": "120", "schema": {"fields": FIELDS}}
+        return 200, {
+            "jobComplete": True,
+            "jobReference": reference,
+            "totalRows": "120",
+            "schema": {"fields": self.fields},
+        }
 
 
 @contextlib.contextmanager

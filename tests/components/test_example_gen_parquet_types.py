@@ -1,6 +1,7 @@
 """Reading Parquet: every stored type against pyarrow's own reading."""
 
 import datetime as dt
+import math
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,8 @@ def test_a_stored_type_becomes_the_documented_kind(tmp_path: Path, column: pa.Ar
         (pa.array([7]), "string", [b"7"]),
         (pa.array([True]), "string", [b"true"]),
         (pa.array([3.0]), "int", [3]),
+        (pa.array([3.0, math.nan, None]), "int", [3, None, None]),
+        (pa.array([3.0, math.nan, None], pa.float32()), "int list", [3, None, None]),
         (pa.array(["a"]), "bytes", [b"a"]),
         (pa.array([b"a"]), "string", [b"a"]),
         (pa.array([Decimal("12.50")]), "string", [b"12.50"]),
@@ -91,6 +94,8 @@ def test_a_declared_type_wins(tmp_path: Path, column: pa.Array, kind: str, value
         (pa.array([[1]]), "int", "the type for lists is `int list`"),
         (pa.array([[1], [2, None]]), "int list", "row 1 of row group 0 .* a list with a null in it"),
         (pa.array([["x"]]), "int list", "cannot be read as int"),
+        (pa.array([[1.0], [2.0, math.nan]]), "int list", "row 1 of row group 0 .* a list with NaN in it"),
+        (pa.array([1.0, math.inf]), "int", "row 1 of row group 0 .*inf"),
     ],
 )
 def test_a_value_that_is_not_of_its_type_is_named_with_its_place(

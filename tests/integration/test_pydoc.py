@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
 from command import ROOT, Finished, headrace, versions
 
+from headrace import predict
 from headrace.components.evaluation.result import Evaluation, read_evaluation
 from headrace.pipeline.report import write_report
 
@@ -40,9 +42,13 @@ class Story:
         return read_evaluation(self.done.uri("Evaluator", "evaluation"))
 
     @cached_property
+    def version(self) -> Path:
+        (number,) = versions(self.folder)
+        return next((self.folder / "serving").rglob(number))
+
+    @cached_property
     def loaded(self) -> Any:
-        (version,) = versions(self.folder)
-        return tf.saved_model.load(str(next((self.folder / "serving").rglob(version))))
+        return tf.saved_model.load(str(self.version))
 
     @cached_property
     def vocabulary(self) -> list[str]:
@@ -166,9 +172,8 @@ def test_drawn_text_follows_its_seed_and_is_of_known_words(story: Story) -> None
     assert len({tuple(row) for row in first}) > 15
     assert {word for row in first for word in row} <= set(story.vocabulary)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:  # as in C++
-        (version,) = versions(story.folder)
-        path = str(next((story.folder / "serving").rglob(version)))
-        signature = tf.compat.v1.saved_model.loader.load(session, ["serve"], path).signature_def["generate"]
+        loaded = tf.compat.v1.saved_model.loader.load(session, ["serve"], str(story.version))
+        signature = loaded.signature_def["generate"]
         feed = {"prompt": prompts[:2], "length": 4, "temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0}
         found = session.run(
             signature.outputs["words"].name, {signature.inputs[name].name: value for name, value in feed.items()}
@@ -199,3 +204,16 @@ def test_new_data_is_predicted_as_the_most_probable_known_word(story: Story) -> 
     known = signature(examples=tf.constant(story.serialized("test")[:200]))["predictions"].numpy()[:, :-1]
     assert table["prediction"].to_pylist()[:200] == [story.vocabulary[best] for best in known.argmax(axis=1)]
     np.testing.assert_allclose(table["probability"].to_numpy()[:200], known.max(axis=1), rtol=0, atol=1e-6)
+
+
+def test_lines_of_text_are_predicted_as_their_windows_of_words(story: Story) -> None:
+    lines = [" ".join(words) + " naïveté" for words, _, _ in story.rows("test")][:10]  # in a window, a word follows
+    (story.folder / "new.txt").write_text("\n".join(lines), encoding="utf-8")
+    source = {"data.source.unit": "line", "data.source.min_length": 1, "data.source.text_key": None}
+    overrides = {**source, "data.split_key": None, "pipeline.root": str(story.folder / "runs")}
+    found = predict(story.folder / "pydoc.yaml", story.folder / "new.txt", overrides=overrides)
+    assert isinstance(found, pa.Table)
+    words = [line.split()[:-1] for line in lines]
+    expected = predict(story.version, {"words": words}, columns=["words"])
+    assert found.drop_columns(["next_word"]).equals(expected)
+    assert found["words"].to_pylist() == words

@@ -17,14 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from command import headrace, started_at_once
-from parcel_arrivals import PROBABILITIES, Pushed, Server, check, example, push_parcels, signature_rows, write_parcels
+from parcel_arrivals import PROBABILITIES, Pushed, Server, check, example, pushed_once, signature_rows
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def pushed(new_folder: Callable[[str], Path]) -> Pushed:
-    return push_parcels(write_parcels(new_folder("serve")))
+def pushed(new_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Pushed:
+    return pushed_once(tmp_path_factory, new_folder("serve"))
 
 
 @pytest.fixture(scope="module")

@@ -302,7 +302,6 @@ class TextSource(FileSource):
 
     implementation: ClassVar[str] = "headrace.components.sources.text.source.TextFiles"
     found_by_paths: ClassVar[bool] = True
-    lists: ClassVar[Lists] = "none"
 
     kind: Literal["text"]
     """`text`."""

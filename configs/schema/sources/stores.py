@@ -158,8 +158,8 @@ class TfdsSource(SourceBase):
 class ArraysSource(SourceBase):
     """NumPy arrays or pandas objects, returned by a function of yours or stored in a `.npz` file.
 
-    Missing values are NaN, NA and NaT in pandas objects, None, and masked entries; a NaN in a NumPy array is a NaN. A
-    pandas index is ignored. Types are mapped as for Parquet.
+    Missing values are NaN, NA and NaT in pandas objects, None, and masked entries; a NaN in a NumPy array is a NaN, or
+    a missing value in a column that is read as int. A pandas index is ignored. Types are mapped as for Parquet.
     """
 
     implementation: ClassVar[str] = "headrace.components.sources.arrays.source.Arrays"
