@@ -42,7 +42,7 @@ Claims = dict[str, object]
 
 def _seconds_since_boot() -> float:
     """Unlike time.monotonic, it counts the time in which the machine is suspended and others may take the lock."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))  # macOS counts it in the latter
 
 
 @dataclass(frozen=True)
