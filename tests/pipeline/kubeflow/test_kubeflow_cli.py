@@ -29,7 +29,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_compile_writes_the_file_and_says_where(here: Path) -> None:
     arguments = ["compile", "trips.yaml", "--set", "kubeflow.image=registry.example/headrace:1", "-o", "out.yaml"]
     done = CliRunner().invoke(cli, arguments)
-    assert (done.exit_code, done.output) == (0, "out.yaml\n")
+    assert (done.exit_code, done.stdout) == (0, "out.yaml\n")
+    assert "`evaluate.thresholds` is empty" in done.stderr
     assert next(yaml.safe_load_all((here / "out.yaml").read_text()))["pipelineInfo"]["name"] == "trips"
 
 
