@@ -46,7 +46,7 @@ golden: env  ## rewrite the golden files of the Kubeflow compiler's tests
 env: .venv/made  ## create the environment, once
 
 .venv/made: pyproject.toml uv.lock setup.py tools/bootstrap.py tools/relabel.py
-	$(PYTHON) tools/bootstrap.py
+	$(PYTHON) tools/bootstrap.py $(if $(filter file,$(origin PYTHON)),--default)
 	@echo "creating the environment in .venv, once; this takes a minute or two"
 	.venv/bin/uv sync --quiet --frozen --compile-bytecode $(PLATFORM)
 	$(PY) tools/relabel.py

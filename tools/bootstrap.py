@@ -5,7 +5,7 @@ ensurepip is missing, pip is downloaded from the address in uv.lock and checked 
 missing is reported before anything is downloaded.
 
 `make` runs this as `python3 tools/bootstrap.py` with the user's Python, so it must parse in versions that are too old
-for the rest.
+for the rest. With `--default`, where the user has not chosen that Python, the system's is taken if it is faster.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 OLDEST, NEWEST = (3, 11), (3, 13)
+SYSTEM = "/usr/bin/python3"
 ENVIRONMENT = Path(".venv")
 
 
@@ -42,17 +43,25 @@ def complaints(version: tuple[int, int], include: str, compilers: tuple[str, ...
     return missing
 
 
-def advice(configured: str) -> str:
-    """A sentence about a Python that was built without optimizations, as pyenv does by default; "" for any other.
+def unoptimized(configured: str, prefix: str) -> bool:
+    """Whether a Python was built without optimizations, as pyenv does by default.
 
-    configured: the options with which it was configured, "" if they are not known.
+    configured: the options with which it was configured, "" if they are not known. prefix: where it is installed; in
+    /usr, it is the system's, which distributions optimize by other means than that option.
     """
-    if not configured or "--enable-optimizations" in configured:
-        return ""
-    return (
-        "note: this Python was built without optimizations, which takes about 15% more CPU time; with pyenv,"
-        " `PYTHON_CONFIGURE_OPTS=--enable-optimizations pyenv install` builds one with them"
-    )
+    return bool(configured) and "--enable-optimizations" not in configured and prefix != "/usr"
+
+
+def fits(python: str, compilers: tuple[str, ...]) -> bool:
+    """Whether the interpreter `python` is there and the environment can be made with it."""
+    probe = "import sys, sysconfig; print(*sys.version_info[:2], sysconfig.get_path('include'))"
+    if not shutil.which(python):
+        return False
+    found = subprocess.run([python, "-c", probe], capture_output=True, text=True, check=False)  # noqa: S603
+    if found.returncode:
+        return False
+    major, minor, include = found.stdout.rstrip("\n").split(" ", 2)
+    return not complaints((int(major), int(minor)), include, compilers)
 
 
 def locked(package: str) -> dict[str, Any]:
@@ -92,8 +101,12 @@ def main() -> None:
     missing = complaints(sys.version_info[:2], sysconfig.get_path("include"), compilers)
     if missing:
         sys.exit("\n".join(f"error: {sentence}" for sentence in missing))
-    if note := advice(sysconfig.get_config_var("CONFIG_ARGS") or ""):
-        print(note)
+    if unoptimized(sysconfig.get_config_var("CONFIG_ARGS") or "", sys.base_prefix):
+        slower = "is built without optimizations, which takes about 15% more CPU time"
+        if sys.argv[1:] == ["--default"] and fits(SYSTEM, compilers):
+            print(f"using {SYSTEM}, as {sys.executable} {slower} (PYTHON=python3 uses that one)", flush=True)
+            os.execv(SYSTEM, [SYSTEM, sys.argv[0]])  # noqa: S606
+        print(f"note: {sys.executable} {slower}")
     has_pip = find_spec("ensurepip") is not None
     venv.create(ENVIRONMENT, with_pip=has_pip, symlinks=True)
     try:

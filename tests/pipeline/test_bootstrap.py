@@ -35,9 +35,23 @@ def test_another_python_is_refused_with_the_way_to_name_one(version: tuple[int, 
     assert "PYTHON=python3.12" in sentence
 
 
-def test_a_python_without_optimizations_is_noted_and_no_other() -> None:
-    assert "built without optimizations" in bootstrap.advice("'--prefix=/opt/python' '--enable-shared'")
-    assert bootstrap.advice("'--prefix=/usr' '--enable-optimizations' '--with-lto'") == bootstrap.advice("") == ""
+def test_a_python_without_optimizations_is_told_from_one_of_the_system_and_one_with_them() -> None:
+    assert bootstrap.unoptimized("'--prefix=/opt/python' '--enable-shared'", "/opt/python")
+    assert not bootstrap.unoptimized("'--enable-shared' '--prefix=/usr'", "/usr")
+    assert not bootstrap.unoptimized("'--prefix=/opt/python' '--enable-optimizations' '--with-lto'", "/opt/python")
+    assert not bootstrap.unoptimized("", "/opt/python")
+
+
+def test_a_python_fits_if_it_is_there_of_a_known_version_and_has_headers(tmp_path: Path) -> None:
+    (tmp_path / "Python.h").touch()
+    old = tmp_path / "old"
+    old.write_text(f"#!/bin/sh\necho 3 10 {tmp_path}\n")
+    old.chmod(0o755)
+    bare = tmp_path / "bare"
+    bare.write_text(f"#!/bin/sh\necho 3 12 {tmp_path}/nowhere\n")
+    bare.chmod(0o755)
+    assert bootstrap.fits(sys.executable, ("sh",))
+    assert not any(bootstrap.fits(str(path), ("sh",)) for path in (old, bare, tmp_path / "absent"))
 
 
 def test_a_download_with_another_hash_than_the_locked_one_ends_the_making(tmp_path: Path) -> None:
