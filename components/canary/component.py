@@ -40,6 +40,7 @@ def Canary(  # noqa: N802, PLR0913, PLR0917
     blessing: OutputArtifact[standard_artifacts.InfraBlessing],
     example_splits: Parameter[str],
     count: Parameter[int],
+    latency_p50_ms: Parameter[float],
     latency_p99_ms: Parameter[float],
     memory_mb: Parameter[float],
     replay: Parameter[str] = "",
@@ -57,6 +58,7 @@ def Canary(  # noqa: N802, PLR0913, PLR0917
         blessing: a file and a property as those of TFX's InfraValidator, and CanaryVerdict as JSON.
         example_splits: JSON list with the one split that examples are taken from.
         count: how many examples.
+        latency_p50_ms: limit of `deploy.canary`; NO_LIMIT for none.
         latency_p99_ms: limit of `deploy.canary`; NO_LIMIT for none.
         memory_mb: limit of `deploy.canary`; NO_LIMIT for none.
         replay: ReplayConfig as JSON; "" for no replay.
@@ -76,7 +78,7 @@ def Canary(  # noqa: N802, PLR0913, PLR0917
         pairs = read_pairs(examples, transformed_examples, transform_graph, split, settings.examples)
         replaying = Replaying(pairs, preprocessing, settings.on_difference == "refuse")
     serving = Path(path_utils.serving_model_path(model.uri))
-    limits = Limits(latency_p99_ms or None, memory_mb or None)
+    limits = Limits(latency_p50_ms or None, latency_p99_ms or None, memory_mb or None)
     staging = Staging(CanaryServer.model_validate_json(server), pipeline) if server else None
     verdict = examine(serving, records, limits, replaying=replaying, staging=staging)
     verdict = verdict.model_copy(update={"split": split})

@@ -21,7 +21,7 @@ from headrace.common.names import join_names
 from headrace.components.canary.agreement import compare
 from headrace.components.canary.caller import PATIENCE, Answer, Caller, first_line
 from headrace.components.canary.inputs import odd_inputs, rows_of_many, texts
-from headrace.components.canary.latency import measure_latency
+from headrace.components.canary.latency import LatencyLimits, measure_latency
 from headrace.components.canary.replay import Pairs, replay
 from headrace.components.canary.server import SignatureProbe, examine_on_server
 from headrace.components.canary.signatures import (
@@ -52,8 +52,13 @@ MEGABYTE = 1_000_000
 class Limits(NamedTuple):
     """What the process of the model may take, in milliseconds and in megabytes (10^6 bytes); None: anything."""
 
+    latency_p50_ms: float | None = None
     latency_p99_ms: float | None = None
     memory_mb: float | None = None
+
+    @property
+    def latency(self) -> LatencyLimits:
+        return LatencyLimits(self.latency_p50_ms, self.latency_p99_ms)
 
 
 UNLIMITED = Limits()
@@ -274,11 +279,10 @@ class _Examination:
             self._peak = max(self._peak, answer.peak)
             return answer.seconds
 
-        limit = self._limits.latency_p99_ms
-        found = measure_latency(ask, inputs, len(self._examples), limit)
-        if limit is not None and found and found["p99_ms"] > limit:
-            what = f"{signature.name}: p99 of its latency is {found['p99_ms']:.3g} ms"
-            self._refuse(f"{what}; deploy.canary.latency_p99_ms allows {limit:g} ms")
+        limits = self._limits.latency
+        found = measure_latency(ask, inputs, len(self._examples), limits)
+        for violation in limits.violations(found, "deploy.canary"):
+            self._refuse(f"{signature.name}: {violation}")
         return found
 
     def _with_odd(self, verdict: SignatureVerdict, made: RealInputs | str) -> SignatureVerdict:

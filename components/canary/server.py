@@ -20,7 +20,7 @@ from headrace.common.errors import RunError
 from headrace.components.canary.agreement import compare
 from headrace.components.canary.caller import PATIENCE, first_line
 from headrace.components.canary.inputs import odd_inputs
-from headrace.components.canary.latency import measure_latency
+from headrace.components.canary.latency import LatencyLimits, measure_latency
 from headrace.components.canary.signatures import Inputs, RealInputs
 from headrace.components.canary.staging import Stage, staged
 from headrace.components.canary.verdict import OddAnswer, ProtocolVerdict, ServerVerdict, SignatureVerdict
@@ -142,7 +142,8 @@ class _ServerExamination:
 
     def _latency(self, client: Client, probe: SignatureProbe) -> dict[str, float]:
         """The latency of requests with one example; empty if one of them was not answered."""
-        what, limit = f"{client.protocol}: {probe.name}", self._settings.latency_p99_ms
+        what = f"{client.protocol}: {probe.name}"
+        limits = LatencyLimits(self._settings.latency_p50_ms, self._settings.latency_p99_ms)
 
         def ask(one: Inputs) -> float | None:
             reply = self._send(client, probe, one, "one real example")
@@ -152,10 +153,9 @@ class _ServerExamination:
             self._reasons.append(f"{what}: {why}")
             return None
 
-        found = measure_latency(ask, probe.made.inputs, probe.examples, limit)
-        if limit is not None and found and found["p99_ms"] > limit:
-            slow = f"p99 of its latency through the network is {found['p99_ms']:.3g} ms"
-            self._reasons.append(f"{what}: {slow}; deploy.canary.server.latency_p99_ms allows {limit:g} ms")
+        found = measure_latency(ask, probe.made.inputs, probe.examples, limits)
+        for violation in limits.violations(found, "deploy.canary.server", " through the network"):
+            self._reasons.append(f"{what}: {violation}")
         return found
 
     def _with_odd(self, client: Client, probe: SignatureProbe, verdict: SignatureVerdict) -> SignatureVerdict:

@@ -136,8 +136,8 @@ class CanaryVerdict(RecordFile):
 
     reasons: why it must not be pushed; empty if it may; split: of the examples; load_seconds: how long the C++ loader
     took; memory_bytes: the most memory of the fresh process, TensorFlow's library included, after real requests;
-    warmup_requests: those in the export; latency_p99_ms, memory_mb: the limits, None for none; replay: None if it is
-    turned off; server: None if there is no staging server.
+    warmup_requests: those in the export; latency_p50_ms, latency_p99_ms, memory_mb: the limits, None for none; replay:
+    None if it is turned off; server: None if there is no staging server.
     """
 
     file_name = FILE_NAME
@@ -148,6 +148,7 @@ class CanaryVerdict(RecordFile):
     memory_bytes: int | None = None
     warmup_requests: int = 0
     signatures: tuple[SignatureVerdict, ...] = ()
+    latency_p50_ms: float | None = None
     latency_p99_ms: float | None = None
     memory_mb: float | None = None
     replay: ReplayVerdict | None = None

@@ -12,7 +12,7 @@ from headrace.configs.schema.deploy import DeployConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import AnyModelConfig, RunFnModel, TextModel
 
-REGISTRY, KSERVE = ("deploy", "registry"), ("deploy", "kserve")
+REGISTRY, KSERVE, CANARY = ("deploy", "registry"), ("deploy", "kserve"), ("deploy", "canary")
 RESERVED = re.compile(r"latest|[vV][0-9]+")
 """What MLflow takes for no alias: `models:/taxi/latest` and `@v3` have meanings of their own."""
 
@@ -35,6 +35,15 @@ def agreement_is_of_classes(deploy: DeployConfig, label: LabelConfig) -> Iterato
     if deploy.lite is not None and deploy.lite.min_agreement is not None and label.kind == "regression":
         what = "is the fraction of equal classes, and a regression has none; use `max_difference`"
         yield ("deploy", "lite", "min_agreement"), what
+
+
+def median_latency_has_a_limit_of_its_own(deploy: DeployConfig) -> Iterator[Violation]:
+    """The median is never above the 99th percentile."""
+    for where, limits in ((CANARY, deploy.canary), ((*CANARY, "server"), deploy.canary and deploy.canary.server)):
+        p50, p99 = (limits.latency_p50_ms, limits.latency_p99_ms) if limits else (None, None)
+        if p50 is not None and p99 is not None and p50 > p99:
+            what = f"{p50:g} ms is above `latency_p99_ms` ({p99:g} ms), which refuses such a model already"
+            yield (*where, "latency_p50_ms"), f"{what}; set a lower number, or remove this"
 
 
 def registry_is_named(deploy: DeployConfig) -> Iterator[Violation]:

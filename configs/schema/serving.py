@@ -42,9 +42,12 @@ class CanaryServer(ServingAddress):
     """What to do if the server does not answer, or does not see the candidate in its folder. stop: the run fails, and
     nothing is blessed or pushed. warn: the other checks of the Canary decide, and the terminal and the report say
     that the server did not take part; the next run asks it again, for which Kubeflow runs the Canary in every run."""
+    latency_p50_ms: Annotated[float, Field(gt=0)] | None = None
+    """Milliseconds that half of the requests with one example may take, with the network, in every signature; see
+    `latency_p99_ms`. null: no limit."""
     latency_p99_ms: Annotated[float, Field(gt=0)] | None = None
-    """Milliseconds that 99% of the requests with one example may take, with the network, in every signature and each of
-    three measurements. null: no limit."""
+    """Milliseconds that 99% of the requests with one example may take, with the network, in every signature. A model
+    that exceeds this or `latency_p50_ms` in each of three measurements fails. null: no limit."""
     max_difference: Annotated[float, Field(gt=0)] | None = None
     """Largest difference allowed between a number of the server's and that of TensorFlow's Python here, relative to the
     largest number of an output; a server with a GPU rounds differently. null: 0.0001, or 0.02 if the model computes in

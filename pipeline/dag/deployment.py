@@ -58,6 +58,7 @@ def canary(config: PipelineConfig, built: Components, _folders: Folders) -> Base
         examples=built.example_gen.outputs["examples"],
         example_splits=json.dumps([config.evaluated_split]),
         count=config.canary.examples,
+        latency_p50_ms=config.canary.latency_p50_ms or NO_LIMIT,
         latency_p99_ms=config.canary.latency_p99_ms or NO_LIMIT,
         memory_mb=config.canary.memory_mb or NO_LIMIT,
         replay=replay.model_dump_json() if replay else "",

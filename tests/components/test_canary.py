@@ -25,6 +25,7 @@ from headrace.components.canary.caller import Caller
 from headrace.components.canary.component import Canary
 from headrace.components.canary.examination import Limits, examine
 from headrace.components.canary.inputs import texts
+from headrace.components.canary.latency import LatencyLimits, measure_latency
 from headrace.components.canary.messages import read, write
 from headrace.components.canary.signatures import read_signatures
 from headrace.components.canary.verdict import CanaryVerdict
@@ -149,6 +150,42 @@ def test_limits_that_a_model_exceeds_are_named_with_both_numbers(plain: Path) ->
     assert features.startswith("transform_features: ")
     assert re.match(r".* MB of memory; deploy\.canary\.memory_mb allows 1 MB", memory)
     assert examine(plain, EXAMPLES, Limits(latency_p99_ms=1e6, memory_mb=1e6)).passed
+
+
+def test_a_median_above_its_limit_refuses_a_model_whose_p99_is_within_its_own(plain: Path) -> None:
+    verdict = examine(plain, EXAMPLES, Limits(latency_p50_ms=1e-6, latency_p99_ms=1e6))
+    assert (verdict.latency_p50_ms, verdict.latency_p99_ms) == (1e-6, 1e6)
+    for one, reason in zip(verdict.signatures, verdict.reasons, strict=True):
+        what = f"{one.name}: p50 of its latency is {one.p50_ms:.3g} ms"
+        assert reason == f"{what}; deploy.canary.latency_p50_ms allows 1e-06 ms"
+
+
+def measured(attempts: list[list[float]], limits: LatencyLimits) -> tuple[dict[str, float], int]:
+    """What is reported of requests that take so many milliseconds, attempt by attempt, and how many were sent."""
+    left = iter([one / 1000 for attempt in attempts for one in attempt])
+    found = measure_latency(lambda _: next(left), {"x": np.zeros(100)}, 100, limits)
+    return found, 100 * len(attempts) - len([*left])
+
+
+SLOW_MEDIAN, SLOW_TAIL, FAST = [9.0] * 100, [1.0] * 90 + [40.0] * 10, [3.0] * 100
+"""Requests of attempts: p50 9 and p99 9, p50 1 and p99 40, p50 3 and p99 3."""
+
+
+def test_the_latency_is_that_of_the_first_attempt_which_meets_both_limits() -> None:
+    limits = LatencyLimits(p50_ms=5, p99_ms=20)
+    found, sent = measured([SLOW_MEDIAN, SLOW_TAIL, FAST], limits)
+    assert (found, sent) == (pytest.approx({"p50_ms": 3, "p99_ms": 3}), 300)
+    assert [*limits.violations(found, "deploy.canary")] == []
+    assert measured([FAST, SLOW_TAIL, SLOW_TAIL], limits)[1] == 100
+    assert measured([SLOW_TAIL, FAST, FAST], LatencyLimits(p50_ms=5))[1] == 100
+
+
+def test_figures_of_different_attempts_are_not_combined() -> None:
+    limits = LatencyLimits(p50_ms=5, p99_ms=20)
+    found, sent = measured([SLOW_TAIL, SLOW_MEDIAN, SLOW_TAIL], limits)
+    assert (found, sent) == (pytest.approx({"p50_ms": 9, "p99_ms": 9}), 300)  # 9 / 5 is less than 40 / 20
+    (why,) = limits.violations(found, "deploy.canary.server", " through the network")
+    assert why == "p50 of its latency through the network is 9 ms; deploy.canary.server.latency_p50_ms allows 5 ms"
 
 
 def test_a_request_that_ends_the_process_is_a_crash_and_the_others_are_still_asked(tmp_path: Path) -> None:
@@ -335,7 +372,13 @@ def test_component_writes_what_infra_validator_writes_and_the_verdict(
     model.uri, examples.uri, blessing.uri = str(plain.parent), str(shards.parent), str(tmp_path / "blessing")
     examples.split_names = json.dumps(["test"])
     Path(blessing.uri).mkdir()
-    properties = {"example_splits": '["test"]', "count": 5, "latency_p99_ms": limit, "memory_mb": 0.0}
+    properties = {
+        "example_splits": '["test"]',
+        "count": 5,
+        "latency_p50_ms": limit,
+        "latency_p99_ms": 0.0,
+        "memory_mb": 0.0,
+    }
     Canary.EXECUTOR_SPEC.executor_class().Do(
         {"model": [model], "examples": [examples]}, {"blessing": [blessing]}, properties
     )

@@ -242,6 +242,7 @@ def test_same_config_gives_the_same_digests() -> None:
         ("evaluate.slices=[kind]", {"Evaluator"}),
         ("evaluate.split=eval", {"Evaluator", "Canary"}),
         ("evaluate.better_than_constant=false", {"Evaluator"}),
+        ("deploy.canary.latency_p50_ms=20", {"Canary"}),
         ("deploy.canary.latency_p99_ms=20", {"Canary"}),
         ("deploy.canary.memory_mb=900", {"Canary"}),
         ("deploy.canary.examples=10", {"Canary"}),

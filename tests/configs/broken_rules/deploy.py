@@ -20,4 +20,14 @@ BROKEN: Broken = {
             "1: deploy.lite.min_agreement: use `max_difference`",
         ),
     ],
+    "median_latency_has_a_limit_of_its_own": [
+        (
+            "deploy: {canary: {latency_p50_ms: 20.5, latency_p99_ms: 20}}",
+            "1: deploy.canary.latency_p50_ms: 20.5 ms is above `latency_p99_ms` (20 ms)",
+        ),
+        (
+            "deploy: {canary: {server: {rest: 'http://s:1', folder: s, latency_p50_ms: 3, latency_p99_ms: 2}}}",
+            "1: deploy.canary.server.latency_p50_ms: `latency_p99_ms` (2 ms)",
+        ),
+    ],
 }

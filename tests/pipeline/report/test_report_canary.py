@@ -80,6 +80,8 @@ def examined(
         load_seconds=0.5,
         memory_bytes=495_000_000,
         warmup_requests=2,
+        latency_p50_ms=2.5,
+        latency_p99_ms=20.0,
         signatures=(skipped, asked),
         replay=replay,
         server=server,
@@ -111,6 +113,7 @@ def test_a_canary_that_passed_has_a_line_and_a_section_with_its_measurements(who
     passed = "canary    passed: 1 signature answered, 1 not asked, p99 at most 0.9 ms, 495 MB"
     assert passed in summary(folder.record, read_verdict(folder))
     page = whole.report()
+    assert "Limit of p50 2.5 ms Limit of p99 20 ms" in page.all_text()
     rows = page.table("Signature", "Examples")
     assert rows["serving_default"] == {
         "Signature": "serving_default", "Examples": "100", "Largest difference": "1.5e-07", "p50, ms": "0.4",
