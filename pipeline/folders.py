@@ -13,6 +13,8 @@ from pathlib import Path
 
 from headrace.common.errors import RunError
 from headrace.common.locks import hold, wait_until_free
+from headrace.common.storage.paths import is_remote
+from headrace.components.stored_models.stored_versions import copy_of
 from headrace.configs.config import PipelineConfig
 
 PATIENCE_SECONDS = 60.0
@@ -89,8 +91,8 @@ class Folders:
         return self.home / "checkpoints"
 
     def pushed(self, directory: str) -> Path:
-        """The absolute path of `deploy.push`."""
-        return Path(directory).absolute()
+        """The absolute path of `deploy.push`; if that is in an object store, of the folder here that stands for it."""
+        return copy_of(directory, self.home) if is_remote(directory) else Path(directory).absolute()
 
     def predictions(self, output: str) -> Path:
         """The absolute path of `predict.output`."""

@@ -128,7 +128,9 @@ class Run:
 
     @property
     def pushed(self) -> Path | None:
-        """The folder of the version that this run pushed; None if it pushed nothing. The folder may be gone since."""
+        """The folder of the version that this run pushed, or its copy here if that is in an object store; None if it
+        pushed nothing. The folder may be gone since.
+        """
         model = self._folder.output("Pusher", "pushed_model")
         if model is None or not model.properties.get("pushed"):
             return None

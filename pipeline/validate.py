@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.errors import DataError, Problem
 from headrace.common.names import did_you_mean, join_names
+from headrace.common.storage.files import is_folder, is_remote
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import LoadedConfig
 from headrace.configs.rules.rule import Violation
@@ -71,7 +72,12 @@ def data_violations(config: PipelineConfig) -> tuple[list[Violation], list[Viola
 def check_machine(loaded: LoadedConfig) -> list[Problem]:
     """Check quickly that this machine has what the config needs. Raises TrainingError for an invalid TF_CONFIG."""
     return loaded.problems(
-        [*unmet_requirements(loaded.config.train), *_unwritable(loaded.config), *_unreachable(loaded.config)]
+        [
+            *unmet_requirements(loaded.config.train),
+            *_unwritable(loaded.config),
+            *_unreachable(loaded.config),
+            *_bucketless(loaded.config.push_directory),
+        ]
     )
 
 
@@ -82,11 +88,23 @@ def _unreachable(config: PipelineConfig) -> Iterator[Violation]:
         yield ("beam", "runner"), f"{what}; set beam.runner to `direct` or `auto` for a local run"
 
 
+def _bucketless(push: str | None) -> Iterator[Violation]:
+    """An object store that the model, after all its training, could not be pushed to."""
+    if push is None or not is_remote(push):
+        return
+    scheme, _, rest = push.partition("://")
+    try:
+        if not is_folder(f"{scheme}://{rest.partition('/')[0]}"):
+            yield ("deploy", "push"), f"{push}: there is no such bucket; create it, or correct its name"
+    except DataError as error:
+        yield ("deploy", "push"), str(error)
+
+
 def _unwritable(config: PipelineConfig) -> Iterator[Violation]:
     """Folders named in the config that are not writable."""
     named = ((("pipeline", "root"), config.pipeline.root), (("deploy", "push"), config.push_directory))
     for where, folder in named:
-        if folder is not None and (why := why_not_writable(Path(folder).absolute())):
+        if folder is not None and not is_remote(folder) and (why := why_not_writable(Path(folder).absolute())):
             yield where, f"{folder} is not writable: {why}"
 
 

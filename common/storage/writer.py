@@ -13,8 +13,12 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
+
+CHUNK = 10 << 20
+"""Bytes of a file that `put_file` writes at a time: one part of PyArrow's uploads."""
 
 
 @contextlib.contextmanager
@@ -26,6 +30,29 @@ def object_stream(system: Any, path: str, **options: Any) -> Iterator[Any]:
     # By its default, PyArrow would compress files named *.gz.
     with signals_deferred(), system.open_output_stream(path, compression=None, **options) as stream:
         yield stream
+
+
+def put_file(system: Any, file: Path, path: str, check: Callable[[], None]) -> None:
+    """Upload a file under a lock. If that fails, or the lock is lost, no object is left.
+
+    system: of `filesystems.promptly`; check: called before each part, raises an error if the lock was lost.
+
+    PyArrow can only close a stream, and then the store has what was written to it. So nothing is opened before the
+    first check, and what a later one stops is removed. May raise OSError.
+    """
+    with file.open("rb") as source:
+        chunk = source.read(CHUNK)
+        check()
+        try:
+            with system.open_output_stream(path, compression=None) as target:
+                target.write(chunk)
+                while chunk := source.read(CHUNK):
+                    check()
+                    target.write(chunk)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                system.delete_file(path)
+            raise
 
 
 @contextlib.contextmanager

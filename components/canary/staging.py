@@ -29,8 +29,6 @@ from headrace.components.stored_models.push import locked, versions
 logger = logging.getLogger(__name__)
 
 MARK, COPYING, LOCK = ".headrace-staged-", ".headrace-copying-", ".headrace-staging-lock"
-CHUNK = 10 << 20
-"""Bytes of a file that are written at a time to an object store: one part of PyArrow's uploads."""
 GRAPH = "saved_model.pb"
 """Without this file a folder is not a model, so in an object store it comes last and goes first."""
 
@@ -192,24 +190,9 @@ class _ObjectStore:
         return "/".join([self._path, str(version), *names])
 
     def _copy(self, file: Path, path: str) -> None:
-        """Upload a file. If that fails, or the lock is lost, no object is left.
+        from headrace.common.storage.writer import put_file
 
-        PyArrow can only close a stream, and then the store has what was written to it. So nothing is opened before the
-        first check, and what a later one stops is removed.
-        """
-        with file.open("rb") as source:
-            chunk = source.read(CHUNK)
-            self.check()
-            try:
-                with self._target(path) as target:
-                    target.write(chunk)
-                    while chunk := source.read(CHUNK):
-                        self.check()
-                        target.write(chunk)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    self._prompt.delete_file(path)
-                raise
+        put_file(self._prompt, file, path, self.check)
 
     def _put(self, content: bytes, path: str) -> None:
         with self._target(path) as target:

@@ -43,8 +43,9 @@ from headrace.components.stored_models.blessed_record import (
     inside,
 )
 from headrace.components.stored_models.blessing import changing
-from headrace.components.stored_models.push import archive, push, versions
+from headrace.components.stored_models.push import archive, fetch, push, refresh, versions
 from headrace.components.stored_models.push_record import Push, PushRecord
+from headrace.components.stored_models.stored_versions import shown
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
         model_blessing: whether this run's model is blessed.
         entry: the model's entry in the registry, as JSON; {} if there is none.
         pushed_model: a copy of the pushed model.
-        destination: the folder that a model server watches.
+        destination: the folder that a model server watches, or one that stands for a folder in an object store.
         keep: how many versions stay there; KEEP_ALL for all.
         push_record: path of `pushed.json`.
         approval: AUTOMATIC or MANUAL.
@@ -108,6 +109,7 @@ class _Target:
         self, model: Path, newest: NewestEntry | None, pushed_model: Any, overtaken: str | None, *, blessed: bool
     ) -> None:
         """Do what Pusher does. blessed: whether the run's own model is, by the Evaluator and the Canary."""
+        refresh(self.folder)
         withdrawn, refused = (newest.withdrawn, newest.refused) if newest else (None, None)
         record = PushRecord.read(self.record)
         blessed = blessed and not withdrawn and not refused and not overtaken
@@ -137,7 +139,7 @@ class _Target:
                 push_lite(self.record.parent, newest, self.folder / last.version)  # an earlier run may have stopped
             return
         if damaged:
-            logger.warning(f"{damaged} is damaged: its files are not the ones that were pushed")
+            logger.warning(f"{shown(damaged)} is damaged: its files are not the ones that were pushed")
         _check_model(model, newest, damaged)
         if not blessed:
             why = f"in place of version {damaged.name}, which is damaged" if damaged else _STOPPED
@@ -165,7 +167,7 @@ class _Target:
         pushed_model.set_int_custom_property("pushed", 1)
         pushed_model.set_string_custom_property("pushed_destination", str(version))
         pushed_model.set_string_custom_property("pushed_version", version.name)
-        logger.info(f"pushed to {version}")
+        logger.info(f"pushed to {shown(version)}")
 
 
 def _as_listed(newest: NewestEntry, listed: Registry, home: Path) -> NewestEntry:
@@ -202,6 +204,8 @@ def _is_damaged(last: Push, destination: Path) -> bool:
     version = destination / last.version
     if not version.is_dir() or str(max(versions(destination), default=None)) != last.version:
         return False  # it was removed, or superseded by a version that is not ours
+    if checksum(version) != last.contents:
+        fetch(version)  # of a version in an object store, only its copy here may be damaged
     return checksum(version) != last.contents
 
 
@@ -212,8 +216,9 @@ def _check_model(model: Path, entry: Entry, damaged: Path | None) -> None:
     what = f"the blessed model {model} is {'damaged' if model.is_dir() else 'gone'}, so it cannot be pushed"
     if damaged is None:
         raise RunError(f"{what}.\n  Restore its files, or remove its entry from the list of blessed models.")
+    place = shown(damaged)
     raise RunError(
-        f"A DAMAGED MODEL IS IN SERVICE: the files in {damaged} are not the ones that were pushed, and {what} again.\n"
-        f"  Restore the files of one of them, or remove {damaged}, so that model servers load the previous version; or"
+        f"A DAMAGED MODEL IS IN SERVICE: the files in {place} are not the ones that were pushed, and {what} again.\n"
+        f"  Restore the files of one of them, or remove {place}, so that model servers load the previous version; or"
         " bless another model."
     )

@@ -1,6 +1,8 @@
 """Copy a model into the folder that a model server watches, as a new version, in one step.
 
 version = push(Path(model, "Format-Serving"), Path("serving/taxi"), keep=3)
+
+A folder that stands for one in an object store (stored_versions.py) gets its versions after the store has them.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from pathlib import Path
 
 from headrace.common.checksums import checksum
 from headrace.common.durable import sync_folder, sync_tree
-from headrace.common.errors import RunError
+from headrace.common.errors import DataError, RunError
 from headrace.components.stored_models.blessed_record import PUSHING
+from headrace.components.stored_models.stored_versions import StoredVersions, explained, stored_versions, uri_of
 
 KEEP_ALL = 0
 _REMOVING = ".removing-"
@@ -32,27 +35,55 @@ def push(model: Path, destination: Path, clock: Callable[[], float] = time.time,
     destination wait for each other. The newest `keep` versions stay. Raises RunError if the destination cannot be
     written to.
     """
+    with _writing(destination) as store, store.locked() if store else contextlib.nullcontext():
+        incomplete = store.refresh() if store else set()
+        if store:
+            store.clear()
+        unfinished = [path.name.split("-")[1] for path in destination.glob(f"{PUSHING}*")]
+        for prefix in (PUSHING, _REMOVING):
+            for leftover in destination.glob(f"{prefix}*"):
+                shutil.rmtree(leftover)
+        there = versions(destination)
+        if there and _same(model, there[max(there)]):
+            version = there[max(there)]
+        else:
+            taken = [*there, *incomplete, *(int(name) for name in unfinished if name.isdecimal())]
+            number = max([int(clock()), *(number + 1 for number in taken)])
+            version = _copy(model, destination / str(number), store)
+        remove_old(destination, keep, store)
+        return version
+
+
+def fetch(version: Path) -> None:
+    """Bring the files of a version here, if it stands for one in an object store. Raises RunError as `refresh` does."""
+    if uri_of(version) is not None:
+        with _writing(version.parent) as store:
+            if store:
+                store.fetch(int(version.name))
+
+
+def refresh(destination: Path) -> None:
+    """Let a folder that stands for one in an object store have the versions that are there by now.
+
+    No effect on other folders. Raises RunError if the store cannot be read.
+    """
+    if uri_of(destination) is not None:
+        with _writing(destination) as store:
+            if store:
+                store.refresh()
+
+
+@contextlib.contextmanager
+def _writing(destination: Path) -> Iterator[StoredVersions | None]:
+    """Lock a destination; yields its object store, if it stands for one. Errors become RunErrors."""
     try:
         destination.mkdir(parents=True, exist_ok=True)
         with locked(destination):
-            unfinished = [path.name.split("-")[1] for path in destination.glob(f"{PUSHING}*")]
-            for prefix in (PUSHING, _REMOVING):
-                for leftover in destination.glob(f"{prefix}*"):
-                    shutil.rmtree(leftover)
-            there = versions(destination)
-            if there and _same(model, there[max(there)]):
-                version = there[max(there)]
-            else:
-                taken = [*there, *(int(name) for name in unfinished if name.isdecimal())]
-                number = max([int(clock()), *(number + 1 for number in taken)])
-                version = _copy(model, destination / str(number))
-            remove_old(destination, keep)
-            return version
-    except OSError as error:
-        raise RunError(
-            f"deploy.push: cannot push to {destination}: {error}\n"
-            "  Make the folder writable and free some space, or set `deploy.push` to another folder or to null."
-        ) from error
+            yield stored_versions(destination)
+    except (OSError, DataError) as error:
+        if isinstance(error, RunError):
+            raise
+        raise explained(error, destination) from error
 
 
 def versions(destination: Path) -> dict[int, Path]:
@@ -60,23 +91,27 @@ def versions(destination: Path) -> dict[int, Path]:
     return {int(path.name): path for path in destination.iterdir() if path.name.isdecimal()}
 
 
-def remove_old(destination: Path, keep: int) -> None:
-    """Remove all versions but the newest `keep`, each in one step."""
+def remove_old(destination: Path, keep: int, store: StoredVersions | None = None) -> None:
+    """Remove all versions but the newest `keep`, each in one step. store: which the destination stands for."""
     there = versions(destination)
     for number in sorted(there)[:-keep] if keep else ():
+        if store:
+            store.remove(number)
         removing = there[number].rename(destination / f"{_REMOVING}{number}")
         shutil.rmtree(removing)
 
 
-def _copy(model: Path, version: Path) -> Path:
-    """Copy a model, and give the copy its final name once all of it is on the disk, byte for byte."""
+def _copy(model: Path, version: Path, store: StoredVersions | None = None) -> Path:
+    """Copy a model, and give the copy its final name once all of it is on the disk, byte for byte, and in the store."""
     partial = version.with_name(f"{PUSHING}{version.name}-{os.getpid()}")
     try:
         shutil.copytree(model, partial)
         sync_tree(partial)
         if checksum(partial) != checksum(model):
             raise OSError(f"the copy {partial} is not what {model} holds")
-    except OSError:
+        if store:
+            store.upload(partial, int(version.name))
+    except (OSError, DataError):
         shutil.rmtree(partial, ignore_errors=True)  # a full disk should not stay full
         raise
     partial.rename(version)

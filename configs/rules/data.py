@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import glob
 import re
 from collections.abc import Iterator, Sequence
 
 from headrace.common.names import did_you_mean, did_you_mean_or_list, join_or
+from headrace.common.storage.paths import REMOTE, is_remote
 from headrace.configs.config import PipelineSection
 from headrace.configs.rules.further_sources import password_errors
 from headrace.configs.rules.rule import Violation
@@ -19,9 +21,17 @@ from headrace.configs.schema.sources import FileSource
 
 def folders_are_not_uris(pipeline: PipelineSection, deploy: DeployConfig) -> Iterator[Violation]:
     """On Kubeflow, both are in the object store anyway, below `kubeflow.pipeline_root`."""
-    for where, folder in ((("pipeline", "root"), pipeline.root), (("deploy", "push"), deploy.push or "")):
-        if "://" in folder:
-            yield where, f"{folder} is a URI; use a folder, which on Kubeflow is below kubeflow.pipeline_root"
+    if "://" in pipeline.root:
+        what = f"{pipeline.root} is a URI; use a folder, which on Kubeflow is below kubeflow.pipeline_root"
+        yield ("pipeline", "root"), what
+    push = deploy.push or ""
+    if "://" not in push:
+        return
+    if not is_remote(push):
+        yield ("deploy", "push"), f"{push} is a URI of no object store; use {join_or(REMOTE)}, or a folder"
+    elif not push.partition("://")[2].partition("/")[2].strip("/") or glob.has_magic(push):
+        what = f"{push} does not name a folder in a bucket; write it as s3://bucket/models/{{name}}"
+        yield ("deploy", "push"), what
 
 
 def splits_include_train_and_eval(data: DataConfig) -> Iterator[Violation]:

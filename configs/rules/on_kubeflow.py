@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from headrace.common.names import join_or
+from headrace.common.storage.paths import is_remote
 from headrace.configs.config import PipelineSection
 from headrace.configs.rules import serving_on_kubeflow
 from headrace.configs.rules.beam import ENDPOINTS
@@ -54,6 +55,15 @@ def pushed_models_outlive_the_pod(
     if not any(Path(push).is_relative_to(path) for path in kubeflow.mounted("Pusher")):
         what = f"{push} is on no volume that the Pusher's pod mounts, so pushed models would be lost with the pod"
         yield ("deploy", "push"), f"{what}; mount one under kubeflow.components.Pusher.volumes"
+
+
+def models_are_pushed_below_the_pipeline_root(deploy: DeployConfig) -> Iterator[Violation]:
+    if deploy.push is not None and is_remote(deploy.push):
+        what = f"{deploy.push} is for runs on this machine; on Kubeflow, models are pushed below kubeflow.pipeline_root"
+        yield (
+            ("deploy", "push"),
+            f"{what}, so set a relative path in the profile for Kubeflow, such as serving/{{name}}",
+        )
 
 
 def predictions_outlive_the_pod(predict: PredictConfig | None, kubeflow: KubeflowConfig) -> Iterator[Violation]:

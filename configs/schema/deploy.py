@@ -73,8 +73,8 @@ class DeployConfig(Section):
 
     push: Name | None = "serving/{name}"
     """Directory that a model server watches: each push creates a new version in it, with an increasing number. A model
-    that is byte for byte the newest version is not pushed again. `{name}` stands for the pipeline's name. null: never
-    push."""
+    that is byte for byte the newest version is not pushed again. `{name}` stands for the pipeline's name. Runs on this
+    machine may push to an object store, such as s3://bucket/models/{name} (see docs/models.md). null: never push."""
     keep: Annotated[int, Field(ge=2)] | None = None
     """Number of pushed versions to keep, at least 2: the newest, which model servers load, and the previous one, which
     they serve until then. Each push removes older ones. null: keep all."""

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Self
 
 from headrace.common.errors import RunError
+from headrace.common.storage.paths import is_remote
 from headrace.components.stored_models import shared_models
 from headrace.components.stored_models.blessed_record import Registry
 from headrace.components.stored_models.blessing import changing
@@ -165,6 +166,11 @@ class _Home:
 @contextlib.contextmanager
 def _home(place: Place, store: Store) -> Iterator[_Home]:
     """The pipeline's folder. Messages name URIs in place of paths."""
+    if is_remote(place.push):
+        raise RunError(
+            f"deploy.push: {place.push} is for runs on this machine; on Kubeflow it is a path below the pipeline's own"
+            " folder, which the profile for Kubeflow sets"
+        )
     if Path(place.push).is_absolute():
         raise RunError(
             f"deploy.push: {place.push} is on a volume of the Pusher's pod, which this command does not reach; use a"

@@ -15,8 +15,11 @@ from pathlib import Path
 
 from headrace.common.checksums import PREFIX, checksum
 from headrace.common.digests import digest_text
+from headrace.common.errors import RunError
 from headrace.components.contents import CONTENTS, UNFINISHED
 from headrace.components.stored_models.blessed_record import IN_SERVICE, IN_SERVICE_CONTENTS
+from headrace.components.stored_models.push import refresh
+from headrace.components.stored_models.stored_versions import shown
 from headrace.pipeline.local.mlmd import metadata_store_pb2 as mlmd
 from headrace.pipeline.local.store import LocalMetadata
 from headrace.pipeline.local.wire import StoredArtifact
@@ -168,15 +171,7 @@ class Metadata:
                 return f"{path} is damaged: its files have changed since they were written"
             stored.artifact.custom_properties[SIGNATURE].string_value = now
             self._store.put_artifacts([stored.artifact])
-        if pushed_to:
-            return _damage_of_version(Path(pushed_to), contents) if _is_newest(Path(pushed_to)) else ""
-        in_service = Path(str(stored.properties.get(IN_SERVICE) or ""))
-        if not in_service.name or not in_service.parent.is_dir():
-            return None
-        if _is_superseded(in_service):
-            return ""
-        expected = str(stored.properties[IN_SERVICE_CONTENTS])
-        return _damage_of_version(in_service, expected) if in_service.exists() else None  # otherwise it was withdrawn
+        return _damage_of_push(stored, pushed_to, contents)
 
     def _outputs(self, execution_id: int) -> dict[str, StoredArtifact]:
         events = self._store.get_events_by_execution_ids([execution_id])
@@ -190,9 +185,28 @@ class Metadata:
         return [mlmd.Context(type_id=self._types[type_], name=name) for type_, name in names.items()]
 
 
+def _damage_of_push(stored: StoredArtifact, pushed_to: str, contents: str) -> str | None:
+    """The same for what it says of pushed versions. Of an object store that cannot be read, "": the Pusher says why."""
+    in_service = Path(str(stored.properties.get(IN_SERVICE) or ""))
+    try:
+        refresh(Path(pushed_to or in_service).parent)
+    except RunError:
+        return ""
+    if pushed_to:
+        return _damage_of_version(Path(pushed_to), contents) if _is_newest(Path(pushed_to)) else ""
+    if not in_service.name or not in_service.parent.is_dir():
+        return None
+    if _is_superseded(in_service):
+        return ""
+    expected = str(stored.properties[IN_SERVICE_CONTENTS])
+    return _damage_of_version(in_service, expected) if in_service.exists() else None  # otherwise it was withdrawn
+
+
 def _damage_of_version(version: Path, contents: str) -> str | None:
     return (
-        None if checksum(version) == contents else f"{version} is damaged: its files are not the ones that were pushed"
+        None
+        if checksum(version) == contents
+        else f"{shown(version)} is damaged: its files are not the ones that were pushed"
     )
 
 

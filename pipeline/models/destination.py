@@ -15,7 +15,7 @@ from headrace.common.errors import RunError
 from headrace.components.deploy.lite_files import push_lite
 from headrace.components.stored_models.blessed_record import Entry, Registry
 from headrace.components.stored_models.blessing import changing
-from headrace.components.stored_models.push import KEEP_ALL, push
+from headrace.components.stored_models.push import KEEP_ALL, push, refresh
 from headrace.components.stored_models.push_record import PushRecord
 from headrace.components.stored_models.usable import SERVING
 from headrace.configs.config import PipelineConfig
@@ -28,7 +28,7 @@ class Destination:
     """A folder that models are pushed to, with the records of the pipeline that pushes to it.
 
     Attributes:
-        path: The absolute path of `deploy.push`.
+        path: The absolute path of `deploy.push`, or of the folder that stands for it.
         versions: The versions in it by number.
         registry: The blessed models.
         record: The pushed models.
@@ -97,7 +97,7 @@ class ModelChange:
     """What a rollback or a promotion did, with paths on this machine or URIs.
 
     Attributes:
-        version: The new version.
+        version: The new version; with an object store, its copy here.
         model: Its model.
         run: Id of the run that trained it; None if that is not known.
         withdrawn: The models that it took out of service.
@@ -113,8 +113,12 @@ class ModelChange:
 
 @contextlib.contextmanager
 def changing_models(folders: Folders, push_directory: str) -> Iterator[Destination]:
-    """Hold the lock of a run and that of `blessed.json`. Raises RunError if a run is in progress."""
+    """Hold the lock of a run and that of `blessed.json`.
+
+    Raises RunError if a run is in progress, or if `deploy.push` is in an object store that cannot be read.
+    """
     with locked(folders.home), changing(folders.registry):
+        refresh(folders.pushed(push_directory))
         yield Destination.read(folders, push_directory)
 
 

@@ -16,6 +16,7 @@ from headrace.common.errors import RunError
 from headrace.common.names import join_names
 from headrace.components.stored_models.blessed_record import Entry, Registry
 from headrace.components.stored_models.blessing import time_after
+from headrace.components.stored_models.stored_versions import shown
 from headrace.components.stored_models.usable import why_unusable
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
@@ -42,7 +43,7 @@ def roll_back(config: PipelineConfig, to: str | None, now: datetime) -> ModelCha
 def rolled_back(there: Destination, to: str | None, now: datetime) -> Registry:
     """The list of blessed models after a rollback, with the restored model as the last. Raises RunError as above."""
     if str(there.path) not in there.record.last:
-        why = f"{there.record_file} has no model that was pushed to {there.path}"
+        why = f"{there.record_file} has no model that was pushed to {shown(there.path)}"
         raise RunError(f"there is nothing to roll back to: {why}")
     target = _earlier(there) if to is None else _wanted(there, to)
     if flaw := why_unusable(target.uri, target, None, there.record_file):
@@ -74,7 +75,7 @@ def _earlier(there: Destination) -> Entry:
 def _wanted(there: Destination, version: str) -> Entry:
     uri = there.model_of(version)
     if uri is None:
-        raise RunError(f"no run here pushed a version {version} to {there.path}{_choices(there)}")
+        raise RunError(f"no run here pushed a version {version} to {shown(there.path)}{_choices(there)}")
     entry = there.registry.find(uri)
     if entry is None:
         raise RunError(f"the model of version {version} is not in the list of blessed models{_choices(there)}")

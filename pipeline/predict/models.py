@@ -10,7 +10,9 @@ from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
 from headrace.common.names import join_names
 from headrace.components.stored_models.blessed_record import Registry
+from headrace.components.stored_models.push import fetch
 from headrace.components.stored_models.push_record import PushRecord
+from headrace.components.stored_models.stored_versions import shown
 from headrace.components.stored_models.usable import SERVING, why_unusable
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
@@ -55,10 +57,12 @@ def choose_model(config: PipelineConfig, wanted: str | None) -> ChosenModel:
     if wanted is None and not versions:
         return _newest_blessed(folders)
     version = versions[int(wanted) if wanted is not None else max(versions)]
+    if not any(version.iterdir()):  # in an object store, where another machine pushed it
+        fetch(version)
     last = PushRecord.read(folders.push_record).last.get(str(version.parent))
     if last and last.version == version.name and checksum(version) != last.contents:
         raise RunError(
-            f"{version} is damaged: its files are not the ones that were pushed.\n"
+            f"{shown(version)} is damaged: its files are not the ones that were pushed.\n"
             "  Run the pipeline: it replaces a damaged version by an intact one. Or choose another with `--model`."
         )
     return ChosenModel(version, f"version {version.name}")
@@ -75,7 +79,7 @@ def _versions_hint(config: PipelineConfig) -> str:
     destination = Folders.of(config).pushed(config.push_directory)
     versions = sorted(pushed_versions(destination), reverse=True)
     known = f"the versions are {join_names(map(str, versions))}" if versions else "there are no versions"
-    return f"; {known} in {destination}"
+    return f"; {known} in {shown(destination)}"
 
 
 def _newest_blessed(folders: Folders) -> ChosenModel:

@@ -15,6 +15,7 @@ from functools import partial
 
 from headrace.components.model_server.client import UnreachableError
 from headrace.components.model_server.connection import LoadError, opened, wait_until_answering, wait_until_loaded
+from headrace.components.stored_models.stored_versions import shown
 from headrace.configs.schema.model_registry import filled
 from headrace.configs.schema.serving import ServingConfig
 from headrace.pipeline.models.destination import Destination
@@ -32,7 +33,9 @@ class PushedModel:
 
 @dataclass(frozen=True)
 class ModelService:
-    """All versions in `deploy.push` by number. path: of the folder, for a server on this machine."""
+    """All versions in `deploy.push` by number. path: of the folder, for a server on this machine, or its
+    URI.
+    """
 
     path: str
     versions: Mapping[int, PushedModel]
@@ -65,7 +68,7 @@ def local_service(there: Destination) -> ModelService | None:
         uri = there.model_of(str(number))
         entry = there.registry.find(uri) if uri else None
         versions[number] = PushedModel(uri, withdrawn=entry is not None and entry.withdrawn_at is not None)
-    return ModelService(str(there.path), versions)
+    return ModelService(shown(there.path), versions)
 
 
 def bring_up(serving: ServingConfig, pipeline: str, service: ModelService) -> ServingOutcome:

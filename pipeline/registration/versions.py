@@ -18,6 +18,7 @@ from typing import Literal
 import yaml
 
 from headrace.common import yaml_text
+from headrace.components.stored_models.stored_versions import shown
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.model_registry import filled
 from headrace.pipeline.folders import Folders
@@ -106,7 +107,7 @@ def local_shelf(config: PipelineConfig, runs: Callable[[], Sequence[Run]]) -> Sh
         return None
     there = Destination.read(Folders.of(config), config.push_directory)
     given = config.deploy.registry and config.deploy.registry.source
-    at = filled(given, config.pipeline.name).rstrip("/") if given else str(there.path)
+    at = filled(given, config.pipeline.name).rstrip("/") if given else shown(there.path)
     pushed = {number: uri for number in there.versions if (uri := there.model_of(str(number))) is not None}
     states = {
         number: state_of(number, there.versions, withdrawn=_withdrawn(there, uri)) for number, uri in pushed.items()

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from headrace.common.digests import digest_path
 from headrace.components.contents import CONTENTS
+from headrace.components.stored_models.stored_versions import shown
 from headrace.pipeline.report.charts import element, picture
 from headrace.pipeline.results.run_folder import CONFIG_FILE, RunFolder
 from headrace.pipeline.results.verdict import ModelVerdict
@@ -94,7 +95,7 @@ def _results(folder: RunFolder, verdict: ModelVerdict) -> Iterator[Fact]:
     pushed = folder.output("Pusher", "pushed_model")
     if pushed is not None and int(pushed.properties.get("pushed", 0)):
         properties = pushed.properties
-        yield Fact("Version", str(properties["pushed_version"]), str(properties["pushed_destination"]))
+        yield Fact("Version", str(properties["pushed_version"]), shown(str(properties["pushed_destination"])))
 
 
 def _artifact(folder: RunFolder, name: str, component: str, key: str) -> Fact | None:

@@ -12,6 +12,7 @@ from headrace.components.evaluation.result import Evaluation, Interval, Threshol
 from headrace.components.lite.verdict import LiteVerdict
 from headrace.components.stored_models.blessed_record import AWAITING, IN_SERVICE, LATE, REFUSED, WHY, WITHDRAWN
 from headrace.components.stored_models.push_record import PushRecord
+from headrace.components.stored_models.stored_versions import shown
 from headrace.configs.loading.loader import PYTHON_SOURCE
 from headrace.configs.schema.evaluate import EvaluateConfig, Threshold
 from headrace.pipeline.results.run_folder import RunFolder
@@ -109,8 +110,8 @@ def read_verdict(folder: RunFolder) -> ModelVerdict:
         pushed,
         withdrawn=_property(folder, WITHDRAWN),
         awaiting=_awaiting(folder) if pushed is None and folder.blessed else None,
-        in_service=_property(folder, IN_SERVICE) if folder.blessed else None,
-        refused=None if folder.blessed else _property(folder, REFUSED),
+        in_service=_place(folder, IN_SERVICE) if folder.blessed else None,
+        refused=None if folder.blessed else _place(folder, REFUSED),
         canary=folder.canary,
         lite=folder.lite,
         unguarded=evaluate.what_passes if folder.config else "",
@@ -130,7 +131,7 @@ def _pushed(folder: RunFolder) -> str | None:
     if not model.properties.get("pushed"):
         return _promoted(folder, _property(folder, AWAITING))
     destination, late = model.properties.get("pushed_destination") or model.uri, model.properties.get(LATE)
-    return f"{destination} ({late})" if late else str(destination)
+    return f"{shown(str(destination))} ({late})" if late else shown(str(destination))
 
 
 def _promoted(folder: RunFolder, destination: str | None) -> str | None:
@@ -144,7 +145,7 @@ def _promoted(folder: RunFolder, destination: str | None) -> str | None:
         return None
     versions = [Path(destination, name) for name in record.models.get(destination, {})]
     pushed = [version for version in versions if Path(record.model_of(file, version) or "") == model]
-    return str(max(pushed, key=lambda version: int(version.name))) if pushed else None
+    return shown(max(pushed, key=lambda version: int(version.name))) if pushed else None
 
 
 def _awaiting(folder: RunFolder) -> str | None:
@@ -155,6 +156,12 @@ def _awaiting(folder: RunFolder) -> str | None:
     if config == PYTHON_SOURCE:
         return f'headrace.promote({config}, "{run}")'
     return f"headrace promote {shlex.quote(config)} --to {run}"
+
+
+def _place(folder: RunFolder, name: str) -> str | None:
+    """A property with the folder of a version, as users call it."""
+    found = _property(folder, name)
+    return None if found is None else shown(found)
 
 
 def _property(folder: RunFolder, name: str) -> str | None:

@@ -18,6 +18,7 @@ from headrace.pipeline.verbs.options import (
     param_option,
     reports_errors,
     short,
+    short_place,
 )
 
 if TYPE_CHECKING:
@@ -191,9 +192,9 @@ def _report_and_summary(console: Console, loaded: LoadedConfig, done: Run, optio
     folder = RunFolder(done.path, done.record)
     verdict, training = read_verdict(folder), read_training(folder.directory("Trainer", "model_run"))
     if verdict.pushed is not None:
-        verdict = replace(verdict, pushed=str(short(Path(verdict.pushed))))
+        verdict = replace(verdict, pushed=short_place(verdict.pushed))
     if verdict.in_service is not None:
-        verdict = replace(verdict, in_service=str(short(Path(verdict.in_service))))
+        verdict = replace(verdict, in_service=short_place(verdict.in_service))
     if verdict.awaiting is not None:
         verdict = replace(verdict, awaiting=f"{verdict.awaiting}{options}")
     remarks = {

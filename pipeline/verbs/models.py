@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.pipeline.verbs.options import GivenConfig, config_verb, short
+from headrace.pipeline.verbs.options import GivenConfig, config_verb, short_place
 
 if TYPE_CHECKING:
     from headrace.configs.config import PipelineConfig
@@ -135,20 +135,19 @@ def _changed_on_kubeflow(config: GivenConfig, change: Callable[[PipelineConfig, 
 
 
 def _show_change(done: ModelChange, *, as_json: bool) -> None:
+    from headrace.components.stored_models.stored_versions import shown
+
+    folder = shown(done.version)
     if as_json:
-        fields = {"version": int(PurePosixPath(done.version).name), "folder": done.version, "path": done.model}
+        fields = {"version": int(PurePosixPath(folder).name), "folder": folder, "path": done.model}
         more = {} if done.kserve is None else {"kserve": done.kserve}
         click.echo(json.dumps({**fields, "run": done.run, "withdrawn": done.withdrawn, **more}, indent=1))
         return
-    click.echo(f"in service  {_short(done.version)}, the model {_short(done.model)}")
+    click.echo(f"in service  {short_place(folder)}, the model {short_place(done.model)}")
     if done.kserve is not None:
         click.echo(f"kserve      {done.kserve}")
     for model in done.withdrawn:
-        click.echo(f"withdrawn   {_short(model)}")
-
-
-def _short(place: str) -> str:
-    return place if "://" in place else str(short(Path(place)))
+        click.echo(f"withdrawn   {short_place(model)}")
 
 
 def _print_models(rows: Sequence[Sequence[str]]) -> None:

@@ -189,6 +189,11 @@ def endpoint_option(verb: Callable[P, None]) -> Callable[P, None]:
     )(verb)
 
 
+def short_place(place: str) -> str:
+    """A path as `short` makes it, or a URI as it is."""
+    return place if "://" in place else str(short(Path(place)))
+
+
 def short(path: Path) -> Path:
     """The path relative to the current folder, if it is below it."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

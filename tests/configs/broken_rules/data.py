@@ -7,8 +7,12 @@ from broken_rules.sections import SOURCE, Broken
 BROKEN: Broken = {
     "folders_are_not_uris": [
         (
-            "deploy: {push: 's3://models/{name}'}",
-            "1: deploy.push: s3://models/{name} is a URI",
+            "deploy: {push: 'hdfs://models/{name}'}",
+            "1: deploy.push: use s3://, gs:// or minio://",
+        ),
+        (
+            "deploy: {push: 's3://models/'}",
+            "1: deploy.push: s3://models/ does not name a folder in a bucket",
         ),
         (
             "pipeline: {name: taxi, root: gs://runs}",
