@@ -7,17 +7,19 @@ Model servers read folders whose names are numbers, so they pass over `lite`. Im
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
 from pathlib import Path
 
 from headrace.common.checksums import checksum
 from headrace.common.durable import sync_folder, sync_tree
-from headrace.common.errors import RunError
+from headrace.common.errors import DataError, RunError
 from headrace.components.lite.verdict import MODEL_FILE, REPORT_FILE, LiteVerdict
 from headrace.components.stored_models import shared_models
 from headrace.components.stored_models.blessed_record import Entry
 from headrace.components.stored_models.push import locked
+from headrace.components.stored_models.stored_versions import StoredVersions, shown, stored_versions
 
 logger = logging.getLogger(__name__)
 
@@ -44,16 +46,21 @@ def push_lite(home: Path, entry: Entry, version: Path) -> None:
     """
     folder = version.parent / LITE
     try:
-        with locked(version.parent):
+        store = stored_versions(version.parent) if entry.lite is not None or folder.is_dir() else None
+        with locked(version.parent), store.locked() if store else contextlib.nullcontext():
             _remove_leftovers(folder)
             if entry.lite is not None and version.is_dir() and (source := _intact(home / entry.lite)) is not None:
-                _copy(source, folder / version.name)
+                _copy(source, folder / version.name, store)
             for path in folder.glob("*"):
                 if _is_own(path) and not (version.parent / path.name).is_dir():
                     shutil.rmtree(path)
-    except OSError as error:
+            if store:
+                store.remove_orphans(LITE)
+    except (OSError, DataError) as error:
+        if isinstance(error, RunError):
+            raise
         raise RunError(
-            f"deploy.push: cannot write to {folder}: {error}\n"
+            f"deploy.push: cannot write to {shown(folder)}: {error}\n"
             f"  Version {version.name} is in service, without its `.tflite` file, which the next run puts there. Make"
             " the folder writable and free some space, or set `deploy.lite` to null."
         ) from error
@@ -84,10 +91,16 @@ def _intact(source: Path) -> Path | None:
     return None
 
 
-def _copy(source: Path, target: Path) -> None:
-    """In one step, with nothing in the way of it; an equal one stays."""
+def _copy(source: Path, target: Path, store: StoredVersions | None) -> None:
+    """In one step, with nothing in the way of it; an equal one stays. Into the store first, the model after its report:
+    what a kill leaves is not equal here.
+    """
     names = (MODEL_FILE, REPORT_FILE)
-    if all((target / name).is_file() and checksum(target / name) == checksum(source / name) for name in names):
+    equal = all((target / name).is_file() and checksum(target / name) == checksum(source / name) for name in names)
+    place, sizes = f"{LITE}/{target.name}", {name: (source / name).stat().st_size for name in names}
+    if store and not (equal and store.has_beside(place, sizes)):
+        store.put_beside(place, [source / name for name in reversed(names)])
+    if equal:
         return
     target.parent.mkdir(exist_ok=True)
     new, old = target.with_name(f"{_NEW}{target.name}"), target.with_name(f"{_OLD}{target.name}")

@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +158,25 @@ class StoredVersions:
         self._delete(f"{number}/{GRAPH}")
         with contextlib.suppress(FileNotFoundError):
             self._prompt.delete_dir(f"{self._path}/{number}")
+
+    def has_beside(self, folder: str, files: Files) -> bool:
+        """Whether a folder beside the versions has exactly these files. folder: its path, such as `lite/17`."""
+        start = f"{folder}/"
+        found = {name: size for name, size in self._listing().items() if name.startswith(start)}
+        return {name.removeprefix(start): size for name, size in found.items()} == files
+
+    def put_beside(self, folder: str, files: Sequence[Path]) -> None:
+        """Put files into a folder beside the versions, one after the other, under the lock."""
+        for file in files:
+            self._put(file, f"{folder}/{file.name}")
+
+    def remove_orphans(self, beside: str) -> None:
+        """Remove the folders of versions that are gone, under the lock. beside: the folder that they are in."""
+        numbers = {name.split("/")[1] for name in self._listing() if name.startswith(f"{beside}/")}
+        for name in filter(str.isdecimal, numbers):
+            if not (self.folder / name).is_dir():
+                self._check()
+                self._prompt.delete_dir(f"{self._path}/{beside}/{name}")
 
     def _follow(self, number: int, files: Files) -> None:
         if _sizes(self.folder / str(number)) != files:

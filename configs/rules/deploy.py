@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.common.storage.paths import is_remote
 from headrace.configs.rules.notify import USE_HTTPS, is_unencrypted
 from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.deploy import DeployConfig
@@ -45,12 +44,6 @@ def median_latency_has_a_limit_of_its_own(deploy: DeployConfig) -> Iterator[Viol
         if p50 is not None and p99 is not None and p50 > p99:
             what = f"{p50:g} ms is above `latency_p99_ms` ({p99:g} ms), which refuses such a model already"
             yield (*where, "latency_p50_ms"), f"{what}; set a lower number, or remove this"
-
-
-def lite_files_are_beside_versions_on_a_disk(deploy: DeployConfig) -> Iterator[Violation]:
-    if deploy.lite is not None and deploy.push is not None and is_remote(deploy.push):
-        what = f"no `.tflite` file is put beside the versions in {deploy.push}"
-        yield ("deploy", "lite"), f"{what}; set `deploy.push` to a folder, or remove this"
 
 
 def registry_is_named(deploy: DeployConfig) -> Iterator[Violation]:

@@ -60,10 +60,8 @@ def pushed_models_outlive_the_pod(
 def models_are_pushed_below_the_pipeline_root(deploy: DeployConfig) -> Iterator[Violation]:
     if deploy.push is not None and is_remote(deploy.push):
         what = f"{deploy.push} is for runs on this machine; on Kubeflow, models are pushed below kubeflow.pipeline_root"
-        yield (
-            ("deploy", "push"),
-            f"{what}, so set a relative path in the profile for Kubeflow, such as serving/{{name}}",
-        )
+        way = "set a relative path in the profile for Kubeflow, such as serving/{name}"
+        yield ("deploy", "push"), f"{what}; {way}"
 
 
 def predictions_outlive_the_pod(predict: PredictConfig | None, kubeflow: KubeflowConfig) -> Iterator[Violation]:
@@ -223,6 +221,7 @@ RULES: tuple[Rule, ...] = (
     image_is_named,
     *RULES_OF_PODS,
     pushed_models_outlive_the_pod,
+    models_are_pushed_below_the_pipeline_root,
     predictions_outlive_the_pod,
     models_are_promoted_where_they_can_be_reached,
     receivers_are_told_by_a_notifier,

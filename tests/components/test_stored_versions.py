@@ -17,10 +17,13 @@ from s3_proxy import S3Proxy, s3_proxy
 from s3_servers import S3Server
 
 from headrace.common import store_lock
+from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
 from headrace.common.store_lock import Timing
 from headrace.components.deploy.choices import choose_baseline
-from headrace.components.stored_models.blessed_record import IN_SERVICE, Registry
+from headrace.components.deploy.lite_files import push_lite
+from headrace.components.lite.verdict import MODEL_FILE, REPORT_FILE, LiteVerdict
+from headrace.components.stored_models.blessed_record import IN_SERVICE, Entry, Registry
 from headrace.components.stored_models.push import push, refresh
 from headrace.components.stored_models.push_record import PushRecord
 from headrace.components.stored_models.stored_versions import copy_of, shown, uri_of
@@ -306,6 +309,40 @@ def test_a_damaged_version_is_replaced_and_a_damaged_copy_fetched_again(
     newest = max((home / SERVED).iterdir(), key=lambda path: int(path.name))
     assert (newest / "saved_model.pb").read_text() == "a"
     assert PushRecord.read(home / "pushed.json").damaged_version(home / SERVED) is None
+
+
+def lite_of(home: Path, name: str) -> Entry:
+    folder = home / name
+    folder.mkdir(parents=True)
+    (folder / MODEL_FILE).write_text(name)
+    LiteVerdict(precision="int8", contents=checksum(folder / MODEL_FILE), size=len(name)).write(folder)
+    return Entry(uri="model", blessed_at="2026-03-01", lite=name)
+
+
+def test_a_lite_file_is_put_beside_its_version_and_removed_with_it(served: Served, tmp_path: Path) -> None:
+    home = tmp_path / "trips"
+    there, first, second = copy_of(URI, home), lite_of(home, "first"), lite_of(home, "other")
+    refused = list[str]()
+
+    def refuse(method: str, path: str) -> str | None:
+        refused.extend([path] if method == "PUT" and path.endswith(MODEL_FILE) else [])
+        return "403 Forbidden" if refused else None
+
+    version = push(model_of(tmp_path / "a", "a"), there, lambda: 17.0)
+    served.proxy.before = refuse
+    with pytest.raises(RunError, match=rf"deploy\.push: cannot write to {URI}/lite"):
+        push_lite(home, first, version)
+    served.proxy.before = lambda _method, _path: None
+    for entry in (first, second, second):  # of one size
+        push_lite(home, entry, version)
+        name = str(entry.lite)
+        assert served.bucket.Object(f"models/trips/lite/17/{MODEL_FILE}").get()["Body"].read().decode() == name
+        assert (there / "lite/17" / MODEL_FILE).read_text() == name
+        assert served.others == {f"lite/17/{MODEL_FILE}", f"lite/17/{REPORT_FILE}"}
+    for text in ("b", "c"):
+        newest = push(model_of(tmp_path / text, text), there, lambda: 17.0, keep=2)
+    push_lite(home, Entry(uri="model", blessed_at="2026-03-02"), newest)
+    assert (served.others, [*served.versions]) == (set(), ["18", "19"])
 
 
 def test_a_version_of_another_machine_predicts_once_it_is_fetched(served: Served, tmp_path: Path) -> None:

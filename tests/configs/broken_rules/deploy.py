@@ -20,9 +20,6 @@ BROKEN: Broken = {
             "1: deploy.lite.min_agreement: use `max_difference`",
         ),
     ],
-    "lite_files_are_beside_versions_on_a_disk": [
-        ("deploy: {lite: {}, push: 's3://models/{name}'}", "1: deploy.lite: set `deploy.push` to a folder"),
-    ],
     "median_latency_has_a_limit_of_its_own": [
         (
             "deploy: {canary: {latency_p50_ms: 20.5, latency_p99_ms: 20}}",

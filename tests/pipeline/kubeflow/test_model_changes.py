@@ -221,6 +221,11 @@ def test_rollback_that_an_outage_broke_off_is_completed_by_the_same_command(
         assert runs_of(listed(store, tmp_path / "next"), withdrawn=True) == ["run-c"]
 
 
+def test_a_destination_of_runs_on_this_machine_is_refused(store: Store) -> None:
+    with pytest.raises(RunError, match=r"deploy\.push: s3://served/models is for runs on this machine"):
+        roll_back(trips("deploy.push=s3://served/models"), store, None, datetime.now(UTC))
+
+
 def test_rollback_on_a_mounted_volume_leaves_what_its_pods_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
