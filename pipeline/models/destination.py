@@ -114,7 +114,7 @@ class ModelChange:
 @contextlib.contextmanager
 def changing_models(folders: Folders, push_directory: str) -> Iterator[Destination]:
     """Hold the lock of a run and that of `blessed.json`. Raises RunError if a run is in progress."""
-    with locked(folders.home), changing(folders.registry):
+    with locked(folders.home, "a promotion or rollback"), changing(folders.registry):
         yield Destination.read(folders, push_directory)
 
 
