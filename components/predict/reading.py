@@ -152,9 +152,12 @@ class OpenedInput:
 
     def features_of(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The features, of the types that the model reads."""
-        columns = {name: rows.column(name) for name in self.features}
-        columns |= {name: convert(columns[name], self.kinds[name]) for name in self.stored & columns.keys()}
-        return pa.RecordBatch.from_pydict(columns)
+        found = rows.select(list(self.features))
+        if self.stored.isdisjoint(self.features):
+            return found
+        columns = zip(self.features, found.columns, strict=True)
+        converted = [convert(own, self.kinds[name]) if name in self.stored else own for name, own in columns]
+        return pa.RecordBatch.from_arrays(converted, names=list(self.features))
 
 
 def open_input(
