@@ -73,8 +73,8 @@ class ReplayedFeature(BaseModel, frozen=True):
 class ReplayVerdict(BaseModel, frozen=True):
     """The comparison of what Transform wrote with what the exported model computes of the same raw examples.
 
-    skipped: why nothing was compared, "" if it was; examples, features: how many were compared; differing: the worst
-    feature first; only_transformed, only_served: features that only one side has.
+    skipped: why nothing was compared, "" if it was; examples, features: how many were compared, without the label;
+    differing: the worst feature first; only_transformed, only_served: features that only one side has.
     """
 
     skipped: str = ""
