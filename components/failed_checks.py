@@ -13,6 +13,9 @@ import re
 _CHECK = re.compile(r"(assertion failed: \[)?(features\.\w+: [^\n]*)")
 _END_OF_PART = re.compile(r"\](?: \[Condition [^\n]*)?\s*$")
 _SEVERAL_VALUES = re.compile(r"an example has several values in\] \[([^\n]*)\] \[[^\n\]]*\]")
+_BETWEEN_COLUMNS = re.compile(r"(?<=takes one) (?=column )")
+MOST_COLUMNS = 3
+"""Columns that a message names."""
 
 
 def check_of_feature(text: str) -> str | None:
@@ -24,9 +27,15 @@ def check_of_feature(text: str) -> str | None:
 
 
 def columns_with_several_values(text: str) -> str | None:
-    """The columns that have several values where the model takes one; None if another check failed."""
+    """The columns that have several values where the model takes one, at most three of them named; None if another
+    check failed.
+    """
     found = _SEVERAL_VALUES.search(text)
-    return found and _unescaped(found[1]).strip()
+    if found is None:
+        return None
+    columns = _BETWEEN_COLUMNS.split(_unescaped(found[1]).strip())
+    more = len(columns) - MOST_COLUMNS
+    return "; ".join(columns[:MOST_COLUMNS]) + (f"; and in {more} more columns" if more > 0 else "")
 
 
 def _unescaped(text: str) -> str:

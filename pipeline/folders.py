@@ -7,6 +7,7 @@ the command started (pipeline/local/client.py): they outlive a killed command fo
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,20 +110,32 @@ def processes_file(home: Path) -> Path:
 
 
 @contextlib.contextmanager
-def locked(home: Path) -> Iterator[None]:
+def locked(home: Path, holder: str = "another run") -> Iterator[None]:
     """Hold the lock of a pipeline's folder, after the processes of a killed command have ended.
 
-    The lock is released when this process dies. Raises RunError at once if another command holds it, or after
-    PATIENCE_SECONDS if processes of a killed command still run.
+    holder: what holds it, for the message to others, such as `another run` or "`headrace prune`". The lock is released
+    when this process dies. Raises RunError at once if another command holds it, or after PATIENCE_SECONDS if processes
+    of a killed command still run.
     """
+    file = home / ".lock"
     refusal = (
-        f"another run of this pipeline is in progress in {home}.\n"
+        f"{_holder(file)} of this pipeline is in progress in {home}.\n"
         "  Wait for it to end, or choose another `pipeline.name` or `pipeline.root`."
     )
-    with hold(home / ".lock", refusal):
+    with hold(file, refusal) as opened:
+        opened.truncate(0)
+        with contextlib.suppress(OSError):  # a full disk holds no words, and a lock all the same
+            os.write(opened.fileno(), holder.encode())
         if not wait_until_free(processes_file(home), PATIENCE_SECONDS):
             raise RunError(
                 f"processes of a killed run are still at work in {home}.\n"
                 f"  Wait for them, or end them: `fuser {processes_file(home)}` lists them."
             )
         yield
+
+
+def _holder(lock: Path) -> str:
+    """What its file says of who holds a lock, if anybody does."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return lock.read_text(encoding="utf-8") or "another command"
+    return "another command"

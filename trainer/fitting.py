@@ -15,6 +15,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
+from headrace.common.figures import figure
 from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.budget import NO_BUDGET, Budget
 from headrace.trainer.callbacks.checkpoint import Checkpoint, TrainingPausedError
@@ -297,5 +298,5 @@ def still_falling(epochs: Sequence[Epoch], planned: int) -> tuple[str, ...]:
     before, last = min(found[:-1]), found[-1]
     if not last < before - max(abs(before) * FALLING, abs(found[0]) * NOTICEABLE):
         return ()
-    what = f"the eval loss was still falling in the last of {planned:,} epochs, from {before:.4g} to {last:.4g}"
+    what = f"the eval loss was still falling in the last of {planned:,} epochs, from {figure(before)} to {figure(last)}"
     return (f"{what}; raise `train.epochs`",)

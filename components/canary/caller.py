@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from headrace.components.canary import process
 from headrace.components.canary.messages import read, write
 from headrace.components.canary.verdict import Outcome
+from headrace.components.failed_checks import check_of_feature, columns_with_several_values
 from headrace.trainer.launch import SETTINGS
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,8 @@ PATIENCE = 120.0
 LONGEST = 240
 """Characters of an error in a verdict."""
 _FATAL = re.compile(r"^F\d{4} |Check failed|^terminate called|^Fatal Python error", re.MULTILINE)
+_NO_WORDS = re.compile(r" \[\[\{\{node.*|^Name: <unknown>, |(?<=^Could not parse example input), value: .*")
+"""Parts of TensorFlow's errors that tell a reader nothing."""
 _ON_CPU = {"CUDA_VISIBLE_DEVICES": "-1", "PYTHONUNBUFFERED": "1"}
 """An accelerator's memory may be full of the Evaluator, and its sums are rounded otherwise."""
 
@@ -155,9 +158,13 @@ class Caller:
 
 
 def first_line(text: str) -> str:
-    """The first line of an error of TensorFlow's, without the nodes that it came through."""
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "an error without a message")
-    line = line.partition(" [[{{node")[0].strip()
+    """What a check of the model says in an error of TensorFlow's; else its first line, without the nodes that it came
+    through and the bytes of an example that cannot be parsed.
+    """
+    if several := columns_with_several_values(text):
+        return f"an example has several values in {several}"
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "an error without a message")
+    line = check_of_feature(text) or _NO_WORDS.sub("", first).strip()
     return line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
 
 

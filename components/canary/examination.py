@@ -263,7 +263,9 @@ class _Examination:
                 return f"{name}: the examples were not answered ({answer.outcome}): {answer.detail}"
             return dict(zip(signature.fetches, answer.arrays, strict=True))
 
-        verdict = replay(replaying.pairs, ask)
+        label = None if self._description is None else self._description.label
+        labels = () if label is None else (*label.columns, *([label.weight] if label.weight else []))
+        verdict = replay(replaying.pairs, ask, labels)
         if verdict.differing and replaying.refuses:
             self._refuse(f"replay: {verdict.words}")
         return verdict

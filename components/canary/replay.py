@@ -10,7 +10,7 @@ training/serving skew by code: a random operation, a clock, a file that has chan
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -110,8 +110,11 @@ def _type(kind: pa.DataType) -> pa.DataType:
     return pa.binary() if pa.types.is_large_binary(kind) else kind
 
 
-def replay(pairs: Pairs, ask: Ask) -> ReplayVerdict:
-    """The verdict. Numbers may differ by TOLERANCE; whole numbers and texts must be equal."""
+def replay(pairs: Pairs, ask: Ask, labels: Collection[str] = ()) -> ReplayVerdict:
+    """The verdict. Numbers may differ by TOLERANCE; whole numbers and texts must be equal.
+
+    labels: the label and its weight, which are compared too, but only count as features where they differ.
+    """
     if pairs.why_not:
         return ReplayVerdict(skipped=pairs.why_not)
     found: dict[str, _Differences] = {}
@@ -135,7 +138,7 @@ def replay(pairs: Pairs, ask: Ask) -> ReplayVerdict:
     features = [one.verdict(name, name in random) for name, one in differing.items()]
     return ReplayVerdict(
         examples=len(pairs.raw),
-        features=len(found),
+        features=len(found.keys() - (set(labels) - differing.keys())),
         differing=tuple(sorted(features, key=lambda one: (-one.rows, one.name))),
         only_transformed=tuple(sorted(pairs.spec.keys() - found.keys())),
         only_served=tuple(sorted(first_answer.keys() - found.keys())),

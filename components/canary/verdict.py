@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from headrace.common.figures import figure
 from headrace.common.records import RecordFile
 
 FILE_NAME = "verdict.json"
@@ -72,8 +73,8 @@ class ReplayedFeature(BaseModel, frozen=True):
 class ReplayVerdict(BaseModel, frozen=True):
     """The comparison of what Transform wrote with what the exported model computes of the same raw examples.
 
-    skipped: why nothing was compared, "" if it was; examples, features: how many were compared; differing: the worst
-    feature first; only_transformed, only_served: features that only one side has.
+    skipped: why nothing was compared, "" if it was; examples, features: how many were compared, without the label;
+    differing: the worst feature first; only_transformed, only_served: features that only one side has.
     """
 
     skipped: str = ""
@@ -124,7 +125,7 @@ class ServerVerdict(BaseModel, frozen=True):
         if self.reasons:
             return f"failed: {self.reasons[0]}"
         slowest = [
-            f"{one.protocol} {max((each.p99_ms or 0 for each in one.signatures), default=0):.2g} ms"
+            f"{one.protocol} {figure(max((each.p99_ms or 0 for each in one.signatures), default=0), 2)} ms"
             for one in self.protocols
         ]
         seconds = "" if self.load_seconds is None else f"loaded in {self.load_seconds:.1f} s, "
@@ -163,7 +164,7 @@ class CanaryVerdict(RecordFile):
     def words(self) -> str:
         """A verdict of `passed` with the measurements, such as `p99 0.74 ms, 495 MB`."""
         slowest = max((one.p99_ms for one in self.signatures if one.p99_ms is not None), default=None)
-        measured = [] if slowest is None else [f"p99 at most {slowest:.2g} ms"]
+        measured = [] if slowest is None else [f"p99 at most {figure(slowest, 2)} ms"]
         measured += [f"{self.memory_bytes / 1e6:,.0f} MB"] if self.memory_bytes else []
         skipped = len(self.signatures) - len(self.asked)
         asked = f"{len(self.asked)} signature{'s' * (len(self.asked) != 1)} answered"

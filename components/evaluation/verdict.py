@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from tensorflow_model_analysis.proto import config_pb2
 
+from headrace.common.figures import figure
 from headrace.components.evaluation import tfma
 from headrace.components.evaluation.measured import COUNT, KeyedAccumulator, Measured, only_metrics
 from headrace.components.evaluation.metrics import metrics_of
@@ -65,7 +66,7 @@ def conclude(
         checked += check_slices(measured, candidate, requirements.slices, requirements.confident)
     if requirements.better_than_constant and of_split is not None:
         checked.append(compare_with_constant(label_metrics, of_split, LOSSES[kind]))
-    few = () if of_split is None else few_examples(label_metrics.margin(of_split), split, int(whole[COUNT]))
+    few = () if of_split is None else size_remarks(label_metrics, of_split, LOSSES[kind], split)
     reasons = rejection_reasons(checked, _without_nan(metrics)) + [requirements.blocked] * bool(requirements.blocked)
     return Evaluation(
         split=split,
@@ -102,6 +103,14 @@ def compare_with_constant(label_metrics: LabelMetrics, totals: Totals, loss: str
     return ThresholdCheck(loss, "better_than_constant", limit, shown, None, value < limit)
 
 
+def size_remarks(label_metrics: LabelMetrics, totals: Totals, loss: str, split: str) -> tuple[str, ...]:
+    """A remark if the split cannot tell a good model from a bad one: its labels are all the same, or too few."""
+    if label_metrics.constant(totals)[loss] == 0:
+        what = f"the label has the same value in all {totals.examples:,.0f} examples of the {split} split"
+        return (f"{what}, so they say nothing about what the model has learned",)
+    return few_examples(label_metrics.margin(totals), split, int(totals.examples))
+
+
 def few_examples(margin: Margin | None, split: str, examples: int) -> tuple[str, ...]:
     """A remark if the examples are too few to measure the main metric."""
     if margin is None or (margin.width < margin.too_wide and margin.rarer >= FEW_OF_CLASS):
@@ -113,7 +122,7 @@ def few_examples(margin: Margin | None, split: str, examples: int) -> tuple[str,
         )
     else:
         what, helps = f"{examples:,} examples", " helps"
-    interval = f"{margin.metric} is {margin.value:.2g} ± {margin.width:.1g} (95% confidence interval)"
+    interval = f"{margin.metric} is {figure(margin.value, 2)} ± {figure(margin.width, 1)} (95% confidence interval)"
     return (f"the {split} split has only {what}: {interval}; a larger share in `data.splits`{helps}",)
 
 

@@ -8,6 +8,7 @@ choice.group, choice.features, choice.comment
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.figures import figure
 from headrace.components.examples.tfexample.rounding import COARSE, lost_digits
 from headrace.components.inference.dates import EPOCHS, are_dates_of_several_formats, find_dates
 from headrace.components.inference.facts import ColumnFacts
@@ -317,7 +319,7 @@ def _number(facts: ColumnFacts) -> Choice:
     mean, _, skewness = facts.moments
     lost = lost_digits(facts.rounding) if facts.rounding.share > COARSE else ""
     least, greatest = map(repr if lost else show, (facts.least, facts.greatest))
-    what = f"{least} to {greatest}, mean {mean:.12g}" if lost else f"{least} to {greatest}, mean {mean:.4g}"
+    what = f"{least} to {greatest}, mean {mean:.12g}" if lost else f"{least} to {greatest}, mean {rounded(mean, 4)}"
     settings = {"column": "numeric"}
     # a logarithm in float32 would lose the same digits again
     if not lost and facts.least >= 0 and facts.greatest >= SKEWED_FROM and skewness > SKEWNESS:
@@ -341,6 +343,12 @@ def percent(share: float) -> str:
 def show(value: object) -> str:
     """A value in a comment: short, on one line."""
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return rounded(value, 6)
     text = "".join(letter if letter.isprintable() else " " for letter in str(value))
     return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def rounded(value: float, digits: int) -> str:
+    """A number in a comment: `13,230.5`, but `2026`, which may be a year."""
+    text = figure(value, digits) if math.isfinite(value) else str(value)
+    return text if abs(value) >= 10_000 else text.replace(",", "")

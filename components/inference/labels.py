@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pyarrow.compute as pc
 
 from headrace.common.errors import DataError
-from headrace.components.inference.columns import boolean_pair, find_separator, percent, show
+from headrace.components.inference.columns import boolean_pair, find_separator, percent, rounded, show
 from headrace.components.inference.facts import ColumnFacts
 
 MAX_CLASSES = 100
@@ -206,12 +206,13 @@ def _counted(facts: ColumnFacts, separator: str) -> dict[str, int]:
 
 def _regression(facts: ColumnFacts) -> LabelChoice:
     mean, deviation, _ = facts.moments
+    around = f"mean {rounded(mean, 4)}, standard deviation {rounded(deviation, 4)}"
     return LabelChoice(
         {"kind": "regression"},
-        f"{show(facts.least)} to {show(facts.greatest)}, mean {mean:.4g}, standard deviation {deviation:.4g}",
+        f"{show(facts.least)} to {show(facts.greatest)}, {around}",
         ("mean_squared_error", "mean_absolute_error", "squared_correlation"),
         ("mean_squared_error", {"max": float(f"{0.9 * deviation**2:.3g}")}),
-        f"Always predicting the mean gives {deviation**2:.4g}",
+        f"Always predicting the mean gives {rounded(deviation**2, 4)}",
     )
 
 

@@ -28,12 +28,13 @@ from headrace.components.examples.skips import Skipped
 from headrace.components.examples.tfexample.rounding import RangeCheck
 from headrace.components.predict.model import BATCH_BYTES, BATCH_SIZE, PredictionColumns, Predictor
 from headrace.components.predict.reading import Input, OpenedInput, Part, open_input
-from headrace.components.predict.writers import check_output, open_writer
+from headrace.components.predict.writers import PARQUET, check_output, format_of, open_writer
 from headrace.components.sources import ParallelMap
-from headrace.components.sources.types import ARROW
 
 Item = TypeVar("Item")
 
+_NUMBER = "\0"
+"""The column with the number of a row. No name in data has this character."""
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EISDIR}
 """Errors of a folder or a disk that does not accept the output."""
 
@@ -81,28 +82,30 @@ class Rows:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the output."""
-        booleans = dict.fromkeys(self.opened.booleans, pa.bool_())
-        keys = [pa.field(name, booleans.get(name) or ARROW[self.opened.kinds[name]]) for name in self.opened.keys]
+        keys = [pa.field(name, self.opened.types[name]) for name in self.opened.keys]
         return pa.schema([*keys, *self.columns.schema])
 
     def of(self, part: Part, counted: RowCount) -> Iterator[pa.RecordBatch]:
         """The rows of a part with their predictions. `counted` receives how many there are."""
-        check = RangeCheck(skip_bad=self.skip_bad, file=part.file)
-        features = list(self.opened.features)
-        for batch in _ahead(merged(part.batches(self.opened.kinds), BATCH_SIZE, BATCH_BYTES)):
-            if self.skip_bad:
-                rows = check.checked(batch)
-                counted.skipped = check.skipped
-            else:
-                rows = batch
-                check.checked(batch.select(features))
+        check, schema = RangeCheck(skip_bad=self.skip_bad, file=part.file), self.schema
+        for batch in _ahead(merged(self.opened.rows(part), BATCH_SIZE, BATCH_BYTES)):
+            rows, features = self._checked(batch, check)
+            counted.skipped = check.skipped
             if not rows.num_rows:
                 continue
-            found = self.columns.of(self.predictor(rows.select(features), counted.rows + 1, part.file))
+            found = self.columns.of(self.predictor(features, counted.rows + 1, part.file))
             counted.rows += rows.num_rows
-            schema = self.schema
             kept = [rows.column(name).cast(schema.field(name).type) for name in self.opened.keys]
             yield pa.RecordBatch.from_arrays([*kept, *found.columns], schema=schema)
+
+    def _checked(self, batch: pa.RecordBatch, check: RangeCheck) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """The rows without those to skip, and the features of them."""
+        features = self.opened.features_of(batch)
+        if not self.skip_bad:
+            return batch, check.checked(features)
+        numbers = pa.array(range(batch.num_rows), pa.int64())
+        found = check.checked(features.append_column(_NUMBER, numbers))
+        return batch.take(found.column(_NUMBER)), found.select(list(self.opened.features))
 
 
 def predict_batch(predictor: Predictor, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -152,7 +155,8 @@ def predict_file(
 def _open(request: Request, parallel_map: ParallelMap, work: Path, output: Path | None = None) -> Rows:
     """Find columns and types. Raises DataError if the output could not hold the columns."""
     description = request.predictor.description
-    opened = open_input(request.given, description, request.keys, parallel_map, work)
+    typed = output is None or format_of(output) == PARQUET
+    opened = open_input(request.given, description, request.keys, parallel_map, work, typed=typed)
     columns = PredictionColumns.by(description, request.prefix)
     for name in columns.schema.names:
         if name in opened.keys:

@@ -30,9 +30,10 @@ from headrace.components.sources import (
     open_source,
 )
 from headrace.components.sources.arrays.source import Arrays
-from headrace.components.sources.base import HasBooleans, suggest_columns
+from headrace.components.sources.base import HasTypes, common_types, suggest_columns
+from headrace.components.sources.conversion import always_fits, can_be_restored, can_be_stored, convert
 from headrace.components.sources.nested import check_objects
-from headrace.components.sources.types import LIST, Kind, listed
+from headrace.components.sources.types import ARROW, LIST, Kind, listed
 from headrace.components.spans.find import find_spans
 from headrace.components.spans.manifest import Span
 from headrace.configs.schema.data import DataConfig, read_as
@@ -42,6 +43,7 @@ from headrace.configs.schema.sources.stores import ArraysSource
 from headrace.trainer.description import ModelDescription, StoredType
 
 TABLE = "the table"
+AS_STORED: Kind = "stored"
 READ_AS: Mapping[StoredType, Kind] = {"int": "int", "float": "float", "bytes": "string"}
 """The kind as which the values of a column of the training data are read."""
 _STORED: Mapping[str, StoredType] = {"int": "int", "float": "float", "string": "bytes", "bytes": "bytes"}
@@ -111,6 +113,10 @@ class Part:
     number: int
     cache: ColumnCache | None = None
 
+    def as_read(self, kinds: Mapping[str, Kind] | None) -> Part:
+        """The part, without what a scan has parsed unless that can be read as these kinds. None: as others."""
+        return self if self.cache and kinds and self.cache.fits(kinds) else Part(self.source, self.part, 0)
+
     def batches(self, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
         """The rows as columns of these kinds."""
         return self.cache.batches(self.number, kinds) if self.cache else self.source.batches(self.part, kinds)
@@ -126,9 +132,9 @@ class OpenedInput:
     """Data that is ready to be read.
 
     parts: in the order of the rows; kinds: of the columns that are read; features: those that the model reads; keys:
-    those that are written next to the predictions; skipped: records that cannot be read; unreadable: the columns that
-    are not written because no feature could hold them, each with the reason; booleans: those of the keys that hold
-    true and false, and are read as 1 and 0.
+    those that are written next to the predictions; skipped: records that cannot be read; types: of the keys in the
+    output; stored: the columns that are read in their own types, features among them; unreadable: those that are not
+    written because no feature could hold them, each with the reason.
     """
 
     parts: Sequence[Part]
@@ -136,17 +142,44 @@ class OpenedInput:
     features: tuple[str, ...]
     keys: tuple[str, ...]
     skipped: Skipped
+    types: Mapping[str, pa.DataType]
+    stored: frozenset[str] = frozenset()
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    booleans: frozenset[str] = frozenset()
+
+    def rows(self, part: Part) -> Iterator[pa.RecordBatch]:
+        """The rows of a part, with keys in the types of the source as far as it has them."""
+        return part.batches({**self.kinds, **dict.fromkeys(self.stored, AS_STORED)})
+
+    def features_of(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The features, of the types that the model reads."""
+        found = rows.select(list(self.features))
+        if self.stored.isdisjoint(self.features):
+            return found
+        columns = zip(self.features, found.columns, strict=True)
+        converted = [convert(own, self.kinds[name]) if name in self.stored else own for name, own in columns]
+        return pa.RecordBatch.from_arrays(converted, names=list(self.features))
 
 
 def open_input(
-    given: Input, model: ModelDescription, keys: Sequence[str] | None, parallel_map: ParallelMap, work: Path
+    given: Input,
+    model: ModelDescription,
+    keys: Sequence[str] | None,
+    parallel_map: ParallelMap,
+    work: Path,
+    *,
+    typed: bool = True,
 ) -> OpenedInput:
     """Find the columns and their types, and scan the data if that is needed.
 
-    keys: the columns to write, None for all; work: an existing folder for what a scan has parsed. Raises DataError for
-    a column that does not exist, and for data that cannot be read.
+    Raises DataError for a column that does not exist, and for data that cannot be read.
+
+    Args:
+        given: the data.
+        model: what the model reads.
+        keys: the columns to write, None for all.
+        parallel_map: runs the scan.
+        work: an existing folder for what a scan has parsed.
+        typed: whether the output can hold every type of Arrow, so that keys keep those that the data has.
     """
     names, unreadable = _names(given), dict[str, str]()
     uncertain = _check_features(given, model, names)
@@ -165,21 +198,32 @@ def open_input(
                 raise
             unreadable[error.column] = error.what
     check_fraction(given.data, found.skipped, sum(found.rows.values()))
-    for name in uncertain:
-        if found.kinds.get(name, "missing") == "missing":
-            raise _missing_feature(name, names, given.data.source)
+    if absent := [name for name in uncertain if found.kinds.get(name, "missing") == "missing"]:
+        raise _missing_feature(absent[0], names, given.data.source)
     kinds = {name: declared.get(name) or _kind(model.types.get(name), found.kinds.get(name)) for name in read}
-    parts = [part if part.cache and part.cache.fits(kinds) else Part(part.source, part.part, 0) for part in parts]
-    booleans = _booleans(sources, [name for name in passed_through if kinds[name] == "int"])
-    return OpenedInput(parts, kinds, model.features, tuple(passed_through), found.skipped, unreadable, booleans)
+    checked = read if given.data.on_bad_record == "skip" else model.features
+    undeclared = {name: kinds[name] for name in passed_through if name not in given.data.types}
+    types, stored = _own_types(sources, undeclared, checked, typed=typed)
+    types = {name: types.get(name, ARROW[kinds[name]]) for name in passed_through}
+    parts = [part.as_read(None if stored else kinds) for part in parts]
+    return OpenedInput(parts, kinds, model.features, tuple(passed_through), found.skipped, types, stored, unreadable)
 
 
-def _booleans(sources: Sequence[Source], integers: Sequence[str]) -> frozenset[str]:
-    """The columns that are boolean in every source, among those that are read as integers."""
-    found = frozenset(integers)
-    for source in sources if found else ():
-        found &= source.booleans() if isinstance(source, HasBooleans) else frozenset()
-    return found
+def _own_types(
+    sources: Sequence[Source], kinds: Mapping[str, Kind], checked: Sequence[str], *, typed: bool
+) -> tuple[dict[str, pa.DataType], frozenset[str]]:
+    """The types of the data that columns keep in the output, and the columns that are read in these types; the values
+    of others are read as their kind, and cast back.
+
+    kinds: of the columns; checked: those whose values must be found to be of their kind; typed: as in `open_input`.
+    """
+    types = common_types((one.stored_types(kinds) if isinstance(one, HasTypes) else {} for one in sources), kinds)
+    if not typed:
+        types = {name: own for name, own in types.items() if pa.types.is_boolean(own)}
+    fits = (name for name, own in types.items() if name not in checked or always_fits(own, kinds[name]))
+    stored = frozenset(name for name in fits if typed and can_be_stored(types[name]))
+    kept = {name: own for name, own in types.items() if name in stored or can_be_restored(own, kinds[name])}
+    return kept, stored
 
 
 def _names(given: Input) -> list[str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
 from headrace.components.examples.skips import Skipped
-from headrace.components.sources.types import Kind, widest
+from headrace.components.sources.types import ARROW, Kind, widest
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -147,11 +147,23 @@ class HasListLengths(Protocol):
 
 
 @runtime_checkable
-class HasBooleans(Protocol):
-    """A source whose schema says which columns hold true and false, which are read as 1 and 0."""
+class HasTypes(Protocol):
+    """A source whose columns have Arrow types, and can be read as such: as the kind `stored`."""
 
-    def booleans(self) -> frozenset[str]:
-        """The columns that are boolean in every file."""
+    def stored_types(self, kinds: Mapping[str, Kind]) -> dict[str, pa.DataType]:
+        """The types of these columns, where they are the same in every file and not those of the kinds."""
+
+
+def common_types(schemas: Iterable[Mapping[str, pa.DataType]], kinds: Mapping[str, Kind]) -> dict[str, pa.DataType]:
+    """`stored_types` of files with these schemas, which are looked at as long as a column is left."""
+    found: dict[str, pa.DataType] | None = None
+    for types in schemas:
+        if found is None:
+            found = {name: types[name] for name, kind in kinds.items() if types.get(name, ARROW[kind]) != ARROW[kind]}
+        found = {name: own for name, own in found.items() if types.get(name) == own}
+        if not found:
+            break
+    return found or {}
 
 
 def undivided(setting: Setting | dict[str, Any]) -> Setting:

@@ -162,6 +162,30 @@ def holds_lists(arrow: pa.DataType) -> bool:
     )
 
 
+def can_be_stored(arrow: pa.DataType) -> bool:
+    """Whether a column of this type can be read as it is: numbers, dates and times, and lists of these or of texts."""
+    types = pa.types
+    inner = arrow.value_type if types.is_list(arrow) or types.is_large_list(arrow) else arrow
+    if inner is not arrow and (types.is_string(inner) or types.is_large_string(inner)):
+        return True
+    numbers = types.is_boolean(inner) or types.is_integer(inner) or types.is_floating(inner)
+    return bool(numbers or types.is_decimal(inner) or types.is_temporal(inner))
+
+
+def can_be_restored(arrow: pa.DataType, kind: Kind) -> bool:
+    """Whether a column of this type that is read as the kind can be cast back: the same numbers, texts or lists."""
+    types = pa.types
+    if types.is_dictionary(arrow):
+        return kind == "string" and types.is_string(arrow.value_type)
+    if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
+        inner = arrow.value_type
+        plain = types.is_integer(inner) or types.is_floating(inner) or types.is_string(inner)
+        return bool(plain and stored_kind(arrow, wide=False) == kind)
+    if kind == "int":
+        return bool(types.is_boolean(arrow) or arrow == pa.uint64())
+    return bool(types.is_large_string(arrow) if kind == "string" else kind == "bytes" and types.is_large_binary(arrow))
+
+
 def always_fits(arrow: pa.DataType, kind: Kind) -> bool:
     """Whether every value of a stored type is certain to be of the kind, so that no value has to be checked."""
     arrow = _plain(arrow)
@@ -176,8 +200,11 @@ def always_fits(arrow: pa.DataType, kind: Kind) -> bool:
 
 
 def convert(column: pa.Array, kind: Kind) -> pa.Array:
-    """The column in the Arrow type of a kind; float32 stays float32. Raises ConversionError if a value does not fit."""
-    if kind in ("int", "float") and column.type == ARROW[kind]:
+    """The column in the Arrow type of a kind; float32 stays float32. Raises ConversionError if a value does not fit.
+
+    Of the kind `stored`, it is the column itself.
+    """
+    if kind == "stored" or (kind in ("int", "float") and column.type == ARROW[kind]):
         return column
     column = _values(column)
     if pa.types.is_null(column.type) or _only_empty_lists(column):

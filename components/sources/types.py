@@ -5,6 +5,7 @@ float    every value is a number
 string   UTF-8; in text also what would lose digits as a number: codes such as 00123, and integers beyond int64
 bytes    anything
 missing  no values at all
+stored   the type of the source, which only a column that no feature reads may have
 
 The suffix ` list` makes a column multivalued: an example has any number of values.
 """
@@ -21,7 +22,7 @@ import pyarrow as pa
 from headrace.common.errors import DataError
 from headrace.configs.schema.data import ColumnType, DataConfig, read_as
 
-Kind = Literal["missing"] | ColumnType
+Kind = Literal["missing", "stored"] | ColumnType
 
 SCALARS: Mapping[str, pa.DataType] = {
     "missing": pa.null(),

@@ -51,7 +51,7 @@ def predict(config: PipelineConfig) -> RunExplanation:
     if not folders.metadata.exists():
         components = [ComponentExplanation(id_, "would run", reasons=["there is no earlier run"]) for id_ in nodes]
         return RunExplanation(config.pipeline.name, "", components)
-    with locked(folders.home), tempfile.TemporaryDirectory() as scratch:
+    with locked(folders.home, "`headrace explain-cache --next`"), tempfile.TemporaryDirectory() as scratch:
         metadata = Metadata(folders.metadata, config.pipeline.name, "")
         return _Prediction(config, folders, nodes, earlier, metadata, Path(scratch)).explanation()
 

@@ -117,7 +117,7 @@ def changing_models(folders: Folders, push_directory: str) -> Iterator[Destinati
 
     Raises RunError if a run is in progress, or if `deploy.push` is in an object store that cannot be read.
     """
-    with locked(folders.home), changing(folders.registry):
+    with locked(folders.home, "a promotion or rollback"), changing(folders.registry):
         refresh(folders.pushed(push_directory))
         yield Destination.read(folders, push_directory)
 

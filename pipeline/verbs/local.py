@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import sys
 from pathlib import Path
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from headrace.configs.config import PipelineConfig
     from headrace.configs.loading.loader import LoadedConfig
     from headrace.pipeline.run import Run
+
+MANY_ALIKE = 6
+"""As many features in a row with the same settings are shown as one line."""
 
 
 @click.command()
@@ -112,8 +116,11 @@ def _show_selection(loaded: LoadedConfig) -> None:
         click.echo(f"model: {to_flow(found.selected.model)}")
     for name, features in found.selected.features.items():
         click.echo(f'"{name}": {len(features)} feature{"" if len(features) == 1 else "s"}')
-        for feature, settings in features.items():
-            click.echo(f"  {to_flow(feature)}: {to_flow(settings)}")
+        for settings, alike in itertools.groupby(features.items(), lambda item: to_flow(item[1])):
+            names = [to_flow(feature) for feature, _ in alike]
+            shown = names if len(names) < MANY_ALIKE else [f"{names[0]} to {names[-1]}, {len(names)} features"]
+            for name_or_range in shown:
+                click.echo(f"  {name_or_range}: {settings}")
 
 
 @config_verb()

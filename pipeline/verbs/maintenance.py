@@ -105,7 +105,7 @@ def prune(config: GivenConfig, keep: int, days: int, dry_run: bool, root: str | 
     folders = Folders.of(loaded)
     if not folders.runs.is_dir():
         raise RunError(f"there is no run in {folders.runs} yet; start one with `headrace run {config}`")
-    with locked(folders.home):
+    with locked(folders.home, "`headrace prune`"):
         plan = plan_prune(folders, keep, older_than)
         summary = _summary(plan, dry_run)
         if dry_run:

@@ -29,6 +29,7 @@ from headrace.components.evaluation.verdict import (
     conclude,
     few_examples,
     rejection_reasons,
+    size_remarks,
 )
 from headrace.components.statistics.distances import DriftDistance
 from headrace.configs.schema.evaluate import EvaluateConfig, SliceThreshold, Threshold
@@ -290,6 +291,15 @@ def test_a_prediction_passes_on_the_side_of_the_constant_where_the_labels_are(
     assert check.value is not None
     assert check.limit is not None
     assert (check.value < check.limit) is (weight > 0)
+
+
+@pytest.mark.parametrize(("kind", "value"), [("regression", 0.1), ("regression", 7.0), ("binary", 1.0)])
+def test_a_label_that_never_changes_is_told_instead_of_a_margin(kind: str, value: float) -> None:
+    labels, predictions = np.full(400, value), np.full((400, 1), 0.9)
+    groups = ExampleGroups(labels, predictions, np.zeros(400, np.int64), 1, np.ones(400))
+    (accumulator,) = LABEL_METRICS[kind].accumulate(groups)
+    (remark,) = size_remarks(LABEL_METRICS[kind], accumulator.total(), LOSSES[kind], "test")
+    assert remark.startswith("the label has the same value in all 400 examples of the test split")
 
 
 def test_a_margin_that_is_too_wide_is_told_with_the_interval() -> None:

@@ -19,6 +19,7 @@ from headrace.components.examples import parts as parts_module
 from headrace.components.sources import ReadOptions, ScanResult, open_source, serial_map
 from headrace.components.sources.avro.blocks import read_blocks, read_header
 from headrace.components.sources.avro.source import AvroFiles
+from headrace.components.sources.base import HasTypes
 from headrace.components.sources.streams import LineRange
 from headrace.components.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
@@ -135,6 +136,12 @@ def test_logical_types_are_mapped_as_those_of_parquet(tmp_path: Path) -> None:
         }
     ]  # fmt: skip
     assert (scan.kinds["cost"], scan.kinds["nothing"], scan.kinds["suits"]) == ("float", "missing", "string list")
+    source = open_source(AvroSource(kind="avro", path=str(tmp_path / "f.avro")))
+    assert isinstance(source, HasTypes)
+    (part,), stored = source.parts(serial_map), [*source.stored_types(scan.kinds)]
+    assert sorted(stored) == ["cost", "day", "float", "local", "millis", "time"]
+    (as_stored,) = source.batches(part, dict.fromkeys(stored, "stored"))
+    assert as_stored.to_pylist() == [{name: row[name] for name in stored}]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from headrace.common.errors import DataError, RunError
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.examples import parts as parts_module
 from headrace.components.sources import ScanResult, open_source, serial_map
-from headrace.components.sources.base import HasHead, HasListLengths
+from headrace.components.sources.base import HasHead, HasListLengths, HasTypes
 from headrace.components.sources.types import Kind
 from headrace.components.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
@@ -103,6 +103,22 @@ def test_a_declared_int_keeps_the_number_of_a_class(tmp_path: Path) -> None:
     save(tmp_path, [[batch(ROWS)]], FEATURES)
     _, rows = read(tmp_path, {"y": "int", "tags": "int list"})
     assert [(row["y"], row["tags"]) for row in rows] == [(1, [0, 2]), (-1, []), (0, None)]
+
+
+def test_only_columns_that_mean_what_is_stored_can_be_read_as_stored(tmp_path: Path) -> None:
+    save(tmp_path, [[batch(ROWS)]], FEATURES)
+    source = open_source(DatasetsSource(kind="datasets", path=str(tmp_path)))
+    kinds: dict[str, Kind] = {"id": "int", "x": "float", "y": "string", "tags": "string list", "image": "bytes"}
+    assert isinstance(source, HasTypes)
+    assert source.stored_types(kinds) == {"x": pa.float32()}
+    (part,) = source.parts(serial_map)
+    (found,) = source.batches(part, {"id": "int", "x": "stored"})
+    assert (found.schema.field("x").type, found["x"].to_pylist()) == (pa.float32(), [0.5, None, -2.0])
+    save(tmp_path, [[batch(ROWS)], [numbers(0, 2)]], FEATURES)
+    assert source.stored_types({"x": "float"}) == {"x": pa.float32()}  # it reads the files that it found
+    both = open_source(DatasetsSource(kind="datasets", path=str(tmp_path)))
+    assert isinstance(both, HasTypes)
+    assert both.stored_types({"x": "float"}) == {}
 
 
 def test_lists_of_the_older_form_have_class_names_too(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from headrace.common.errors import TrainingError
+from headrace.components.canary.caller import first_line
 from headrace.components.failed_checks import check_of_feature, columns_with_several_values
 from headrace.components.transform.example_errors import short_message
 from headrace.configs.schema.features import VectorFeature
@@ -38,11 +39,13 @@ def test_a_check_of_a_feature_is_found_whole_whatever_its_column_is_called(name:
     several = f"column {name!r}, of which `features.v` takes one"
     plain = refusal(lambda zero: tf.debugging.Assert(zero > 0, [message]))
     compared = refusal(lambda zero: tf.debugging.assert_equal(zero, 1, message))
-    data = [MULTIPLE_VALUES, tf.constant([several, several]), tf.constant([2, 3])]
+    data = [MULTIPLE_VALUES, tf.constant([several] * 5), tf.constant([2] * 5)]
     listed = refusal(lambda zero: tf.debugging.Assert(zero > 0, data, summarize=10))
     assert [check_of_feature(text) for text in (plain, compared)] == [message] * 2
     assert (check_of_feature(listed.partition("features.v")[0]), columns_with_several_values(plain)) == (None, None)
-    assert str(columns_with_several_values(listed)).replace(several, "…") == "… …"
+    assert str(columns_with_several_values(listed)).replace(several, "…") == "…; …; …; and in 2 more columns"
+    assert first_line(compared) == message
+    assert first_line(listed).replace(several, "…") == f"{MULTIPLE_VALUES} …; …; …; and in 2 more columns"
 
 
 @pytest.mark.parametrize("name", ["v", "x[1] of it"])

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.common.errors import DataError
+from headrace.common.figures import figure
 from headrace.components.inference.columns import LEFT_OUT, Choice, choose
 from headrace.components.inference.facts import ColumnFacts, facts_of
 from headrace.components.inference.labels import choose_label, likely_labels
@@ -151,6 +152,30 @@ def test_numbers_of_which_float32_would_lose_digits_are_marked_with_an_example()
     assert found.comment.startswith("1700000000.125 to 1700000029.125, mean 1700000014.62")
     assert "1700000029.125 is stored as 1700000000.0, which is 29.1 away" in found.lost_digits
     assert not chosen([41.8 + number / 100 for number in range(30)], "float").lost_digits
+
+
+def test_numbers_in_comments_are_written_out() -> None:
+    incomes = chosen([450.12, *(20_000.5 + 3_000 * n for n in range(30)), 738_050.0], "float")
+    assert incomes.comment.startswith("450.12 to 738,050, mean 82,610; a long tail")
+    years = chosen([1990.0, 2024.0, 2001.5, None], "float")
+    assert years.comment == "1990 to 2024, mean 2005; 25% missing"
+    small = chosen([0.00001, 0.00002, 0.00004, 0.00005], "float")
+    assert small.comment == "0.00001 to 0.00005, mean 0.00003"
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "expected"),
+    [
+        (105.3, 2, "105"),
+        (0.92, 2, "0.92"),
+        (-13230.52, 4, "-13,231"),
+        (0.0, 3, "0"),
+        (2e-11, 3, "2e-11"),
+        (7.0, 4, "7"),
+    ],
+)
+def test_figures_have_no_power_of_ten_unless_they_are_tiny(value: float, digits: int, expected: str) -> None:
+    assert figure(value, digits) == expected
 
 
 def test_no_logarithm_is_chosen_where_float32_would_lose_its_digits() -> None:

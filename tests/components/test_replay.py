@@ -116,6 +116,15 @@ def test_a_type_or_a_number_of_rows_of_its_own_differs_everywhere() -> None:
     }  # fmt: skip
 
 
+def test_the_label_is_compared_and_counts_as_a_feature_only_where_it_differs() -> None:
+    given_rows: list[Row] = [(1.0, [], b"1")]
+    alike = replay(pairs(given_rows), lambda _: served(given_rows), ["word", "absent"])
+    assert (alike.features, alike.words) == (3, "passed: 3 features of 1 examples are as in training")
+    other = {**served(given_rows), "word": np.array([b"2"], object)}
+    differs = replay(pairs(given_rows), lambda _: other, ["word", "number"])
+    assert (differs.features, [one.name for one in differs.differing]) == (3, ["word"])
+
+
 def test_values_that_change_between_requests_are_random() -> None:
     given_rows: list[Row] = [(1.0, [], b"")]
     calls = iter(range(1, 9))

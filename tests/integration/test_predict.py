@@ -14,6 +14,7 @@ import signal
 import sqlite3
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import forks
@@ -59,6 +60,23 @@ def expected(pushed: Pushed) -> np.ndarray:
     return signature_rows(pushed.version, pushed.rows)
 
 
+def _of_many_types(rows: int) -> dict[str, pa.Array]:
+    """Columns that no feature reads, of types that examples do not have; `far` is beyond Python's dates."""
+    price = Decimal("12345678901.1234567890123456789")
+    at = dt.datetime(2024, 2, 28, 23, 30, 0, 125_000, dt.UTC)
+    values = {
+        "day": (dt.date(2024, 2, 29), pa.date32()),
+        "at": (at, pa.timestamp("ms", "Europe/Berlin")),
+        "noon": (dt.time(12, 0, 1), pa.time64("us")),
+        "lasted": (dt.timedelta(seconds=90.5), pa.duration("ns")),
+        "price": (price, pa.decimal128(38, 19)),
+        "real": (0.5, pa.float32()),
+        "days": ([dt.date(2024, 2, 29), None], pa.list_(pa.date32())),
+    }
+    columns = {name: pa.array([value, None] * (rows // 2), arrow) for name, (value, arrow) in values.items()}
+    return {**columns, "far": pa.array([2**24, -(2**24)] * (rows // 2), pa.int32()).cast(pa.date32())}
+
+
 class TestInputs:
     """Each kind of source gives the columns and predictions of the same rows."""
 
@@ -102,6 +120,50 @@ class TestInputs:
             assert isinstance(again, pa.Table)
             check(again, expected)
             assert again["member"].to_pylist() == flags
+
+    def test_columns_keep_the_arrow_types_that_the_input_has(self, pushed: Pushed) -> None:
+        number = len(pushed.rows)
+        rows = [
+            {**row, "distance": row["distance"] and round(row["distance"], 2), "tags": row["tags"] or None}
+            for row in pushed.rows
+        ]
+        distances = [None if row["distance"] is None else Decimal(str(row["distance"])) for row in rows]
+        table = pa.table(
+            {
+                "id": pa.array(range(number), pa.uint64()),
+                "distance": pa.array(distances, pa.decimal128(12, 2)),
+                "stops": pa.array([row["stops"] for row in rows], pa.int16()),
+                "code": pa.array([row["code"] for row in rows]),
+                "tags": pa.array([row["tags"] for row in rows], pa.list_(pa.string())),
+                **_of_many_types(number),
+            }
+        )
+        pq.write_table(table, pushed.folder / "typed.parquet")
+        found = pushed.table("--input", "typed.parquet")
+        check(found, signature_rows(pushed.version, rows))
+        assert found.select(table.column_names).equals(table)
+        for source in (table, pushed.folder / "typed.parquet"):
+            again = api_predict(str(pushed.version), source, columns=["far", "price", "distance"])
+            assert isinstance(again, pa.Table)
+            check(again, signature_rows(pushed.version, rows))
+            assert again.select(["far", "price", "distance"]).equals(table.select(["far", "price", "distance"]))
+
+    def test_formats_without_types_have_dates_as_texts_and_decimals_as_numbers(self, pushed: Pushed) -> None:
+        table = pa.Table.from_pylist(pushed.rows[:2], SCHEMA)
+        for name, column in _of_many_types(2).items():
+            table = table.append_column(name, column)
+        pq.write_table(table, pushed.folder / "two.parquet")
+        asked = ("--input", "two.parquet", "--output", "two.jsonl", "--columns", "day,at,noon,price,lasted,real")
+        assert pushed.predict(*asked).code == 0
+        first = json.loads((pushed.folder / "two.jsonl").read_text().splitlines()[0])
+        assert {name: first[name] for name in ("day", "at", "noon", "lasted", "real")} == {
+            "day": "2024-02-29",
+            "at": "2024-02-28 23:30:00.125Z",
+            "noon": "12:00:01.000000",
+            "lasted": 90.5,
+            "real": 0.5,
+        }
+        assert first["price"] == pytest.approx(12345678901.123456789)
 
     def test_json_lines_in_which_codes_are_numbers_and_keys_are_absent(
         self, pushed: Pushed, expected: np.ndarray

@@ -20,16 +20,16 @@ HOLD = """
 import sys
 from pathlib import Path
 from headrace.pipeline.folders import locked
-with locked(Path(sys.argv[1])):
+with locked(Path(sys.argv[1]), *sys.argv[2:]):
     print("held", flush=True)
     sys.stdin.read()
 """
 
 
-def holder(folder: Path) -> subprocess.Popen[str]:
+def holder(folder: Path, *what: str) -> subprocess.Popen[str]:
     """Another process that has the lock."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD, str(folder), *what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
@@ -45,6 +45,14 @@ def test_folder_that_another_process_has_is_refused_with_a_way_out(tmp_path: Pat
     assert str(tmp_path) in message
     assert "`pipeline.name` or `pipeline.root`" in way_out
     process.communicate()
+
+
+def test_refusal_says_what_holds_the_folder_now(tmp_path: Path) -> None:
+    for what in ("`headrace prune`", "another run"):
+        process = holder(tmp_path, what)
+        with pytest.raises(RunError, match=f"^{what} of this pipeline is in progress"), locked(tmp_path, "a third"):
+            pass
+        process.communicate()
 
 
 def test_folder_is_free_again_when_the_holder_ends_or_is_killed(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ SMALLEST = 2.0**-100
 """Errors below it count as none."""
 EPSILON = 1e-7
 """The least label that an error is divided by, and the least value in a logarithm, as in Keras and TFMA."""
+EQUAL = 1e-26
+"""Labels whose variance is below this share of their mean's square are all the same: it is the rounding of the mean."""
 QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 """Of the errors, for the report."""
 
@@ -141,7 +143,10 @@ class RegressionMetrics(LabelMetrics):
 
     def constant(self, totals: Totals) -> dict[str, float]:
         """The variance of the labels: the squared error of predicting their mean."""
-        variance = float(_of_regression(totals).products[0] / totals.sums[0])
+        moments = _of_regression(totals)
+        variance = float(moments.products[0] / totals.sums[0])
+        if variance < EQUAL * moments.means[0] ** 2:
+            variance = 0.0
         return {
             "mean_squared_error": variance,
             "root_mean_squared_error": float(np.sqrt(variance)),

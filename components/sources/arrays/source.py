@@ -16,7 +16,7 @@ from headrace.common.storage.files import FileState, open_file, resolve
 from headrace.components.examples.parts import LARGEST_PART, MOST_PARTS
 from headrace.components.examples.skips import Skipped, Skips
 from headrace.components.sources.arrays.tables import as_table, digest, read_arrays
-from headrace.components.sources.base import ParallelMap, ReadOptions, ScanResult, undivided
+from headrace.components.sources.base import ParallelMap, ReadOptions, ScanResult, common_types, undivided
 from headrace.components.sources.conversion import (
     BadRows,
     ConversionError,
@@ -107,9 +107,8 @@ class Arrays:
                 raise next(self._errors(bad, start))()
             yield from slice_batch(batch)
 
-    def booleans(self) -> frozenset[str]:
-        table = self._table()
-        return frozenset(name for name in self.columns() if pa.types.is_boolean(table.schema.field(name).type))
+    def stored_types(self, kinds: Mapping[str, Kind]) -> dict[str, pa.DataType]:
+        return common_types([{field.name: field.type for field in self._table().schema}], kinds)
 
     @property
     def _name(self) -> str:

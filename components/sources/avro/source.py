@@ -16,7 +16,7 @@ from headrace.components.examples.parts import part_length
 from headrace.components.examples.skips import Skips
 from headrace.components.sources.avro.blocks import AvroBlock, read_blocks, read_header
 from headrace.components.sources.avro.schema import arrow_schema, flat_types, has_uuid, pruned
-from headrace.components.sources.base import Head, ParallelMap, RowScanner, ScanResult
+from headrace.components.sources.base import Head, ParallelMap, RowScanner, ScanResult, common_types
 from headrace.components.sources.conversion import (
     convert_columns,
     holds_lists,
@@ -108,11 +108,9 @@ class AvroFiles(SourceFiles[AvroSource], RowScanner):
         columns = self._columns(path, [block], lists)
         return {name: max((len(value) for value in columns[name].to_pylist() if value), default=0) for name in lists}
 
-    def booleans(self) -> frozenset[str]:
-        """The columns that are boolean in every file."""
-        types = map(self._types, self.files)
-        own = ({name for name, arrow in found.items() if pa.types.is_boolean(arrow)} for found in types)
-        return frozenset(self.columns()).intersection(*own)
+    def stored_types(self, kinds: Mapping[str, Kind]) -> dict[str, pa.DataType]:
+        """Those of the schemas."""
+        return common_types(map(self._types, self.files), kinds)
 
     @cached_property
     def _head(self) -> list[str]:

@@ -18,6 +18,8 @@ from headrace.components.sources.csv.quotes import record_ends
 from headrace.components.sources.csv.thousands import mark_of
 from headrace.components.sources.streams import line_at, open_truncated
 
+_MARKS = frozenset("#%!")
+"""What comments mostly start with."""
 _CONVERSION = re.compile(r"In CSV column #(\d+): .*CSV conversion error to (\w+): (.*)", re.DOTALL)
 _FIELDS = re.compile(r"Expected (\d+) columns, got (\d+)")
 _NUMBERS = {"int64": "an int", "double": "a float"}
@@ -101,8 +103,11 @@ def _record_error(record: Block, csv_format: CsvFormat, parse: Parse, error: pa.
         "A field that contains the delimiter or a line break must be quoted. "
         f"The delimiter is {csv_format.dialect.delimiter!r} (`{section}.delimiter`)"
     )
-    if csv_format.dialect.comment is None and record.text[:1] in {b"#", b"%", b"!"}:
-        hint = f"If it is a comment, set `{section}.comment: '{record.text[:1].decode()}'`"
+    starts = {"it": record.text[:1].decode(errors="replace")}
+    if actual > expected:
+        starts["the line with the names of the columns"] = columns[0][:1]
+    if csv_format.dialect.comment is None and (which := next((one for one in starts if starts[one] in _MARKS), None)):
+        hint = f"If {which} is a comment, set `{section}.comment: '{starts[which]}'`"
     end = f"ends before {columns[actual]!r}" if actual < expected else f"continues after {columns[-1]!r}"
     counts = f"{actual} field{'' if actual == 1 else 's'}, but there {_are_columns(expected)}"
     return DataError(

@@ -15,7 +15,7 @@ from headrace.common.errors import DataError
 from headrace.common.storage.files import is_remote, stat
 from headrace.components.examples.parts import grouped, part_length
 from headrace.components.examples.skips import Skips
-from headrace.components.sources.base import Head, ParallelMap, ScanResult
+from headrace.components.sources.base import Head, ParallelMap, ScanResult, common_types
 from headrace.components.sources.conversion import (
     BadRows,
     beyond_int64,
@@ -135,11 +135,9 @@ class StoredDatasets(SourceFiles[DatasetsSource]):
         found = {name: batch.column(name).slice(0, FIRST_ROWS) for name in lists}
         return {name: pc.max(pc.list_value_length(column)).as_py() or 0 for name, column in found.items()}
 
-    def booleans(self) -> frozenset[str]:
-        """The columns that are boolean in every file."""
-        schemas = map(_schema, self.files)
-        own = ({field.name for field in schema if pa.types.is_boolean(field.type)} for schema in schemas)
-        return frozenset(self.columns()).intersection(*own)
+    def stored_types(self, kinds: Mapping[str, Kind]) -> dict[str, pa.DataType]:
+        """None of classes and images, which are stored as something else than what they mean."""
+        return common_types((_plain_types(_schema(path)) for path in self.files), kinds)
 
     @cached_property
     def _first(self) -> pa.Schema:
@@ -205,6 +203,15 @@ def _schema(path: str) -> pa.Schema:
     if (twice := first_duplicate(schema.names)) is not None:
         raise DataError("two columns have this name", file=path, column=twice)
     return schema
+
+
+def _plain_types(schema: pa.Schema) -> dict[str, pa.DataType]:
+    features = {field.name: features_of(schema).get(field.name) for field in schema}
+    return {
+        field.name: field.type
+        for field in schema
+        if not class_names(features[field.name]) and not is_image(features[field.name], field.type)
+    }
 
 
 def _kind(path: str, schema: pa.Schema, name: str, *, wide: bool) -> Kind:

@@ -15,7 +15,7 @@ from headrace.common.storage.files import is_folder
 from headrace.components.examples.parts import LARGEST_PART, MOST_PARTS, grouped
 from headrace.components.examples.skips import Skipped, Skips
 from headrace.components.sources.arrow_files import has_files
-from headrace.components.sources.base import Head, ParallelMap, ScanResult, serial_map
+from headrace.components.sources.base import Head, ParallelMap, ScanResult, common_types, serial_map
 from headrace.components.sources.conversion import (
     BadRows,
     always_fits,
@@ -135,15 +135,14 @@ class ParquetFiles(SourceFiles[ParquetSource]):
             return {}
         return {name: pc.max(pc.list_value_length(batch.column(name))).as_py() or 0 for name in lists}
 
-    def booleans(self) -> frozenset[str]:
-        """The columns that are boolean in every file. The other files are opened only if the first has some."""
-        found = frozenset(self.columns())
-        for path in self.files:
-            with open_parquet(path) as file:
-                found &= {name for name, arrow in column_types(path, file).items() if pa.types.is_boolean(arrow)}
-            if not found:
-                break
-        return found
+    def stored_types(self, kinds: Mapping[str, Kind]) -> dict[str, pa.DataType]:
+        """None of the columns in the names of folders."""
+        return common_types(map(self._types, self.files), kinds)
+
+    def _types(self, path: str) -> dict[str, pa.DataType]:
+        with open_parquet(path) as file:
+            types = column_types(path, file)
+        return {name: types[name] for name in self.options.select([*types]) if name not in self._partitions(path)}
 
     @cached_property
     def _stored(self) -> list[str]:

@@ -6,11 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from trips_folder import CONFIG
 from validated import reported
 
 from headrace.common.names import CommandOption
 from headrace.configs.loading.loader import load_with_locations
+from headrace.pipeline.cli import cli
 from headrace.pipeline.validate import check_data, check_machine, why_not_writable
 
 
@@ -28,6 +30,26 @@ def test_columns_are_those_of_the_newest_span() -> None:
     assert problem.startswith('c.yaml:6: features.fare: "fare" ')
     assert problem.endswith('; did you mean "fares"?')
     assert reported(spans.replace("label", "  spans: '2026-01-01'\nlabel", 1)) == []
+
+
+def test_many_columns_that_become_the_same_are_one_line() -> None:
+    names = [f"x{number:02}" for number in range(12)]
+    rows = range(60)
+    numbers = {name: [f"{row * (place + 2) % 61}.5" for row in rows] for place, name in enumerate(names)}
+    columns = {**dict(list(numbers.items())[:8]), "kind": [f"c{row % 7}" for row in rows], **numbers}
+    columns["y"] = [str(row % 2) for row in rows]
+    lines = [",".join(columns), *map(",".join, zip(*columns.values(), strict=True))]
+    Path("wide.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    config = "data: {source: {kind: csv, path: wide.csv}}\nlabel: {key: y, kind: auto}\nfeatures: {'*': auto}\n"
+    Path("wide.yaml").write_text(config, encoding="utf-8")
+    done = CliRunner().invoke(cli, ["validate", "wide.yaml"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[-7:] == [
+        '"*": 13 features',
+        "  x00 to x07, 8 features: {column: numeric}",
+        "  kind: {column: vocabulary, values: [c0, c1, c2, c3, c4, c5, c6]}",
+        *(f"  {name}: {{column: numeric}}" for name in names[8:]),
+    ]
 
 
 def test_spans_that_are_not_there_are_reported_at_the_path() -> None:
