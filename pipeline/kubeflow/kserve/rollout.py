@@ -33,6 +33,8 @@ from headrace.pipeline.kubeflow.kserve.observed import (
     Served,
     all_serve,
     crash_of,
+    is_starting,
+    waits_for_node,
 )
 from headrace.pipeline.kubeflow.kserve.service import WHERE, ServiceClient
 
@@ -160,7 +162,7 @@ class Rollout:
         while True:
             seen = self._still(uri)
             pods = self.service.pods()
-            if why := seen.revision_failure():
+            if (why := seen.revision_failure()) and not is_starting(pods, seen.created):
                 return why
             if uri == self.target.uri and (why := crash_of(pods, uri, self._before)):
                 return why
@@ -168,7 +170,7 @@ class Rollout:
             if seen.is_ready and (is_ready or (seen.mode == "raw" and all_serve(pods, uri))):
                 return None
             if self.clock() >= end:
-                return f"it was not ready after {self.settings.ready} ({seen.unmet})"
+                return f"it was not ready after {self.settings.ready} ({waits_for_node(pods, uri) or seen.unmet})"
             self.sleep(self._pause)
 
     def _observed(self) -> str | None:

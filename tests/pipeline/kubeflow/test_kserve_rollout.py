@@ -119,6 +119,55 @@ def test_failed_version_is_taken_back(cluster: Cluster, plan: Plan, reason: str)
         assert all(one.get(FIRST, 0) >= 90 for one in cluster.traffic)
 
 
+@both_modes
+def test_download_that_succeeds_when_it_is_tried_again_is_not_a_failure(cluster: Cluster) -> None:
+    """In between, KServe's state of the model is BlockedByFailedLoad; in raw mode it looks at any pod for that."""
+    cluster.plans[NEXT] = Plan(failed_downloads=1)
+    assert rollout(cluster).try_out() is None
+    assert cluster.uri == NEXT
+    loading = cluster.service["status"]["modelStatus"]
+    assert loading["transitionStatus"] == "UpToDate"
+    assert cluster.mode == "RawDeployment" or loading["lastFailureInfo"]["exitCode"] == 1
+
+
+@both_modes
+def test_version_waits_for_a_node(cluster: Cluster) -> None:
+    """Clusters that scale add one within minutes. Knative calls the revision failed until its pod is ready."""
+    cluster.plans[NEXT] = Plan(no_node=4, ready_after=3)
+    assert rollout(cluster).try_out() is None
+    assert cluster.uri == NEXT
+
+
+@both_modes
+def test_version_that_gets_no_node_is_taken_back_with_what_the_scheduler_says(cluster: Cluster) -> None:
+    cluster.plans[NEXT] = Plan(no_node=100)
+    one = rollout(cluster)
+    why = str(one.try_out())
+    assert re.fullmatch(r"it was not ready after 60s \(pod \S+-00002-pod has no node: 0/3 nodes are .* cpu\.\)", why)
+    assert f"serves {FIRST} again" in one.take_back(why)
+
+
+@both_modes
+def test_reason_names_what_failed_now_and_nothing_else(cluster: Cluster) -> None:
+    """KServe keeps what it says of the last failure, whatever is loaded later, and its condition Stopped is False."""
+    cluster.plans |= {NEXT: Plan(load_error="NoSuchBucket: root"), LATER: Plan(ready_after=None)}
+    one = rollout(cluster)
+    why = str(one.try_out())
+    assert re.search(r"storage-initializer of pod .* \(Error, exit code 1, NoSuchBucket: root\)", why)
+    one.take_back(why)
+    why = str(rollout(cluster, LATER, "3").try_out())
+    assert "not ready after 60s" in why
+    assert "NoSuchBucket" not in why
+    assert "Stopped" not in why
+
+
+def test_what_several_conditions_say_is_reported_once(cluster: Cluster) -> None:
+    cluster.plans[NEXT] = Plan(no_node=100)
+    one = rollout(cluster)
+    one.try_out()
+    assert one.service.read().unmet.count("Insufficient cpu") == 1
+
+
 def test_failed_version_never_gets_more_while_the_old_one_is_made_again(cluster: Cluster) -> None:
     """Without a canary's 0%, Knative would send everything to the latest revision that is ready: the failed one."""
     cluster.plans[NEXT] = Plan(ready_after=2, crashes_after=5)
