@@ -209,6 +209,8 @@ class Cluster:
         rules: What the account may do: the rules of its Role.
         patches: The patches that were taken, in order.
         traffic: The share of the requests of each URI after each step, in percent.
+        routes_first: Whether Knative shows new shares of the traffic a step before the new revision, as its two
+            controllers may.
         before: Called before each request with its method and path; it may raise, or change things.
     """
 
@@ -216,6 +218,7 @@ class Cluster:
         self.mode, self.plans = mode, dict(plans or {})
         self.objects = objects or InMemory(first_service(mode))
         self.otherwise = Plan()
+        self.routes_first = False
         self.rules: Sequence[Json] = manifest("Role")["rules"]
         self.revisions: list[Revision] = []
         self.patches: list[Json] = []
@@ -304,7 +307,8 @@ class Cluster:
     def _serverless(self) -> Json:
         known = self._status.get("components", {}).get("predictor", {})
         rolled, previous = known.get("latestRolledoutRevision", ""), known.get("previousRolledoutRevision", "")
-        created = self.revisions[-1]
+        is_late = self.routes_first and self.revisions[-1].age == 1 and len(self.revisions) > 1
+        created = self.revisions[-2 if is_late else -1]
         ready = next((one for one in reversed(self.revisions) if one.was_ready), None)
         percent = self.canary
         targets: list[tuple[str, int, bool]] = []
@@ -323,7 +327,7 @@ class Cluster:
         for name, part, _ in targets:
             shares[by_name[name]] = shares.get(by_name[name], 0) + part
         self.traffic.append(shares)
-        state = "True" if ready is created else "False" if created.failure else "Unknown"
+        state = "Unknown" if is_late else "True" if ready is created else "False" if created.failure else "Unknown"
         revisions = {
             "latestCreatedRevision": created.name,
             "latestReadyRevision": ready.name if ready else "",

@@ -240,6 +240,17 @@ def test_kserve_asks_knative_for_the_share_of_a_canary(cluster: Controlled) -> N
     assert len(cluster.revisions) == 3
 
 
+@pytest.mark.parametrize("cluster", ["Serverless"], indirect=True)
+def test_kserve_takes_shares_that_come_before_the_revision_for_a_rollback(cluster: Controlled) -> None:
+    assert rollout(cluster).try_out() is None
+    cluster.settle(2)
+    cluster.routes_first = True
+    assert rollout(cluster, LATER, "3").try_out() is None
+    assert [(10, ""), (90, f"{PREDICTOR}-00001")] in cluster.asked
+    cluster.settle(2)
+    assert cluster.traffic[-1] == {LATER: 100}
+
+
 @both_modes
 @pytest.mark.parametrize(
     "plan",

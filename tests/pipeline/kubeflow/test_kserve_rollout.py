@@ -83,11 +83,15 @@ def test_good_version_gets_all_requests_and_nothing_else_changes(cluster: Cluste
 
 
 def test_canary_gets_its_share_until_it_was_observed(cluster: Cluster) -> None:
-    assert rollout(cluster).try_out() is None
+    said: list[str] = []
+    one = rollout(cluster)
+    one.say = said.append
+    assert one.try_out() is None
     cluster.settle(1)
     assert shares(cluster, NEXT) == [0, 10, 100]
     assert sum(one.get(NEXT) == 10 for one in cluster.traffic) >= 6  # 30 seconds, a look every five
     assert [one["spec"]["predictor"]["canaryTrafficPercent"] for one in cluster.patches] == [10, None]
+    assert not any("KServe sends" in line for line in said)
     assert len(cluster.revisions) == 2  # promoting makes no further revision, whose pods would start again
 
 
@@ -177,6 +181,21 @@ def test_failed_version_never_gets_more_while_the_old_one_is_made_again(cluster:
     cluster.settle(3)
     assert shares(cluster, NEXT) == [0, 10, 0]
     assert [one["spec"]["predictor"]["canaryTrafficPercent"] for one in cluster.patches] == [10, 0, None]
+
+
+def test_rest_of_the_requests_that_kserve_sends_to_an_earlier_revision_is_reported(cluster: Cluster) -> None:
+    """KServe takes shares that it sees before the new revision for a rollback to the one before."""
+    assert rollout(cluster).try_out() is None
+    cluster.routes_first = True
+    cluster.traffic.clear()
+    said: list[str] = []
+    one = rollout(cluster, LATER, "3")
+    one.say = said.append
+    assert one.try_out() is None
+    (line,) = (line for line in said if "KServe sends" in line)
+    assert "90% of the requests to revision headrace-model-predictor-00001, which served before" in line
+    assert {FIRST: 90, LATER: 10} in cluster.traffic
+    assert shares(cluster, LATER)[-2:] == [10, 100]
 
 
 def test_old_version_that_does_not_start_again_keeps_its_revision(cluster: Cluster) -> None:
