@@ -31,10 +31,17 @@ PIPELINE, VERSION, RUN = "headrace/pipeline", "headrace/version", "headrace/run"
 PREVIOUS, BEFORE = "headrace/previous", "headrace/revision-before"
 SOURCE = "internal.serving.kserve.io/storage-initializer-sourceuri"
 """KServe's annotation of a pod: the URI that it loads."""
+REVISION = "serving.knative.dev/revision"
+"""Knative's label of a pod."""
 FAILED = ("BlockedByFailedLoad", "InvalidSpec")
-"""States of `status.modelStatus.transitionStatus` from which a revision does not become ready by itself."""
+"""States of `status.modelStatus.transitionStatus` in which `lastFailureInfo` is of now. KServe never removes it, and
+leaves these states when the next attempt at a download succeeds."""
+STOPPED = "Stopped"
+"""The one condition of an InferenceService that is False as long as it is served."""
 CRASHES = "CrashLoopBackOff"
 CONTAINERS = ("containerStatuses", "initContainerStatuses")
+WORDS = 300
+"""Characters of a container's last words that are reported."""
 ENDED = ("Succeeded", "Failed")
 """Phases of pods that are no longer there in effect, such as evicted ones."""
 
@@ -75,7 +82,7 @@ class Observed:
         created, ready_revision, rolled_out: The latest revision, the latest that was ever ready, and the latest that
             got all requests; "" for none. Serverless only.
         conditions: Type to (status, reason or message).
-        transition, failure: `transitionStatus`, and what KServe says of the last failure.
+        failure: What KServe says of a model that it cannot load now; "" if there is none.
         problem: Why it cannot be pointed to a version; "" if it can.
     """
 
@@ -90,7 +97,6 @@ class Observed:
     ready_revision: str = ""
     rolled_out: str = ""
     conditions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    transition: str = ""
     failure: str = ""
     problem: str = ""
 
@@ -115,8 +121,7 @@ class Observed:
                 ready_revision=revisions.get("latestReadyRevision", ""),
                 rolled_out=revisions.get("latestRolledoutRevision", ""),
                 conditions={one["type"]: _condition(one) for one in status.get("conditions") or ()},
-                transition=(status.get("modelStatus") or {}).get("transitionStatus", ""),
-                failure=_failure((status.get("modelStatus") or {}).get("lastFailureInfo") or {}),
+                failure=_failure(status.get("modelStatus") or {}),
                 problem=_problem(predictor, model),
             )
         except (KeyError, TypeError, AttributeError) as error:
@@ -140,17 +145,22 @@ class Observed:
 
     @property
     def unmet(self) -> str:
-        """What is not ready, in KServe's words."""
-        found = (f"{type_}: {why or status}" for type_, (status, why) in self.conditions.items() if status != "True")
+        """What is not ready, in KServe's words. Several conditions often say the same, which is reported once."""
+        found: dict[str, str] = {}
+        for type_, (status, why) in self.conditions.items():
+            if status != "True" and type_ != STOPPED:
+                found.setdefault(why or f"{type_} is {status}", type_)
+        said = [f"{type_}: {why}" if type_ not in why else why for why, type_ in found.items()]
         otherwise = "its pods have not all loaded it" if self.conditions else "KServe has not reported its state"
-        return self.failure or "; ".join(found) or otherwise
+        return "; ".join([*said, *filter(None, [self.failure])]) or otherwise
 
     def revision_failure(self) -> str:
-        """Why the latest revision does not become ready; "" if it may. Serverless only."""
+        """Why the latest revision failed, in Knative's words; "" if it did not. Serverless only.
+
+        Knative also says so of one whose pod waits for a node, and until that pod is ready.
+        """
         if self.mode != "serverless" or not self.is_new or self.created == self.ready_revision:
             return ""
-        if self.transition in FAILED:
-            return self.failure or self.transition
         status, why = self.conditions.get("PredictorConfigurationReady", ("Unknown", ""))
         return f"revision {self.created} failed: {why}" if status == "False" else ""
 
@@ -160,7 +170,8 @@ class PodState:
     """A pod of the service.
 
     uri: what it loads; trouble: how a container of it crashed, "" if none did; restarts: of its containers, without the
-    init containers; loops: whether a container waits to be started again.
+    init containers; loops: whether a container waits to be started again; revision: Knative's, "" if it has none;
+    unscheduled: why no node takes it, "" if one did.
     """
 
     name: str
@@ -170,6 +181,8 @@ class PodState:
     trouble: str
     restarts: int
     loops: bool
+    revision: str = ""
+    unscheduled: str = ""
 
     @classmethod
     def of(cls, pod: Mapping[str, Any]) -> Self:
@@ -183,6 +196,8 @@ class PodState:
             trouble=next(_crashes(metadata["name"], status), ""),
             restarts=sum(one.get("restartCount", 0) for one in status.get("containerStatuses") or ()),
             loops=any(_waits(one) for kind in CONTAINERS for one in status.get(kind) or ()),
+            revision=(metadata.get("labels") or {}).get(REVISION, ""),
+            unscheduled=next((_unscheduled(one) for one in conditions if one["type"] == "PodScheduled"), ""),
         )
 
 
@@ -190,6 +205,17 @@ def crash_of(pods: Iterable[PodState], uri: str, before: Mapping[str, int]) -> s
     """How a pod that loads the URI crashed; "" if none did. before: restarts that do not count, by the pod's name."""
     crashed = (one for one in pods if one.loops or one.restarts > before.get(one.name, 0))
     return next((one.trouble for one in crashed if one.uri == uri and not one.is_ending), "")
+
+
+def is_starting(pods: Iterable[PodState], revision: str) -> bool:
+    """Whether a pod of the revision has neither ended nor crashed, and so may become ready."""
+    return any(one.revision == revision and not (one.is_ending or one.loops or one.restarts) for one in pods)
+
+
+def waits_for_node(pods: Iterable[PodState], uri: str) -> str:
+    """Which pod that loads the URI has no node, and why; "" if all have one."""
+    found = (one for one in pods if one.uri == uri and one.unscheduled and not one.is_ending)
+    return next((f"pod {one.name} has no node: {one.unscheduled}" for one in found), "")
 
 
 def all_serve(pods: Iterable[PodState], uri: str) -> bool:
@@ -219,10 +245,16 @@ def _condition(one: Mapping[str, Any]) -> tuple[str, str]:
     return one["status"], said
 
 
-def _failure(info: Mapping[str, Any]) -> str:
+def _failure(loading: Mapping[str, Any]) -> str:
+    info = (loading.get("lastFailureInfo") or {}) if loading.get("transitionStatus") in FAILED else {}
     said = [str(info[key]) for key in ("reason", "message") if info.get(key)]
     said += [f"exit code {info['exitCode']}"] if info.get("exitCode") else []
     return " ".join(": ".join(said).split())[:500]
+
+
+def _unscheduled(condition: Mapping[str, Any]) -> str:
+    """What the scheduler says, from the condition PodScheduled."""
+    return "" if condition["status"] == "True" else str(condition.get("message") or condition.get("reason"))
 
 
 def _crashes(name: str, status: Mapping[str, Any]) -> Iterator[str]:
@@ -241,5 +273,6 @@ def _end(container: Mapping[str, Any]) -> str:
     ended = (container.get("lastState") or {}).get("terminated") or {}
     details = [str(ended["reason"])] if ended.get("reason") else []
     details += [f"exit code {ended['exitCode']}"] if "exitCode" in ended else []
+    details += [" ".join(ended["message"].split())[-WORDS:]] if ended.get("message") else []
     times = container.get("restartCount", 0)
     return f"restarted {times} time{'s' * (times != 1)}" + (f" ({', '.join(details)})" if details else "")

@@ -33,6 +33,8 @@ from headrace.pipeline.kubeflow.kserve.observed import (
     Served,
     all_serve,
     crash_of,
+    is_starting,
+    waits_for_node,
 )
 from headrace.pipeline.kubeflow.kserve.service import WHERE, ServiceClient
 
@@ -86,6 +88,8 @@ class Rollout:
     say: Callable[[str], None] = logger.info
     _before: Mapping[str, int] = field(default_factory=dict)
     """By pod, the restarts from before this rollout, of a version that has all requests already."""
+    _rest: str = ""
+    """The revision that had all requests before, and has the rest of them beside a canary."""
 
     def check(self, seen: Observed) -> None:
         """Raise RunError if the service cannot be pointed to the version, SupersededError if it is at a newer one."""
@@ -152,6 +156,7 @@ class Rollout:
             BEFORE: seen.created or None,
         }
         percent = self.settings.canary_percent if seen.mode == "serverless" and seen.rolled_out else None
+        self._rest = seen.rolled_out if percent is not None else ""
         return _pointing(self.target.served, percent, notes)
 
     def _until_ready(self, uri: str) -> str | None:
@@ -159,8 +164,10 @@ class Rollout:
         end = self.clock() + to_seconds(self.settings.ready)
         while True:
             seen = self._still(uri)
+            if uri == self.target.uri:
+                self._report_rest(seen)
             pods = self.service.pods()
-            if why := seen.revision_failure():
+            if (why := seen.revision_failure()) and not is_starting(pods, seen.created):
                 return why
             if uri == self.target.uri and (why := crash_of(pods, uri, self._before)):
                 return why
@@ -168,8 +175,18 @@ class Rollout:
             if seen.is_ready and (is_ready or (seen.mode == "raw" and all_serve(pods, uri))):
                 return None
             if self.clock() >= end:
-                return f"it was not ready after {self.settings.ready} ({seen.unmet})"
+                return f"it was not ready after {self.settings.ready} ({waits_for_node(pods, uri) or seen.unmet})"
             self.sleep(self._pause)
+
+    def _report_rest(self, seen: Observed) -> None:
+        """Say once if KServe sends the rest of the requests to an earlier revision than the one that had them all.
+
+        It does so if it sees Knative's new shares before the new revision: it takes that for a rollback.
+        """
+        if self._rest and seen.canary is not None and seen.rolled_out not in (self._rest, seen.created):
+            share = f"{100 - seen.canary}% of the requests to revision {seen.rolled_out}"
+            self.say(f"until the version has them all, KServe sends {share}, which served before {self._rest}")
+            self._rest = ""
 
     def _observed(self) -> str | None:
         """Why the version failed while it was watched; None if it did not."""

@@ -4,9 +4,10 @@ controllers of KServe, Knative and Deployments.
     with serving(Cluster("Serverless", plans={uri: Plan(crashes_after=3)})) as cluster:
         cluster.use(monkeypatch, folder)          # as the kubeconfig of this process
 
-It is a stand-in: what it does of the controllers follows KServe's `createKnativeService`, `PropagateStatus`,
-`PropagateRawStatus` and `PropagateModelStatus`. The controllers take one step with each read of the service, so time is
-counted in reads. `traffic` has, after each step, the share of the requests that each URI gets.
+It is a stand-in: what it does of the controllers follows `createKnativeService`, `PropagateStatus`,
+`PropagateRawStatus` and `PropagateModelStatus` of KServe 0.20 and the reconcilers of Knative Serving 0.48;
+test_kserve_controller.py compares it with KServe itself. The controllers take one step with each read of the service,
+so time is counted in reads. `traffic` has, after each step, the share of the requests that each URI gets.
 """
 
 from __future__ import annotations
@@ -32,7 +33,13 @@ PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 MANIFESTS = Path(__file__).parents[3] / "kubernetes" / "components" / "kserve"
 SOURCE = "internal.serving.kserve.io/storage-initializer-sourceuri"
 FIRST = "s3://root/first"
-KEPT_BACK = ("kubectl.kubernetes.io/last-applied-configuration",)
+MODE = "serving.kserve.io/deploymentMode"
+MODES = {"Serverless": "Knative", "RawDeployment": "Standard"}
+"""What KServe makes of the names that it had before 0.16."""
+CRASHES = "CrashLoopBackOff"
+NO_NODE = "0/3 nodes are available: 3 Insufficient cpu."
+NO_INGRESS = "Predictor ingress not created"
+KEPT_BACK = ("kubectl.kubernetes.io/last-applied-configuration", "modelFormat")
 """Annotations that KServe does not pass on to pods."""
 
 
@@ -44,14 +51,20 @@ def manifest(kind: str) -> Json:
 
 @dataclass(frozen=True)
 class Plan:
-    """How the pods of a URI fare, in steps. crashes_after: after that many steps from the creation, ready or not;
-    restarts_before: how often they did so before.
+    """How the pods of a URI fare, in steps.
+
+    ready_after: from the first step in which it is being loaded. crashes_after: from the creation, ready or not;
+    restarts_before: how often they did so before. load_error: what KServe's storage initializer ends with, each time.
+    no_node: for how long no node takes them. failed_downloads: how often the storage initializer fails before it does
+    not.
     """
 
     ready_after: int | None = 2
     crashes_after: int | None = None
     load_error: str = ""
     restarts_before: int = 0
+    no_node: int = 0
+    failed_downloads: int = 0
 
 
 @dataclass
@@ -71,14 +84,74 @@ class Revision:
         return self.plan.restarts_before + (0 if after is None else max(0, self.age - after + 1))
 
     @property
+    def is_scheduled(self) -> bool:
+        return self.age > self.plan.no_node
+
+    @property
+    def downloads(self) -> int:
+        """How often the storage initializer failed; each time takes a step of loading and one of failing."""
+        tries = max(0, self.age - self.plan.no_node) // 2
+        return tries if self.plan.load_error else min(tries, self.plan.failed_downloads)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the storage initializer is done."""
+        return not self.plan.load_error and self.age > self._waits
+
+    @property
     def is_ready(self) -> bool:
-        return not self.plan.load_error and self.plan.ready_after is not None and self.age >= self.plan.ready_after
+        return self.is_loaded and self.plan.ready_after is not None and self.age >= self._waits + self.plan.ready_after
+
+    @property
+    def _waits(self) -> int:
+        return self.plan.no_node + 2 * self.plan.failed_downloads
 
     @property
     def failure(self) -> str:
-        if self.plan.load_error and self.age >= 2:
-            return self.plan.load_error
-        return "" if self.is_ready or not self.restarts else "Container failed with: exit code 139"
+        """What Knative says of it. That no node took it is said until it is ready."""
+        if self.is_ready:
+            return ""
+        if self.restarts:
+            return "Container failed with: exit code 139"
+        return NO_NODE if self.plan.no_node else ""
+
+    def pod(self) -> Json:
+        labels = {"serving.kserve.io/inferenceservice": NAME, "component": "predictor"}
+        status = self._containers() if self.is_scheduled else {}
+        conditions = [{"type": "Ready", "status": str(self.is_ready)}]
+        scheduled = {"type": "PodScheduled", "status": str(self.is_scheduled)}
+        waits = {} if self.is_scheduled else {"reason": "Unschedulable", "message": NO_NODE}
+        return {
+            "metadata": {
+                "name": f"{self.name}-pod",
+                "annotations": {SOURCE: self.uri},
+                "labels": labels | {"serving.knative.dev/revision": self.name},
+            },
+            "status": {
+                "phase": "Running" if self.is_loaded else "Pending",
+                "conditions": [*conditions, scheduled | waits],
+                **status,
+            },
+        }
+
+    def _containers(self) -> Json:
+        ended = {"reason": "Error", "exitCode": 1, "message": self.plan.load_error or "timed out"}
+        last: Json = {"lastState": {"terminated": ended}} if self.downloads else {}
+        now: Json = {"running": {}}
+        if self.is_loaded:
+            now = {"terminated": {"reason": "Completed", "exitCode": 0}}
+        elif self.downloads > 1:
+            now = {"waiting": {"reason": CRASHES}}
+        elif (self.age - self.plan.no_node) % 2 == 0:
+            now, last = {"terminated": ended}, {}
+        first = {"name": "storage-initializer", "restartCount": self.downloads, "state": now, **last}
+        crashed = {"terminated": {"reason": "Error", "exitCode": 139}}
+        waiting = {"waiting": {"reason": CRASHES if self.restarts else "PodInitializing"}}
+        second: Json = {"name": "kserve-container", "restartCount": self.restarts}
+        second["state"] = {"running": {}} if self.is_loaded and (self.is_ready or not self.restarts) else waiting
+        if self.restarts:
+            second["lastState"] = crashed
+        return {"initContainerStatuses": [first], "containerStatuses": [second]}
 
 
 class Objects(Protocol):
@@ -136,6 +209,8 @@ class Cluster:
         rules: What the account may do: the rules of its Role.
         patches: The patches that were taken, in order.
         traffic: The share of the requests of each URI after each step, in percent.
+        routes_first: Whether Knative shows new shares of the traffic a step before the new revision, as its two
+            controllers may.
         before: Called before each request with its method and path; it may raise, or change things.
     """
 
@@ -143,6 +218,7 @@ class Cluster:
         self.mode, self.plans = mode, dict(plans or {})
         self.objects = objects or InMemory(first_service(mode))
         self.otherwise = Plan()
+        self.routes_first = False
         self.rules: Sequence[Json] = manifest("Role")["rules"]
         self.revisions: list[Revision] = []
         self.patches: list[Json] = []
@@ -231,7 +307,8 @@ class Cluster:
     def _serverless(self) -> Json:
         known = self._status.get("components", {}).get("predictor", {})
         rolled, previous = known.get("latestRolledoutRevision", ""), known.get("previousRolledoutRevision", "")
-        created = self.revisions[-1]
+        is_late = self.routes_first and self.revisions[-1].age == 1 and len(self.revisions) > 1
+        created = self.revisions[-2 if is_late else -1]
         ready = next((one for one in reversed(self.revisions) if one.was_ready), None)
         percent = self.canary
         targets: list[tuple[str, int, bool]] = []
@@ -250,8 +327,7 @@ class Cluster:
         for name, part, _ in targets:
             shares[by_name[name]] = shares.get(by_name[name], 0) + part
         self.traffic.append(shares)
-        state = "True" if ready is created else "False" if created.failure else "Unknown"
-        reason = {"True": "", "False": "RevisionFailed", "Unknown": "Deploying"}[state]
+        state = "Unknown" if is_late else "True" if ready is created else "False" if created.failure else "Unknown"
         revisions = {
             "latestCreatedRevision": created.name,
             "latestReadyRevision": ready.name if ready else "",
@@ -259,12 +335,24 @@ class Cluster:
             "previousRolledoutRevision": previous,
             "traffic": [{"revisionName": n, "percent": p, "latestRevision": latest} for n, p, latest in targets],
         }
-        names = ("PredictorConfigurationReady", "PredictorReady", "LatestDeploymentReady", "Ready")
+        said = f'Revision "{created.name}" failed with message: {created.failure}.' if state == "False" else ""
+        reason = "RevisionFailed" if said else ""
+        names = ("PredictorConfigurationReady", "PredictorReady")
+        ingress = ("True", "") if ready else ("Unknown", NO_INGRESS)
+        rest = "" if state == "True" else "PredictorConfigurationReady not ready"
+        loads = self._loads([created.pod()], is_ready=state == "True", has_failed=bool(said))
         return {
             "components": {"predictor": {name: value for name, value in revisions.items() if value}},
-            "conditions": [condition(name, state, reason, created.failure) for name in names],
-            "modelStatus": model_status(created, loaded=state == "True"),
-            "deploymentMode": "Serverless",
+            "conditions": [
+                *(condition(name, state, reason, said) for name in names),
+                condition("LatestDeploymentReady", state, rest),
+                condition("Ready", state, reason or ingress[1], said),
+                condition("IngressReady", *ingress),
+                *(condition(name, "True") for name in ("PredictorRouteReady", "RoutesReady")),
+                condition("Stopped", "False"),
+            ],
+            "modelStatus": loads,
+            "deploymentMode": MODES[self.mode],
         }
 
     def _raw(self) -> Json:
@@ -272,13 +360,23 @@ class Cluster:
         alive = self._alive()
         ready = [one for one in alive if one.is_ready]
         self.traffic.append({one.uri: 100 // len(ready) for one in ready})
-        state = "True" if ready else "False" if self.revisions[-1].failure else "Unknown"
+        state = "True" if ready else "False"
+        reason = f"MinimumReplicas{'Available' if ready else 'Unavailable'}"
+        said = f"Deployment {'has' if ready else 'does not have'} minimum availability."
         return {
             "components": {"predictor": {}},
-            "conditions": [condition(name, state, "MinimumReplicas", "") for name in ("PredictorReady", "Ready")],
-            "modelStatus": model_status(self.revisions[-1], loaded=state == "True"),
-            "deploymentMode": "RawDeployment",
+            "conditions": [
+                condition("PredictorReady", state, reason, said),
+                *(condition(name, state, "" if ready else NO_INGRESS) for name in ("IngressReady", "Ready")),
+                condition("Stopped", "False"),
+            ],
+            "modelStatus": self._loads([one.pod() for one in alive], is_ready=bool(ready)),
+            "deploymentMode": MODES[self.mode],
         }
+
+    def _loads(self, pods: Sequence[Json], *, is_ready: bool, has_failed: bool = False) -> Json:
+        known = self._status.get("modelStatus", {"states": {"activeModelState": ""}})
+        return model_status(known, pods, is_ready=is_ready, has_failed=has_failed)
 
     def _alive(self) -> list[Revision]:
         newest = self.revisions[-1]
@@ -294,45 +392,55 @@ class Cluster:
 
     def _pods(self) -> Iterator[Json]:
         for one in self._alive() if self.revisions else ():
-            waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
-            container = {
-                "name": "kserve-container",
-                "restartCount": one.restarts,
-                "state": {"running": {}} if one.is_ready or not one.restarts else waiting,
-            }
-            if one.restarts:
-                container["lastState"] = {"terminated": {"reason": "Error", "exitCode": 139}}
-            yield {
-                "metadata": {"name": f"{one.name}-pod", "annotations": {SOURCE: one.uri}},
-                "status": {
-                    "phase": "Running",
-                    "conditions": [{"type": "Ready", "status": str(one.is_ready)}],
-                    "containerStatuses": [container],
-                },
-            }
+            yield one.pod()
 
 
 def first_service(mode: str, uri: str = FIRST) -> Json:
-    """The InferenceService of our manifest, as a user applied it."""
+    """The InferenceService of our manifest, as a user applied it and KServe's webhook changed it."""
     service = copy.deepcopy(manifest("InferenceService"))
-    service["metadata"]["annotations"] = {"serving.kserve.io/deploymentMode": mode, "team": "a user's own"}
+    service["metadata"]["annotations"] = {MODE: MODES[mode], "modelFormat": "tensorflow", "team": "a user's own"}
     service["spec"]["predictor"]["model"]["storageUri"] = uri
     return service
 
 
-def condition(name: str, state: str, reason: str, message: str) -> Json:
+def condition(name: str, state: str, reason: str = "", message: str = "") -> Json:
     found = {"type": name, "status": state, "lastTransitionTime": "2026-11-26T00:00:00Z"}
     return found | ({"reason": reason} if reason else {}) | ({"message": message} if message else {})
 
 
-def model_status(newest: Revision, *, loaded: bool) -> Json:
-    if loaded:
-        return {"transitionStatus": "UpToDate", "states": {"activeModelState": "Loaded", "targetModelState": "Loaded"}}
-    states = {"activeModelState": "", "targetModelState": "FailedToLoad" if newest.failure else "Loading"}
-    if not newest.failure:
-        return {"transitionStatus": "InProgress", "states": states}
-    failure = {"reason": "ModelLoadFailed", "message": newest.failure, "exitCode": 139}
-    return {"transitionStatus": "BlockedByFailedLoad", "states": states, "lastFailureInfo": failure}
+def model_status(known: Json, pods: Sequence[Json], *, is_ready: bool, has_failed: bool) -> Json:
+    """What KServe makes of the first pod. It keeps the last failure, and what it does not know better.
+
+    pods: of the newest revision; of all in raw mode. is_ready: whether the service is, with that revision. has_failed:
+    whether Knative says so of anything.
+    """
+    if not pods:
+        return loading(known, "FailedToLoad" if has_failed else "Pending")
+    containers = pods[0]["status"]
+    for kind, name in (("initContainerStatuses", "storage-initializer"), ("containerStatuses", "kserve-container")):
+        if kind == "containerStatuses" and is_ready:
+            return loading(known, "Loaded")
+        for one in containers.get(kind, ()):
+            assert one["name"] == name
+            loops = one["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff"
+            if kind == "initContainerStatuses" and "running" in one["state"]:
+                return known if "lastState" in one else loading(known, "Loading")
+            ended = (one["lastState"] if loops else one["state"]).get("terminated", {})
+            if ended.get("reason") == "Error":
+                return loading(known, "FailedToLoad", ended)
+            if kind == "containerStatuses":
+                return loading(known, "Pending")
+    return known
+
+
+def loading(known: Json, state: str, ended: Json | None = None) -> Json:
+    transition = {"Loaded": "UpToDate", "FailedToLoad": "BlockedByFailedLoad"}.get(state, "InProgress")
+    active = state if state == "Loaded" else known["states"]["activeModelState"]
+    found = known | {"transitionStatus": transition, "states": {"activeModelState": active, "targetModelState": state}}
+    if ended is not None:
+        failure = {"reason": "ModelLoadFailed", "message": ended.get("message", ""), "exitCode": ended["exitCode"]}
+        found["lastFailureInfo"] = {name: value for name, value in failure.items() if value}
+    return found
 
 
 def merged(value: Any, patch: Any) -> Any:

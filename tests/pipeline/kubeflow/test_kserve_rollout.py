@@ -83,11 +83,15 @@ def test_good_version_gets_all_requests_and_nothing_else_changes(cluster: Cluste
 
 
 def test_canary_gets_its_share_until_it_was_observed(cluster: Cluster) -> None:
-    assert rollout(cluster).try_out() is None
+    said: list[str] = []
+    one = rollout(cluster)
+    one.say = said.append
+    assert one.try_out() is None
     cluster.settle(1)
     assert shares(cluster, NEXT) == [0, 10, 100]
     assert sum(one.get(NEXT) == 10 for one in cluster.traffic) >= 6  # 30 seconds, a look every five
     assert [one["spec"]["predictor"]["canaryTrafficPercent"] for one in cluster.patches] == [10, None]
+    assert not any("KServe sends" in line for line in said)
     assert len(cluster.revisions) == 2  # promoting makes no further revision, whose pods would start again
 
 
@@ -119,6 +123,55 @@ def test_failed_version_is_taken_back(cluster: Cluster, plan: Plan, reason: str)
         assert all(one.get(FIRST, 0) >= 90 for one in cluster.traffic)
 
 
+@both_modes
+def test_download_that_succeeds_when_it_is_tried_again_is_not_a_failure(cluster: Cluster) -> None:
+    """In between, KServe's state of the model is BlockedByFailedLoad; in raw mode it looks at any pod for that."""
+    cluster.plans[NEXT] = Plan(failed_downloads=1)
+    assert rollout(cluster).try_out() is None
+    assert cluster.uri == NEXT
+    loading = cluster.service["status"]["modelStatus"]
+    assert loading["transitionStatus"] == "UpToDate"
+    assert cluster.mode == "RawDeployment" or loading["lastFailureInfo"]["exitCode"] == 1
+
+
+@both_modes
+def test_version_waits_for_a_node(cluster: Cluster) -> None:
+    """Clusters that scale add one within minutes. Knative calls the revision failed until its pod is ready."""
+    cluster.plans[NEXT] = Plan(no_node=4, ready_after=3)
+    assert rollout(cluster).try_out() is None
+    assert cluster.uri == NEXT
+
+
+@both_modes
+def test_version_that_gets_no_node_is_taken_back_with_what_the_scheduler_says(cluster: Cluster) -> None:
+    cluster.plans[NEXT] = Plan(no_node=100)
+    one = rollout(cluster)
+    why = str(one.try_out())
+    assert re.fullmatch(r"it was not ready after 60s \(pod \S+-00002-pod has no node: 0/3 nodes are .* cpu\.\)", why)
+    assert f"serves {FIRST} again" in one.take_back(why)
+
+
+@both_modes
+def test_reason_names_what_failed_now_and_nothing_else(cluster: Cluster) -> None:
+    """KServe keeps what it says of the last failure, whatever is loaded later, and its condition Stopped is False."""
+    cluster.plans |= {NEXT: Plan(load_error="NoSuchBucket: root"), LATER: Plan(ready_after=None)}
+    one = rollout(cluster)
+    why = str(one.try_out())
+    assert re.search(r"storage-initializer of pod .* \(Error, exit code 1, NoSuchBucket: root\)", why)
+    one.take_back(why)
+    why = str(rollout(cluster, LATER, "3").try_out())
+    assert "not ready after 60s" in why
+    assert "NoSuchBucket" not in why
+    assert "Stopped" not in why
+
+
+def test_what_several_conditions_say_is_reported_once(cluster: Cluster) -> None:
+    cluster.plans[NEXT] = Plan(no_node=100)
+    one = rollout(cluster)
+    one.try_out()
+    assert one.service.read().unmet.count("Insufficient cpu") == 1
+
+
 def test_failed_version_never_gets_more_while_the_old_one_is_made_again(cluster: Cluster) -> None:
     """Without a canary's 0%, Knative would send everything to the latest revision that is ready: the failed one."""
     cluster.plans[NEXT] = Plan(ready_after=2, crashes_after=5)
@@ -128,6 +181,21 @@ def test_failed_version_never_gets_more_while_the_old_one_is_made_again(cluster:
     cluster.settle(3)
     assert shares(cluster, NEXT) == [0, 10, 0]
     assert [one["spec"]["predictor"]["canaryTrafficPercent"] for one in cluster.patches] == [10, 0, None]
+
+
+def test_rest_of_the_requests_that_kserve_sends_to_an_earlier_revision_is_reported(cluster: Cluster) -> None:
+    """KServe takes shares that it sees before the new revision for a rollback to the one before."""
+    assert rollout(cluster).try_out() is None
+    cluster.routes_first = True
+    cluster.traffic.clear()
+    said: list[str] = []
+    one = rollout(cluster, LATER, "3")
+    one.say = said.append
+    assert one.try_out() is None
+    (line,) = (line for line in said if "KServe sends" in line)
+    assert "90% of the requests to revision headrace-model-predictor-00001, which served before" in line
+    assert {FIRST: 90, LATER: 10} in cluster.traffic
+    assert shares(cluster, LATER)[-2:] == [10, 100]
 
 
 def test_old_version_that_does_not_start_again_keeps_its_revision(cluster: Cluster) -> None:
