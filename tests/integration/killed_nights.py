@@ -3,8 +3,8 @@
 calm = Nights(folder, tuned=False)
 calm.next_day()
 done = calm.run()
-done = killed.run(Moment("component", "Pusher", 17))     # right before this change to the file system
-done = calm.run(None, *ONLY_PREDICTS)                    # the same config's pipeline that only predicts
+done = killed.run(kills=[Moment("component", "Pusher", 17)])     # right before this change to the file system
+done = calm.run(*ONLY_PREDICTS)                                  # the same config's pipeline that only predicts
 
 Both predict the day's new data: each run at its end, and the second pipeline into files of its own.
 """
@@ -15,7 +15,8 @@ import datetime as dt
 import json
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from command import Finished, headrace, outputs_on_disk, processes_in, wait_unti
 from forks import FIRST
 
 from headrace.components.stored_models.blessed_record import Registry
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.pipeline.results.record import RunRecord
 
@@ -134,12 +136,13 @@ class Nights:
         last = TrainingRecord.read(self.home / "trained.json").judged
         return last is not None and last.spans[-1] == self.newest_day
 
-    def run(self, moment: Moment | None = None, *options: str) -> Finished:
-        """Run the pipeline, and wait until none of its processes is left."""
+    def run(self, *options: str, kills: Iterable[Moment] = ()) -> Finished:
+        """Run the pipeline, and wait until none of its processes is left.
+
+        kills: when it may die, each for another component; it does so at the one that comes first.
+        """
         self._notes.unlink(missing_ok=True)
-        asked = {"folder": str(self.folder), "notes": str(self._notes)}
-        if moment is not None:
-            asked |= asdict(moment)
+        asked = {"folder": str(self.folder), "notes": str(self._notes), "moments": [*map(asdict, kills)]}
         first = {FIRST: dying_run.__file__, dying_run.ASKED: json.dumps(asked)}
         done = headrace(self.folder, "run", "nightly.yaml", *options, **first)
         assert wait_until(lambda: not processes_in(self.folder))
@@ -150,9 +153,18 @@ class Nights:
         return self.folder.with_name(f"{self.folder.name}-changes.txt")
 
     @property
-    def changes(self) -> list[str]:
-        """The changes to the file system that the last run made, each with its process, component and number."""
-        return self._notes.read_text(encoding="utf-8").splitlines()
+    def changes(self) -> Counter[tuple[str, str]]:
+        """How many changes to the file system the last run made, by process and component."""
+        return Counter((process, component) for process, component, *_ in self._noted)
+
+    @property
+    def died(self) -> list[str]:
+        """The components at whose moment the last run died: two may have come at once."""
+        return list(dict.fromkeys(component for what, component, *_ in self._noted if what == dying_run.KILLED))
+
+    @property
+    def _noted(self) -> list[list[str]]:
+        return [line.split() for line in self._notes.read_text(encoding="utf-8").splitlines()]
 
     @property
     def served(self) -> list[dict[str, bytes]]:
@@ -170,8 +182,19 @@ class Nights:
     @property
     def blessed(self) -> list[dict[str, bytes]]:
         """The blessed models, newest last."""
-        models = Registry.read(self.home / "blessed.json").models
-        return [_files(Path(entry.uri) / "Format-Serving") for entry in models]
+        return [_files(Path(uri) / "Format-Serving") for uri in self.blessings]
+
+    @property
+    def blessings(self) -> list[str]:
+        """The URIs of the blessed models, newest last."""
+        return [entry.uri for entry in Registry.read(self.home / "blessed.json").models]
+
+    @property
+    def pushes(self) -> list[str]:
+        """The URI of the model of every version ever pushed, newest last."""
+        path = self.home / "pushed.json"
+        (models,) = PushRecord.read(path).models.values()
+        return [str(path.parent / models[version]) for version in sorted(models)]
 
     @property
     def converted(self) -> dict[str, set[str]]:

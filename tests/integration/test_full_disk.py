@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from command import Finished, headrace
+from command import Finished, headrace, versions
 from mounted import Disk, mounted
 from parcels import write_parcels
 
@@ -103,14 +103,25 @@ def test_full_disk_in_other_libraries_words_is_named_without_their_tracebacks(er
         assert "File" not in found["error"]
 
 
+def prepare(folder: Path) -> None:
+    write_parcels(folder / "parcels.csv", 400)
+    (folder / "config.yaml").write_text(CONFIG, encoding="utf-8")
+
+
 def run(folder: Path) -> Finished:
     return headrace(folder, "run", "config.yaml")
 
 
+def weights(folder: Path) -> list[bytes]:
+    """Those of each version in service."""
+    return [path.read_bytes() for path in folder.glob("serving/**/model.weights.h5")]
+
+
 @pytest.mark.slow
-def test_run_that_fills_the_disk_says_where_and_the_next_one_continues(disk: Disk, tmp_path: Path) -> None:
-    write_parcels(tmp_path / "parcels.csv", 400)
-    (tmp_path / "config.yaml").write_text(CONFIG, encoding="utf-8")
+def test_run_that_fills_the_disk_says_where_and_the_next_one_continues(
+    disk: Disk, tmp_path: Path, new_folder: Callable[[str], Path]
+) -> None:
+    prepare(tmp_path)
     for size in ("64k", "400k", "500k", "600k", "700k"):
         disk.resize(size)
         full = run(tmp_path)
@@ -127,4 +138,8 @@ def test_run_that_fills_the_disk_says_where_and_the_next_one_continues(disk: Dis
     disk.resize("100m")
     done = run(tmp_path)
     assert done.code == 0, done.out + done.err
-    assert list(tmp_path.glob("serving/**/saved_model.pb"))
+    undisturbed = new_folder("undisturbed")
+    prepare(undisturbed)
+    assert run(undisturbed).code == 0
+    assert len(versions(tmp_path)) == 1
+    assert weights(tmp_path) == weights(undisturbed)
