@@ -15,6 +15,7 @@ import pytest
 from made_up_nights import night
 from s3_proxy import S3Proxy, s3_proxy
 from s3_servers import S3Server
+from stores import Bucket
 
 from headrace.common import store_lock
 from headrace.common.checksums import checksum
@@ -110,6 +111,16 @@ def test_a_version_is_the_whole_model_and_the_same_model_is_not_pushed_again(ser
     assert served.versions == {"18": holding("b"), "19": holding("c")}
     assert served.others == set()
     assert sorted(path.name for path in there.iterdir()) == ["18", "19"]
+
+
+def test_google_cloud_storage_gets_and_loses_whole_versions_too(gcs_bucket: Bucket, tmp_path: Path) -> None:
+    uri = f"{gcs_bucket.url}/models"
+    here, elsewhere = copy_of(uri, tmp_path / "here"), copy_of(uri, tmp_path / "elsewhere")
+    for number, text in enumerate("abc", 17):
+        assert push(model_of(tmp_path / text, text), here, lambda: 17.0, keep=2) == here / str(number)
+    refresh(elsewhere)
+    assert sorted(path.name for path in elsewhere.iterdir()) == ["18", "19"]
+    assert {name: (elsewhere / "19" / name).read_bytes() for name in FILES} == holding("c")
 
 
 def test_the_graph_appears_when_all_other_files_are_there(served: Served, tmp_path: Path) -> None:
