@@ -7,7 +7,7 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
@@ -20,15 +20,17 @@ _adopted: list[int] = []
 
 
 @contextlib.contextmanager
-def hold(file: Path, refusal: str) -> Iterator[TextIO]:
-    """Lock the file, or raise InProgressError with the message `refusal` at once if another process holds it.
+def hold(file: Path, refusal: Callable[[], str]) -> Iterator[TextIO]:
+    """Lock the file, or raise InProgressError at once if another process holds it.
+
+    refusal: the message, asked for once the lock is found to be held, so that it can say what the holder wrote.
 
     The lock ends with the process. Processes that inherit the open file hold the lock too, until the last of them has
     ended or closed it.
     """
     with file.open("a", encoding="utf-8") as opened:
         if not _try_lock(opened):
-            raise InProgressError(refusal)
+            raise InProgressError(refusal())
         yield opened
 
 

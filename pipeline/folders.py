@@ -118,10 +118,11 @@ def locked(home: Path, holder: str = "another run") -> Iterator[None]:
     of a killed command still run.
     """
     file = home / ".lock"
-    refusal = (
-        f"{_holder(file)} of this pipeline is in progress in {home}.\n"
-        "  Wait for it to end, or choose another `pipeline.name` or `pipeline.root`."
-    )
+
+    def refusal() -> str:
+        what = f"{_holder(file)} of this pipeline is in progress in {home}."
+        return f"{what}\n  Wait for it to end, or choose another `pipeline.name` or `pipeline.root`."
+
     with hold(file, refusal) as opened:
         opened.truncate(0)
         with contextlib.suppress(OSError):  # a full disk holds no words, and a lock all the same

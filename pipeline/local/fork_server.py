@@ -83,7 +83,7 @@ def main(descriptor: int) -> None:
         _report(connection, error)
         return
     file = Path(request["processes_file"])
-    with hold(file, f"{file} is held by another run") as lock:
+    with hold(file, lambda: f"{file} is held by another run") as lock:
         adopt(lock.fileno())  # of this process and its children, but not of the programs that they start
         try:
             server = Server(connection, request)

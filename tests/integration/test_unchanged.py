@@ -332,7 +332,7 @@ def test_a_damaged_list_of_models_is_reported_by_whatever_reads_it_first(quick_a
 def test_a_run_in_progress_is_not_overtaken(quick_again: Path) -> None:
     home = quick_again / "runs" / "trips"
     before = sorted((home / "runs").iterdir())
-    with hold(home / ".lock", "held"):
+    with hold(home / ".lock", lambda: "held"):
         refused = headrace(quick_again, "run", "trips.yaml")
     assert refused.code == 1
     assert "in progress" in refused.err

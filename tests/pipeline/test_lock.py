@@ -94,7 +94,7 @@ from pathlib import Path
 from headrace.common.locks import adopt, adopted_descriptors, hold
 from headrace.pipeline.folders import locked, processes_file
 home, handed_on = Path(sys.argv[1]), sys.argv[2] == "handed on"
-with locked(home), hold(processes_file(home), "") as working:
+with locked(home), hold(processes_file(home), str) as working:
     adopt(os.dup(working.fileno()))
     child = [sys.executable, "-c", "print('at work', flush=True); input()"]
     subprocess.Popen(child, pass_fds=adopted_descriptors() if handed_on else ())
@@ -136,13 +136,13 @@ def test_folder_is_had_as_soon_as_they_have_ended(tmp_path: Path) -> None:
     left = leave_at_work(tmp_path, handed_on=True)
     assert not wait_until_free(processes_file(tmp_path), 0)
     threading.Timer(0.05, left.communicate, ["\n"]).start()
-    with locked(tmp_path), hold(processes_file(tmp_path), "still at work"):
+    with locked(tmp_path), hold(processes_file(tmp_path), lambda: "still at work"):
         pass
 
 
 def test_program_that_was_not_handed_the_hold_does_not_keep_it(tmp_path: Path) -> None:
     left = leave_at_work(tmp_path, handed_on=False)
-    with locked(tmp_path), hold(processes_file(tmp_path), "still at work"):
+    with locked(tmp_path), hold(processes_file(tmp_path), lambda: "still at work"):
         pass
     left.communicate("\n")
 

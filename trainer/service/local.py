@@ -137,7 +137,7 @@ class LocalService:
     def _lock(self) -> None:
         """Lock the folder, whose journal and logs belong to this service until it ends, however it ends."""
         message = f"another tf.data service runs with its journal in {self.work_dir}; give this one a folder of its own"
-        self._open.enter_context(hold(self.work_dir / LOCK, f"{message} with --work-dir"))
+        self._open.enter_context(hold(self.work_dir / LOCK, lambda: f"{message} with --work-dir"))
 
     def _start(self, process: _Process) -> None:
         process.started = self._clock()
