@@ -48,6 +48,8 @@ def push_lite(home: Path, entry: Entry, version: Path) -> None:
     try:
         store = stored_versions(version.parent) if entry.lite is not None or folder.is_dir() else None
         with locked(version.parent), store.locked() if store else contextlib.nullcontext():
+            if store:
+                store.refresh()  # versions of other machines are not gone
             _remove_leftovers(folder)
             if entry.lite is not None and version.is_dir() and (source := _intact(home / entry.lite)) is not None:
                 _copy(source, folder / version.name, store)

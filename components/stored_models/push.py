@@ -8,6 +8,7 @@ A folder that stands for one in an object store (stored_versions.py) gets its ve
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -108,7 +109,7 @@ def _copy(model: Path, version: Path, store: StoredVersions | None = None) -> Pa
         shutil.copytree(model, partial)
         sync_tree(partial)
         if checksum(partial) != checksum(model):
-            raise OSError(f"the copy {partial} is not what {model} holds")
+            raise OSError(errno.EIO, f"the copy is not what {model} holds", str(partial))
         if store:
             store.upload(partial, int(version.name))
     except (OSError, DataError):

@@ -171,7 +171,7 @@ class StoredVersions:
             self._put(file, f"{folder}/{file.name}")
 
     def remove_orphans(self, beside: str) -> None:
-        """Remove the folders of versions that are gone, under the lock. beside: the folder that they are in."""
+        """Remove the folders of versions that are gone, under the lock and after `refresh`. beside: where they are."""
         numbers = {name.split("/")[1] for name in self._listing() if name.startswith(f"{beside}/")}
         for name in filter(str.isdecimal, numbers):
             if not (self.folder / name).is_dir():
@@ -233,7 +233,7 @@ class StoredVersions:
 def explained(error: OSError | DataError, folder: Path) -> RunError:
     """The failure of a push, a refresh or a look at a folder, in an object store or on this machine, for users."""
     uri = uri_of(folder)
-    if uri is None or (isinstance(error, OSError) and error.filename is not None):
+    if uri is None or isinstance(error, shutil.Error) or (isinstance(error, OSError) and error.filename is not None):
         return RunError(
             f"deploy.push: cannot push to {folder}: {error}\n"
             "  Make the folder writable and free some space, or set `deploy.push` to another folder or to null."

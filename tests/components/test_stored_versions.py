@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -121,6 +123,12 @@ def test_google_cloud_storage_gets_and_loses_whole_versions_too(gcs_bucket: Buck
     refresh(elsewhere)
     assert sorted(path.name for path in elsewhere.iterdir()) == ["18", "19"]
     assert {name: (elsewhere / "19" / name).read_bytes() for name in FILES} == holding("c")
+    folder = gcs_bucket.url.removeprefix("gs://bucket/")
+    with urllib.request.urlopen(f"{gcs_bucket.server}/storage/v1/b/bucket/o?prefix={folder}/") as answer:
+        keys = {one["name"].removeprefix(f"{folder}/models/") for one in json.load(answer)["items"]}
+    assert {key for key in keys if key and not key.endswith("/")} == {
+        f"{version}/{name}" for version in (18, 19) for name in FILES
+    }
 
 
 def test_the_graph_appears_when_all_other_files_are_there(served: Served, tmp_path: Path) -> None:
@@ -354,6 +362,37 @@ def test_a_lite_file_is_put_beside_its_version_and_removed_with_it(served: Serve
         newest = push(model_of(tmp_path / text, text), there, lambda: 17.0, keep=2)
     push_lite(home, Entry(uri="model", blessed_at="2026-03-02"), newest)
     assert (served.others, [*served.versions]) == (set(), ["18", "19"])
+
+
+def test_a_lite_file_of_another_machine_stays(served: Served, tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours" / "trips", tmp_path / "theirs" / "trips"
+    earlier = push(model_of(tmp_path / "a", "a"), copy_of(URI, ours), lambda: 17.0)
+    version = push(model_of(tmp_path / "b", "b"), copy_of(URI, theirs), lambda: 18.0)
+    push_lite(theirs, lite_of(theirs, "second"), version)
+    push_lite(ours, lite_of(ours, "first"), earlier)
+    files = {f"lite/{number}/{name}" for number in (17, 18) for name in (MODEL_FILE, REPORT_FILE)}
+    assert served.others == files
+
+
+FULL = """\
+import resource, signal, sys
+from pathlib import Path
+from headrace.components.stored_models.push import push
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+push(Path(sys.argv[1]), Path(sys.argv[2]), lambda: 17.0)
+"""
+"""A push on a disk that takes no file of more than 1,000 bytes."""
+
+
+def test_a_disk_that_is_full_here_is_not_taken_for_a_fault_of_the_store(served: Served, tmp_path: Path) -> None:
+    model, there = model_of(tmp_path / "large", "large" * 1000), copy_of(URI, tmp_path)
+    done = subprocess.run([sys.executable, "-c", FULL, model, there], capture_output=True, text=True, check=False)
+    said = done.stderr.strip().splitlines()
+    assert done.returncode == 1
+    assert f"deploy.push: cannot push to {there}: " in said[-2]
+    assert said[-1].startswith("  Make the folder writable and free some space")
+    assert (served.versions, served.others, [*there.iterdir()]) == ({}, set(), [])
 
 
 def test_a_version_of_another_machine_predicts_once_it_is_fetched(served: Served, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def story(new_folder: Callable[[str], Path]) -> Iterator[Story]:
             left[name] = sorted(path.name for path in watched.iterdir())
 
         server.faults(times=1.5)
-        run("wrong")
+        run("wrong", "--set", "deploy.canary.server={latency_p50_ms: 0.001, latency_p99_ms: 0.002}")
         server.faults(refuse_to_load="Op type not registered 'Special'")
         run("refused")
         server.faults(slow_to_load=4)
@@ -123,6 +123,21 @@ def test_reason_names_protocol_signature_and_output(story: Story) -> None:
     assert reasons[0].startswith("server: REST: serving_default: its output ")
     assert "differs from that of TensorFlow's Python" in reasons[0]
     assert {reason.split(": ")[1] for reason in reasons} == {"REST", "gRPC"}
+
+
+@pytest.mark.parametrize(("quantile", "limit"), [("p50", "0.001"), ("p99", "0.002")])
+def test_latency_through_the_network_above_its_limit_is_a_reason(story: Story, quantile: str, limit: str) -> None:
+    verdict = verdict_of(story.done["wrong"])
+    assert verdict.server is not None
+    expected = [
+        f"server: {one.protocol}: {signature.name}: {quantile} of its latency through the network is "
+        f"{getattr(signature, f'{quantile}_ms'):.3g} ms; deploy.canary.server.latency_{quantile}_ms allows {limit} ms"
+        for one in verdict.server.protocols
+        for signature in one.signatures
+        if signature.p50_ms is not None
+    ]
+    assert len(expected) >= 4
+    assert [reason for reason in verdict.reasons if f": {quantile} of its latency" in reason] == expected
 
 
 def test_refusal_of_the_model_in_service_is_named_in_the_ending_and_the_report(story: Story) -> None:

@@ -19,6 +19,7 @@ from killed_nights import ONLY_PREDICTS, ROWS, Moment, Nights, weights
 
 from headrace.common.durable import PARTIAL_SUFFIX
 from headrace.components.lite.verdict import MODEL_FILE, REPORT_FILE
+from headrace.configs.schema.components import DECLARATIONS
 from headrace.pipeline.results.record import RunRecord, Status
 
 pytestmark = pytest.mark.slow
@@ -58,6 +59,8 @@ def test_nights_with_kills_in_every_component_leave_what_undisturbed_nights_do(
     _is_pushed_by_another_night(killed)
     assert (trains.missed, predicts.missed) == ({}, {})
     assert min(*trains.counts.values(), *predicts.counts.values()) >= EACH
+    died = {component.lower() for kills in (trains, predicts) for component in kills.counts}
+    assert {name.replace("_", "") for name in DECLARATIONS} - died == (set() if EACH > 1 else {"tuner"})
 
 
 def _predict_only(kills: Kills, calm: Nights, killed: Nights) -> None:
