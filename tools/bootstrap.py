@@ -57,7 +57,7 @@ def fits(python: str, compilers: tuple[str, ...]) -> bool:
     probe = "import sys, sysconfig; print(*sys.version_info[:2], sysconfig.get_path('include'))"
     if not shutil.which(python):
         return False
-    found = subprocess.run([python, "-c", probe], capture_output=True, text=True, check=False)  # noqa: S603
+    found = subprocess.run([python, "-c", probe], capture_output=True, encoding="utf-8", check=False)  # noqa: S603
     if found.returncode:
         return False
     major, minor, include = found.stdout.rstrip("\n").split(" ", 2)
