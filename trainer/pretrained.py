@@ -227,5 +227,20 @@ def _compressed(handle: str) -> str:
 
 
 def _unpack(stream: IO[bytes], folder: Path) -> None:
+    """Write the folders and files of an archive. Raises TarError for one that would lie elsewhere, and for anything
+    else, such as a link. Python's own filters for that came with 3.11.4.
+    """
     with tarfile.open(fileobj=stream, mode="r|gz") as archive:
-        archive.extractall(folder, filter="data")
+        for member in archive:
+            path = Path(folder, member.name)
+            if not path.resolve().is_relative_to(folder.resolve()):
+                raise tarfile.TarError(f"{member.name!r} in its archive leads out of the folder")
+            if member.isdir():
+                path.mkdir(parents=True, exist_ok=True)
+                continue
+            content = archive.extractfile(member) if member.isfile() else None
+            if content is None:
+                raise tarfile.TarError(f"{member.name!r} in its archive is neither a file nor a folder")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as file:
+                shutil.copyfileobj(content, file)

@@ -343,19 +343,43 @@ def test_a_folder_without_a_saved_model_is_refused(tmp_path: Path) -> None:
         Backbone(str(tmp_path))
 
 
+def member(name: str, type_: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    found = tarfile.TarInfo(name)
+    found.type, found.linkname = type_, target
+    return found
+
+
+HOSTILE = {
+    "above": member("variables/../../outside"),
+    "absolute": member("/tmp/outside"),
+    "link": member("link", tarfile.SYMTYPE, "/etc"),
+    "hard-link": member("link", tarfile.LNKTYPE, "saved_model.pb"),
+    "device": member("device", tarfile.CHRTYPE),
+}
+"""What no archive of a model has."""
+
+
+def packed(folder: str, further: tarfile.TarInfo | None = None) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        archive.add(folder, arcname=".")
+        if further:
+            archive.addfile(further)
+    return content.getvalue()
+
+
 @pytest.fixture
 def served(hub: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[str]]]:
     """A server of handles, and the requests that it gets."""
     monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "cache"))
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        archive.add(hub, arcname=".")
+    archives = {name: packed(hub, member) for name, member in HOSTILE.items()}
+    whole = packed(hub)
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
-            content = packed.getvalue()
+            content = archives.get(self.path.partition("?")[0].strip("/"), whole)
             self.send_response(404 if "absent" in self.path else 200)
             self.end_headers()
             if "absent" not in self.path:
@@ -385,7 +409,7 @@ def test_a_handle_is_downloaded_once_to_where_tensorflow_hub_keeps_it(
     assert folder.name == hashlib.sha1(handle.encode()).hexdigest()
 
 
-@pytest.mark.parametrize("name", ["absent", "broken"])
+@pytest.mark.parametrize("name", ["absent", "broken", *HOSTILE])
 def test_a_download_that_fails_leaves_nothing(served: tuple[str, list[str]], tmp_path: Path, name: str) -> None:
     with pytest.raises(TrainingError, match=r"cannot be downloaded: .*Download it by hand"):
         Backbone(served[0] + name)
