@@ -14,6 +14,7 @@ LONGEST = (
     "test_cluster",
     "test_pydoc",
     "test_tuner",
+    "test_transform_materialize",
     "test_flink",
     "test_run",
     "test_killed_runs",
