@@ -5,7 +5,7 @@ float    every value is a number
 string   UTF-8; in text also what would lose digits as a number: codes such as 00123, and integers beyond int64
 bytes    anything
 missing  no values at all
-stored   the type of the source, which only a column that no feature reads may have
+stored   the type of the source, unchanged; a feature that is read so is converted before the model gets it
 
 The suffix ` list` makes a column multivalued: an example has any number of values.
 """
