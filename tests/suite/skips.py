@@ -3,15 +3,16 @@
     config.pluginmanager.register(Skips.read(Path("tests/skips.toml")))      # in conftest.py
 
 Each entry of the list has `tests`, a pattern of node ids (as in fnmatch, in which [ stands for itself); `reason`, a
-regular expression that the reason has to match as a whole; `most`, how many tests it may skip; and `why`. So a test
-cannot stop being run without a change of that file. A run of a part of the tests, or on a machine that lacks nothing,
-skips fewer.
+regular expression that the reason has to match as a whole; `why`; and either `most`, how many tests it may skip, or
+`fixture`, by whose name each of them has to ask for what is missing, however many they are. So a test cannot stop being
+run without a change of that file. A run of a part of the tests, or on a machine that lacks nothing, skips fewer.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -20,18 +21,33 @@ import pytest
 
 
 @dataclass(frozen=True)
+class Skip:
+    """How a test was skipped. `fixtures`: the names of those that it asks for, by itself or through others."""
+
+    reason: str
+    fixtures: list[str]
+
+
+@dataclass(frozen=True)
 class Entry:
     """Tests that may be skipped. `why`: for whom reads the list."""
 
     tests: str
     reason: str
-    most: int
     why: str
+    most: int | None = None
+    fixture: str | None = None
 
-    def covers(self, nodeid: str, reason: str) -> bool:
-        """Whether it is about this test and this reason."""
-        return fnmatchcase(nodeid, self.tests.replace("[", "[[]")) and bool(
-            re.fullmatch(self.reason, reason, re.DOTALL)
+    def __post_init__(self) -> None:
+        if (self.most is None) == (self.fixture is None):
+            raise ValueError(f"skips of {self.tests} need either `most` or `fixture`")
+
+    def covers(self, nodeid: str, skip: Skip) -> bool:
+        """Whether it is about this test, which is skipped so."""
+        return (
+            fnmatchcase(nodeid, self.tests.replace("[", "[[]"))
+            and bool(re.fullmatch(self.reason, skip.reason, re.DOTALL))
+            and (self.fixture is None or self.fixture in skip.fixtures)
         )
 
 
@@ -41,12 +57,19 @@ class Skips:
 
     entries: list[Entry]
     file: str
-    skipped: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, Skip] = field(default_factory=dict)
 
     @classmethod
     def read(cls, file: Path) -> Skips:
         """The list of a file."""
         return cls([Entry(**entry) for entry in tomllib.loads(file.read_text(encoding="utf-8"))["skip"]], file.name)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """A report names the fixtures of its test, as it goes to another process."""
+        report = yield
+        report.__dict__["fixtures"] = list(getattr(item, "fixturenames", []))
+        return report
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A whole file that is skipped counts as one."""
@@ -75,16 +98,16 @@ class Skips:
         left = dict(self.skipped)
         found = []
         for entry in self.entries:
-            covered = [nodeid for nodeid, reason in left.items() if entry.covers(nodeid, reason)]
+            covered = [nodeid for nodeid, skip in left.items() if entry.covers(nodeid, skip)]
             for nodeid in covered:
                 del left[nodeid]
-            if len(covered) > entry.most:
+            if entry.most is not None and len(covered) > entry.most:
                 found.append(
                     f"{entry.tests}: {len(covered)} skipped, and {self.file} allows {entry.most}: {entry.reason}"
                 )
-        return [*(f"{nodeid}: {reason}" for nodeid, reason in left.items()), *found]
+        return [*(f"{nodeid}: {skip.reason}" for nodeid, skip in left.items()), *found]
 
     def _add(self, report: pytest.CollectReport | pytest.TestReport) -> None:
         if report.skipped:
             reported = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-            self.skipped[report.nodeid] = reported.removeprefix("Skipped: ")
+            self.skipped[report.nodeid] = Skip(reported.removeprefix("Skipped: "), getattr(report, "fixtures", []))

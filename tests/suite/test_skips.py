@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from skips import Entry
 
 SUITE = Path(__file__).parent
 CONFTEST = f"""
@@ -26,6 +27,12 @@ tests = "test_server.py::test_*[*]"
 reason = "Go is not installed|`go .*"
 most = 2
 why = "Go's modules are not to be had everywhere."
+
+[[skip]]
+tests = "test_*"
+reason = "no browser"
+fixture = "browser"
+why = "A browser comes from the system."
 """
 TESTS = """
 import pytest
@@ -47,12 +54,15 @@ def test_known():
 """
 
 
-def outcome(folder: Path, reason: str = "Go is not installed", number: int = 2, sum_: int = 2) -> tuple[int, str]:
+def outcome(
+    folder: Path, reason: str = "Go is not installed", number: int = 2, sum_: int = 2, workers: str = "0"
+) -> tuple[int, str]:
     """How pytest ends over such tests, and what it prints."""
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "skips.toml").write_text(LISTED)
     (folder / "test_server.py").write_text(TESTS.format(reason=reason, number=number, sum=sum_))
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder}"]
+    options = f"-p xdist.plugin -n {workers} -p no:cacheprovider -c {os.devnull}".split()
+    command = [sys.executable, "-m", "pytest", *options, f"--rootdir={folder}"]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # others take seconds to import
     done = subprocess.run([*command, folder], cwd=folder, env=environment, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout
@@ -80,6 +90,45 @@ def test_one_more_skip_than_the_list_allows_fails_the_run(tmp_path: Path) -> Non
     code, out = outcome(tmp_path, number=3)
     assert code == pytest.ExitCode.TESTS_FAILED
     assert "test_server.py::test_*[*]: 3 skipped, and skips.toml allows 2" in out
+
+
+BROWSING = """
+import pytest
+
+@pytest.fixture(scope="module")
+def browser():
+    pytest.skip("no browser")
+
+@pytest.fixture
+def page(browser):
+    return browser
+
+@pytest.mark.parametrize("n", range(5))
+def test_a_page(page, n):
+    pass
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_fixture_may_skip_all_that_ask_for_it(tmp_path: Path, workers: str) -> None:
+    (tmp_path / "test_pages.py").write_text(BROWSING)
+    code, out = outcome(tmp_path, workers=workers)
+    assert code == 0, out
+    assert "1 passed, 7 skipped" in out
+    assert workers == "0" or "2 workers" in out
+
+
+def test_the_reason_of_a_fixture_is_no_reason_for_a_test_that_does_not_ask_for_it(tmp_path: Path) -> None:
+    (tmp_path / "test_pages.py").write_text(BROWSING + "\n\ndef test_another():\n    pytest.skip('no browser')\n")
+    code, out = outcome(tmp_path)
+    assert code == pytest.ExitCode.TESTS_FAILED
+    assert "test_pages.py::test_another: no browser" in out
+    assert "test_a_page" not in out
+
+
+def test_an_entry_says_either_how_many_or_through_which_fixture() -> None:
+    with pytest.raises(ValueError, match=r"skips of test_\* need either `most` or `fixture`"):
+        Entry("test_*", "no browser", "why", most=3, fixture="browser")
 
 
 def test_a_file_that_is_skipped_whole_fails_the_run(tmp_path: Path) -> None:
