@@ -6,7 +6,9 @@
 The model is that of the taxi example after an epoch; the data is the taxi data several times, with its numbers changed
 from copy to copy. BulkInferrer reads tf.Examples only, so both read one gzip file of them and write all columns with
 the predictions to another. Two more are ours from CSV to Parquet and to JSON lines, for which TFX would need ExampleGen
-first; and ExampleGen's ingest of the same CSV file shows what rows cost that are only read and written.
+first. Beside them, ExampleGen's ingest of the same CSV file shows what rows cost that are only read and written; and
+the model alone, what its calls cost for the same rows when they are in memory already. As loading the model takes half
+a second, what starts from CSV has more rows.
 """
 
 from __future__ import annotations
@@ -22,17 +24,21 @@ from benchmarks.tables import Section, Table
 from headrace.configs.schema.sources import CsvSource
 
 COPIES = 8
-"""Of the taxi data: 120,016 rows."""
+"""Of the taxi data as tf.Examples: 120,016 rows."""
+CSV_COPIES = 64
+"""As CSV: 960,128 rows."""
 
-REPEATS = {"ours": 3, "csv": 3, "lines": 3, "ingest": 3, "stock": 1}
+REPEATS = {"csv": 3, "lines": 3, "model": 3, "ingest": 3, "ours": 3, "stock": 1}
 QUICK = dict.fromkeys(REPEATS, 1)
 ENGINES = {
-    "ours": "headrace predict, TFRecords to TFRecords",
     "csv": "headrace predict, CSV to Parquet",
     "lines": "headrace predict, CSV to JSON lines",
+    "model": "the model alone, the same columns in memory",
     "ingest": "ExampleGen of Headrace, CSV to TFRecords",
+    "ours": "headrace predict, TFRecords to TFRecords",
     "stock": "stock BulkInferrer, TFRecords to TFRecords",
 }
+FROM_EXAMPLES = ("ours", "stock")
 MODEL, EXAMPLES, CSV = "model", "examples/Split-all/taxi.tfrecord.gz", "taxi.csv"
 FILES = {
     "ours": (EXAMPLES, "out.tfrecord.gz"),
@@ -90,6 +96,29 @@ def prepare_ours(folder: Path, given: str, output: Path) -> Iterator[None]:
     yield
 
 
+def prepare_model(folder: Path) -> Iterator[None]:
+    """Read the features of all rows of the CSV file. Measured: the model is loaded, and predicts them."""
+    from headrace.components.predict.call_size import MOST_ROWS
+    from headrace.components.predict.model import Predictor
+    from headrace.components.predict.predict import merged
+    from headrace.components.predict.reading import Input, open_input
+    from headrace.components.sources import serial_map
+    from headrace.configs.schema.data import DataConfig
+    from headrace.trainer.description import ModelDescription
+
+    model = folder / MODEL / "Format-Serving"
+    predictor = Predictor(model, ModelDescription.read(model))
+    given = Input(DataConfig(source=CsvSource(kind="csv", path=str(folder / CSV))))
+    with tempfile.TemporaryDirectory() as work:
+        opened = open_input(given, predictor.description, (), serial_map, Path(work))
+        read = (opened.features_of(batch) for part in opened.parts for batch in opened.rows(part))
+        batches = list(merged(read, lambda _: MOST_ROWS))
+    yield
+    for batch in batches:
+        predictor(batch)
+    yield
+
+
 def prepare_stock(folder: Path, output: Path) -> Iterator[None]:
     """The same for TFX's executor."""
     from tfx.components.bulk_inferrer.executor import Executor
@@ -132,17 +161,19 @@ def measure_here(engine: str, folder: str, out: str) -> measure.Figures:
     if engine == "ingest":
         source = CsvSource(kind="csv", path=str(Path(folder, CSV)))
         return measured(prepare_ingest(source, Path(out), compression="none"))
+    if engine == "model":
+        return measured(prepare_model(Path(folder)))
     given, output = FILES[engine]
     return measured(prepare_ours(Path(folder), given, Path(out, output)))
 
 
-def measure_all(repeats: Mapping[str, int], copies: int = COPIES) -> list[dict[str, float | str]]:
+def measure_all(repeats: Mapping[str, int]) -> list[dict[str, float | str]]:
     """One row of figures for each engine: medians over fresh processes, ours and stock in turn."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        rows = int(measure.json_of("benchmarks.predict", "--child", "prepare", name, str(copies)))
-        found = measure.in_turn(repeats, measure.engine_in_child("predict", str(folder)))
-        return [{"engine": engine, **measure.throughput(rows, found[engine])} for engine in ENGINES]
+        examples, rows = measure.json_of("benchmarks.predict", "--child", "prepare", name, "")
+        found = measure.in_turn(repeats, measure.engine_in_child("predict", name))
+        numbers = {engine: examples if engine in FROM_EXAMPLES else rows for engine in ENGINES}
+        return [{"engine": engine, **measure.throughput(numbers[engine], found[engine])} for engine in ENGINES]
 
 
 def section(rows: Sequence[Mapping[str, float | str]]) -> Section:
@@ -150,32 +181,38 @@ def section(rows: Sequence[Mapping[str, float | str]]) -> Section:
     cells = [[ENGINES[str(row["engine"])], *measure.throughput_cells(row)] for row in rows]
     notes = (
         measure.by_stock(rows, 1).replace("Rows", "Predictions"),
-        _by_ingest(rows),
-        "Equal work of the first and the last: one gzip file of tf.Examples to gzip files of them with the predictions,"
+        beside_ingest({str(row["engine"]): float(row["cpu_seconds"]) for row in rows}),
+        "Equal work of the last two: one gzip file of tf.Examples to gzip files of them with the predictions,"
         " by the same model, the wide and deep network of the taxi example. Measured: everything but imports, the"
         " loading of the model included.",
     )
     return Section("Predict", [("Predictions for new data", Table(["", *measure.THROUGHPUT], cells))], notes)
 
 
-def _by_ingest(rows: Sequence[Mapping[str, float | str]]) -> str:
-    """A note on the CPU time of predictions from CSV beside that of ingest."""
-    seconds = {str(row["engine"]): float(row["cpu_seconds"]) for row in rows}
-    parquet, lines = (seconds[engine] / seconds["ingest"] for engine in ("csv", "lines"))
-    return f"CPU seconds from CSV by those of ingest: {parquet:.1f} to Parquet, {lines:.1f} to JSON lines."
+def beside_ingest(seconds: Mapping[str, float]) -> str:
+    """A note on the CPU seconds of engines, from CSV to Parquet and where it is measured to JSON lines."""
+    names = {"csv": "Parquet", "lines": "JSON lines"}
+
+    def ratios(less: float) -> str:
+        found = {name: (seconds[key] - less) / seconds["ingest"] for key, name in names.items() if key in seconds}
+        return ", ".join(f"{value:.2f} to {name}" for name, value in found.items())
+
+    return (
+        f"CPU seconds from CSV by those of ingest: {ratios(0)}; without those of the model alone, which are reading and"
+        f" writing: {ratios(seconds['model'])}."
+    )
 
 
-def child(engine: str, folder: str, last: str) -> measure.Figures | int:
-    """One engine, or what all of them need."""
-    return prepare(Path(folder), int(last)) if engine == "prepare" else measure_here(engine, folder, last)
+def child(engine: str, folder: str, last: str) -> measure.Figures | list[int]:
+    """One engine; or what all of them need, with the numbers of examples and of rows of the CSV file."""
+    if engine == "prepare":
+        return [prepare(Path(folder), COPIES), write_taxi(Path(folder, CSV), CSV_COPIES)]
+    return measure_here(engine, folder, last)
 
 
 def main() -> None:
     """Measure and print; with --child, run one engine here."""
-    copies = {"type": int, "default": COPIES, "help": "of the taxi data"}
-    measure.command(
-        __doc__, lambda given: measure_all(REPEATS, given.copies), section, child=child, options={"--copies": copies}
-    )
+    measure.command(__doc__, lambda _: measure_all(REPEATS), section, child=child)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@
     python -m benchmarks.predict_tables --json     the same figures as JSON
 
 Each is predicted from CSV to Parquet, beside ExampleGen's ingest of the same file to TFRecords, which shows what rows
-cost that are only read and written; and from TFRecords to TFRecords, beside TFX's BulkInferrer. The models are those of
-an epoch: `tabm` for numbers, and `wide_and_deep` for clicks, as the default kind would be for tables of their size.
+cost that are only read and written, and beside the model alone, which gets the same columns in memory; and from
+TFRecords to TFRecords, beside TFX's BulkInferrer. The models are those of an epoch: `tabm` for numbers, and
+`wide_and_deep` for clicks, as the default kind would be for tables of their size.
 """
 
 from __future__ import annotations
@@ -19,14 +20,24 @@ from typing import Any
 from benchmarks import criteo, measure
 from benchmarks.ingest import measured
 from benchmarks.ingest import prepare_ours as prepare_ingest
-from benchmarks.predict import CSV, FILES, MODEL, prepare_ours, prepare_stock, write_examples
+from benchmarks.predict import (
+    CSV,
+    FILES,
+    MODEL,
+    beside_ingest,
+    prepare_model,
+    prepare_ours,
+    prepare_stock,
+    write_examples,
+)
 from benchmarks.tables import Section, Table
 from headrace.configs.schema.sources import CsvSource
 
-REPEATS = {"csv": 3, "ingest": 3, "ours": 3, "stock": 1}
+REPEATS = {"csv": 3, "model": 3, "ingest": 3, "ours": 3, "stock": 1}
 QUICK = dict.fromkeys(REPEATS, 1)
 ENGINES = {
     "csv": "headrace predict, CSV to Parquet",
+    "model": "the model alone, the same columns in memory",
     "ingest": "ExampleGen of Headrace, CSV to TFRecords",
     "ours": "headrace predict, TFRecords to TFRecords",
     "stock": "stock BulkInferrer, TFRecords to TFRecords",
@@ -103,6 +114,8 @@ def measure_here(engine: str, folder: str, out: str) -> measure.Figures:
         return measured(prepare_ingest(source, Path(out), compression="none"))
     if engine == "stock":
         return measured(prepare_stock(Path(folder), Path(out)))
+    if engine == "model":
+        return measured(prepare_model(Path(folder)))
     given, output = FILES[engine]
     return measured(prepare_ours(Path(folder), given, Path(out, output)))
 
@@ -121,14 +134,13 @@ def measure_all(repeats: Mapping[str, int]) -> list[dict[str, Any]]:
 def section(rows: Sequence[Mapping[str, Any]]) -> Section:
     """The figures for people."""
     cells = [[f"{CASES[row['table']].name}: {ENGINES[row['engine']]}", *measure.throughput_cells(row)] for row in rows]
-    seconds = {(row["table"], row["engine"]): float(row["cpu_seconds"]) for row in rows}
-
-    def ratios(engine: str, other: str) -> str:
-        return ", ".join(f"{CASES[name].name} {seconds[name, engine] / seconds[name, other]:.1f}" for name in CASES)
-
+    seconds: dict[str, dict[str, float]] = {name: {} for name in CASES}
+    for row in rows:
+        seconds[row["table"]][row["engine"]] = float(row["cpu_seconds"])
+    by_stock = ", ".join(f"{CASES[name].name} {own['stock'] / own['ours']:.1f}" for name, own in seconds.items())
     notes = (
-        f"CPU seconds from CSV by those of ingest: {ratios('csv', 'ingest')}.",
-        f"CPU seconds of stock by those of predict, from the same TFRecords: {ratios('stock', 'ours')}.",
+        *(f"{CASES[name].name.capitalize()}: {beside_ingest(own)}" for name, own in seconds.items()),
+        f"CPU seconds of stock by those of predict, from the same TFRecords: {by_stock}.",
         "Measured: everything but imports, the loading of the model included.",
     )
     return Section(

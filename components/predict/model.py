@@ -14,7 +14,7 @@ in another way, as these examples. So what is computed here is what is served.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
@@ -29,18 +29,13 @@ from headrace.common.errors import DataError, RunError
 from headrace.components.examples.tfexample.encode import encode
 from headrace.components.examples.tfexample.float64_columns import with_bits
 from headrace.components.failed_checks import check_of_feature, columns_with_several_values
+from headrace.components.predict.call_size import rows_per_call
 from headrace.components.predict.serving_graph import LoadedSignature, load
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.description import ModelDescription
 from headrace.trainer.served_model import ModelCall, task_output
 from headrace.trainer.tasks import tasks_of
 
-BATCH_SIZE = 2048
-"""The most examples in a call, as in the Evaluator."""
-BATCH_BYTES = 1 << 26
-"""About how many bytes of examples are in a call: images are long."""
-BATCH_VALUES = 1 << 22
-"""About how many predictions come out of a call: there may be many classes."""
 MAX_CLASSES = 10_000
 """The most classes that get a column each."""
 
@@ -156,27 +151,45 @@ class Predictor:
         if not batch.num_rows:
             return PredictionColumns.by(self.description).no_rows
         rows = with_bits(batch, self.description.float64)
-        found = [self._predict(rows.slice(start, count), first + start, file) for start, count in self._calls(rows)]
+        most = self.rows_per_call(rows.nbytes // rows.num_rows)
+        found = [self._predict(rows.slice(at, most), first + at, file) for at in range(0, rows.num_rows, most)]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
-    def _calls(self, rows: pa.RecordBatch) -> Iterator[tuple[int, int]]:
-        """The first row of each call, and the number of rows in it."""
-        length = max(1, rows.nbytes // rows.num_rows)
-        columns = PredictionColumns.by(self.description)
-        most = self.batch_size or max(1, min(BATCH_SIZE, BATCH_BYTES // length, BATCH_VALUES // columns.width))
-        return ((start, min(most, rows.num_rows - start)) for start in range(0, rows.num_rows, most))
+    def rows_per_call(self, length: int) -> int:
+        """The most rows in a call, whose features have about `length` bytes each. Raises RunError as `load` does."""
+        if self.batch_size is not None:
+            return self.batch_size
+        loaded = _loaded(self.folder, self._call)
+        widest = loaded.values_per_row if isinstance(loaded, LoadedSignature) else None
+        return rows_per_call(widest, length, PredictionColumns.by(self.description).width)
 
     def _predict(self, rows: pa.RecordBatch, first: int, file: str | None) -> Values:
         try:
             return self._run(rows)
         except tf.errors.InvalidArgumentError as error:
-            for row in range(rows.num_rows):
-                try:
-                    self._run(rows.slice(row, 1))
-                except tf.errors.InvalidArgumentError as own:
-                    what = f"the model cannot predict record {first + row:,}: {_reason(own)}"
-                    raise DataError(what, file=file) from None
-            raise RunError(f"the model {self.folder} cannot be called: {_reason(error)}") from None
+            row = self._refused(rows)
+            own = self._error(rows.slice(row, 1))
+            if own is None:
+                raise RunError(f"the model {self.folder} cannot be called: {_reason(error)}") from None
+            raise DataError(f"the model cannot predict record {first + row:,}: {_reason(own)}", file=file) from None
+
+    def _refused(self, rows: pa.RecordBatch) -> int:
+        """The first row that the model refuses, by halving; the last if it refuses none alone."""
+        start, count = 0, rows.num_rows
+        while count > 1:
+            half = count // 2
+            if self._error(rows.slice(start, half)):
+                count = half
+            else:
+                start, count = start + half, count - half
+        return start
+
+    def _error(self, rows: pa.RecordBatch) -> tf.errors.InvalidArgumentError | None:
+        try:
+            self._run(rows)
+        except tf.errors.InvalidArgumentError as error:
+            return error
+        return None
 
     def _run(self, rows: pa.RecordBatch) -> Values:
         loaded = _loaded(self.folder, self._call)

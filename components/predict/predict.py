@@ -26,7 +26,7 @@ from headrace.common.errors import DataError, RunError
 from headrace.components.example_gen.checks import check_fraction
 from headrace.components.examples.skips import Skipped
 from headrace.components.examples.tfexample.rounding import RangeCheck
-from headrace.components.predict.model import BATCH_BYTES, BATCH_SIZE, PredictionColumns, Predictor
+from headrace.components.predict.model import PredictionColumns, Predictor
 from headrace.components.predict.reading import Input, OpenedInput, Part, open_input
 from headrace.components.predict.writers import PARQUET, check_output, format_of, open_writer
 from headrace.components.sources import ParallelMap
@@ -88,7 +88,7 @@ class Rows:
     def of(self, part: Part, counted: RowCount) -> Iterator[pa.RecordBatch]:
         """The rows of a part with their predictions. `counted` receives how many there are."""
         check, schema = RangeCheck(skip_bad=self.skip_bad, file=part.file), self.schema
-        for batch in _ahead(merged(self.opened.rows(part), BATCH_SIZE, BATCH_BYTES)):
+        for batch in _ahead(merged(self.opened.rows(part), self.predictor.rows_per_call)):
             rows, features = self._checked(batch, check)
             counted.skipped = check.skipped
             if not rows.num_rows:
@@ -216,15 +216,17 @@ def _each(write: Callable[[pa.RecordBatch], None], batches: Iterator[pa.RecordBa
         write(batch)
 
 
-def merged(batches: Iterator[pa.RecordBatch], rows: int, size: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of `rows` or a multiple of it; of about `size` bytes if that is fewer; the last may have
-    fewer. A reader of wide records gives some dozen at a time, for which a call of the model takes almost as long.
+def merged(batches: Iterator[pa.RecordBatch], rows_per_call: Callable[[int], int]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of as many as are in a call, or a multiple of it; the last may have fewer. A reader of
+    wide records gives some dozen at a time, for which a call of the model takes almost as long.
+
+    rows_per_call: the number for rows of about so many bytes.
     """
     waiting, found, held = list[pa.RecordBatch](), 0, 0
     for batch in batches:
         waiting, found, held = [*waiting, batch], found + batch.num_rows, held + batch.nbytes
-        if found >= rows or held >= size:
-            table, whole = pa.Table.from_batches(waiting), found - found % rows or found
+        if found and found >= (enough := rows_per_call(held // found)):
+            table, whole = pa.Table.from_batches(waiting), found - found % enough
             yield _in_one(table.slice(0, whole))
             rest = table.slice(whole)
             waiting, found, held = rest.to_batches(), rest.num_rows, rest.nbytes

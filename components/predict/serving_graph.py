@@ -25,6 +25,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
+from headrace.components.predict.call_size import values_per_row
 from headrace.components.predict.parsed import lift_parser
 from headrace.trainer.private_api import add_function, call_flat, remove_function
 from headrace.trainer.served_model import ModelCall
@@ -83,7 +84,11 @@ class _Ends:
 class LoadedSignature:
     """Predictions by a graph whose functions are in TensorFlow's runtime, and whose variables are in memory."""
 
+    values_per_row: int | None
+    """In the widest tensor of the model, if that is known."""
+
     def __init__(self, graph: tf.compat.v1.GraphDef, ends: _Ends, variables: str) -> None:
+        self.values_per_row = values_per_row(_part(graph, [ends.predictions]))
         self._parser = lift_parser(graph)
         _rename(graph, f"_predict_{next(_NUMBERS)}")
         functions = [function.signature.name for function in graph.library.function]

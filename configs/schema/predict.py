@@ -39,7 +39,8 @@ class PredictConfig(Section):
     prefix: str = ""
     """Text in front of the names of the predictions' columns."""
     batch_size: PositiveInt | None = None
-    """Examples in a call of the model. null: 2048, or fewer if examples are long or classes are many."""
+    """Examples in a call of the model. null: 2,048; up to 16,384 if examples are short and layers small, and fewer if
+    examples are long or classes are many."""
 
     on_bad_record: Literal["stop", "skip"] | None = None
     """What to do with a record that cannot be read, as in `data.on_bad_record`. null: what it says."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headrace.components.predict.model import BATCH_SIZE
+from headrace.components.predict.call_size import BATCH_SIZE
 
 
 @dataclass

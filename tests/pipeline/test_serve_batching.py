@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.components.predict.model import BATCH_SIZE
+from headrace.components.predict.call_size import BATCH_SIZE
 from headrace.pipeline.serve.batching import Batching
 
 BAD = 99

@@ -1,0 +1,138 @@
+"""How many rows a call of a model takes, by the shapes in SavedModels that TensorFlow writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.common.errors import DataError, RunError
+from headrace.components.predict.call_size import (
+    BATCH_BYTES,
+    BATCH_SIZE,
+    BATCH_VALUES,
+    MOST_ROWS,
+    SMALL_BYTES,
+    SMALL_VALUES,
+    rows_per_call,
+)
+from headrace.components.predict.model import Predictor
+from headrace.components.predict.serving_graph import load
+from headrace.configs.schema.label import LabelConfig
+from headrace.trainer.description import ModelDescription
+from headrace.trainer.served_model import ModelCall
+
+MODEL = ModelDescription(
+    label=LabelConfig(key="y", kind="regression"), types={"x": "float", "y": "float"}, features=("x",), multivalued=()
+)
+FEATURES = {"x": tf.io.VarLenFeature(tf.float32), "text": tf.io.VarLenFeature(tf.string)}
+
+
+def saved(folder: Path, compute: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]) -> Path:
+    """A SavedModel that computes predictions from a number, [batch, 1], and a text, [batch]."""
+    module = tf.Module()
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
+    def predict(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        parsed = tf.io.parse_example(examples, FEATURES)
+        number = tf.ensure_shape(tf.sparse.to_dense(parsed["x"]), [None, 1])
+        text = tf.reshape(tf.sparse.to_dense(parsed["text"]), [tf.shape(number)[0], -1])[:, :1]
+        return {"predictions": compute(number, tf.reshape(text, [-1]))}
+
+    module.predict = predict
+    tf.saved_model.save(module, str(folder / "model"), {"serving_default": predict})
+    MODEL.write(folder / "model")
+    return folder / "model"
+
+
+def widest(folder: Path) -> int | None:
+    found = load(folder, ModelCall("y"))
+    assert found is not None
+    return found.values_per_row
+
+
+def dense(number: tf.Tensor, text: tf.Tensor) -> tf.Tensor:
+    hidden = tf.nn.relu(number @ tf.ones([1, 96]))
+    return hidden @ tf.ones([96, 1])
+
+
+def many_heads(number: tf.Tensor, text: tf.Tensor) -> tf.Tensor:
+    members = tf.einsum("bi,kio->bko", number, tf.ones([12, 1, 64]))
+    return tf.reduce_sum(members, axis=[1, 2])[:, None]
+
+
+def constants(number: tf.Tensor, text: tf.Tensor) -> tf.Tensor:
+    table = tf.reshape(tf.range(5_000.0), [100, 50])  # as large as any layer, and the same for all rows
+    return tf.gather(table, tf.cast(number[:, 0], tf.int32) % 100)[:, :1]
+
+
+def words(number: tf.Tensor, text: tf.Tensor) -> tf.Tensor:
+    lengths = tf.strings.length(tf.strings.split(text).to_tensor())  # of them, row and column are two
+    return number + tf.cast(tf.reduce_sum(lengths, axis=1, keepdims=True), tf.float32)
+
+
+def embedded_words(number: tf.Tensor, text: tf.Tensor) -> tf.Tensor:
+    lengths = tf.strings.length(tf.strings.split(text).to_tensor())
+    return number + tf.reduce_sum(tf.gather(tf.ones([100, 8]), lengths), axis=[1, 2])[:, None]
+
+
+@pytest.mark.parametrize(
+    ("compute", "values"), [(dense, 96), (many_heads, 12 * 64), (constants, 50), (words, 2), (embedded_words, None)]
+)
+def test_the_widest_tensor_is_the_one_with_the_most_values_for_each_row(
+    tmp_path: Path, compute: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], values: int | None
+) -> None:
+    assert widest(saved(tmp_path, compute)) == values
+
+
+@given(st.integers(1, 1 << 40) | st.none(), st.integers(0, 1 << 40), st.integers(0, 1 << 40))
+def test_a_call_stays_within_every_limit(values: int | None, length: int, outputs: int) -> None:
+    rows = rows_per_call(values, length, outputs)
+    assert 1 <= rows <= MOST_ROWS
+    assert rows == 1 or (rows * length <= BATCH_BYTES and rows * outputs <= BATCH_VALUES)
+    if rows > BATCH_SIZE:
+        assert values is not None
+        assert rows * values <= SMALL_VALUES
+        assert rows * length <= SMALL_BYTES
+    assert rows >= min(BATCH_SIZE, BATCH_BYTES // max(1, length), BATCH_VALUES // max(1, outputs))
+
+
+@pytest.mark.parametrize(
+    ("values", "length", "rows"),
+    [(128, 120, 16_384), (240, 450, 8_192), (8_000, 80, 2_048), (None, 80, 2_048), (128, 4_000, 2_048)],
+)
+def test_narrow_rows_of_small_layers_are_called_many_at_a_time(values: int | None, length: int, rows: int) -> None:
+    assert rows_per_call(values, length, 1) == rows
+
+
+def refusing(number: tf.Tensor, text: tf.Tensor) -> tf.Tensor:
+    tf.debugging.assert_less(number, 100.0, "x is too large")
+    return number * 2.0
+
+
+@pytest.mark.parametrize("refused", [[0], [19_999], [7_777, 12_345], list(range(5_000, 20_000))])
+def test_the_first_record_that_the_model_refuses_is_named(tmp_path: Path, refused: list[int]) -> None:
+    values = np.arange(20_000, dtype=np.float64) % 50
+    predictor = Predictor(saved(tmp_path, refusing), MODEL)
+    batch = pa.record_batch({"x": values})
+    np.testing.assert_array_equal(predictor(batch)[:, 0], values * 2)
+    values[refused] = 100
+    with pytest.raises(DataError, match=f"record {refused[0] + 11:,}: .*x is too large"):
+        predictor(pa.record_batch({"x": values}), first=11)
+
+
+def test_a_model_that_refuses_only_many_records_at_once_names_none(tmp_path: Path) -> None:
+    def crowded(number: tf.Tensor, text: tf.Tensor) -> tf.Tensor:
+        tf.debugging.assert_less(tf.shape(number)[0], 1_000, "too many rows")
+        return number
+
+    predictor = Predictor(saved(tmp_path, crowded), MODEL)
+    with pytest.raises(RunError, match=r"cannot be called: .*too many rows"):
+        predictor(pa.record_batch({"x": np.ones(5_000)}))
+    assert predictor(pa.record_batch({"x": np.ones(999)})).shape == (999, 1)
