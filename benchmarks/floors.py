@@ -289,12 +289,12 @@ FLOORS = (
         )
         for other, measured, least in (("whole", 42, 18), ("keras", 9.0, 4))
     ),
-    Floor("predict", "predictions a CPU second, ours by BulkInferrer", 9.3, 5.0, _of_rows(CPU, OURS, STOCK)),
+    Floor("predict", "predictions a CPU second, ours by BulkInferrer", 12.2, 6.5, _of_rows(CPU, OURS, STOCK)),
     Floor(
         "predict",
         "predictions a CPU second, ours from CSV by BulkInferrer from examples",
-        20.7,
-        10.0,
+        26,
+        13.0,
         _of_rows(CPU, {"engine": "csv"}, STOCK),
     ),
     *(
@@ -305,7 +305,7 @@ FLOORS = (
             least,
             _of_rows(CPU, {"engine": engine}, {"engine": "ingest"}),
         )
-        for engine, name, measured, least in (("csv", "Parquet", 0.38, 0.2), ("lines", "JSON lines", 0.37, 0.19))
+        for engine, name, measured, least in (("csv", "Parquet", 0.94, 0.55), ("lines", "JSON lines", 0.75, 0.42))
     ),
     *(
         Floor(
@@ -315,7 +315,7 @@ FLOORS = (
             least,
             _of_rows(CPU, {"table": table, "engine": "csv"}, {"table": table, "engine": "ingest"}),
         )
-        for table, measured, least in (("numbers", 0.57, 0.3), ("clicks", 0.45, 0.24))
+        for table, measured, least in (("numbers", 0.67, 0.35), ("clicks", 0.53, 0.28))
     ),
     Floor("criteo", "CPU seconds of click logs, polars by all three", 0.40, 0.24, _of_clicks),
 )
