@@ -171,10 +171,14 @@ def test_numbers_in_comments_are_written_out() -> None:
         (-13230.52, 4, "-13,231"),
         (0.0, 3, "0"),
         (2e-11, 3, "2e-11"),
+        (1.5e-7, 3, "1.5e-07"),
+        (1.5e-6, 3, "0.0000015"),
+        (9.9e20, 2, "990,000,000,000,000,000,000"),
+        (-1.8e300, 3, "-1.8e+300"),
         (7.0, 4, "7"),
     ],
 )
-def test_figures_have_no_power_of_ten_unless_they_are_tiny(value: float, digits: int, expected: str) -> None:
+def test_figures_have_no_power_of_ten_unless_they_are_tiny_or_huge(value: float, digits: int, expected: str) -> None:
     assert figure(value, digits) == expected
 
 
