@@ -17,3 +17,8 @@ def figure(value: float, digits: int = 4) -> str:
     decimals = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
     text = f"{value:,.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def plural(number: int, noun: str) -> str:
+    """A count of things: `1 column`, `13,230 columns`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
