@@ -94,6 +94,7 @@ def write(case: Case, path: Path) -> None:
     import pyarrow.csv
     import pyarrow.parquet
 
+    from headrace.common.record_batches import in_one_batch
     from headrace.components.examples.tfexample.framing import framed_examples
 
     given = table(case.columns, case.rows)
@@ -104,7 +105,7 @@ def write(case: Case, path: Path) -> None:
     elif case.kind == "jsonl":
         path.write_text("\n".join(map(json.dumps, given.to_pylist())), encoding="utf-8")
     else:
-        records = framed_examples(given.combine_chunks().to_batches()[0])
+        records = framed_examples(in_one_batch(given))
         path.write_bytes(memoryview(records.buffers()[2]))
 
 

@@ -95,3 +95,13 @@ def _of_json(content: dict[str, Any]) -> str:
 def files_below(folder: Path) -> dict[str, Path]:
     """All files at any depth, by their paths relative to the folder."""
     return {str(each.relative_to(folder)): each for each in folder.rglob("*") if each.is_file()}
+
+
+def file_sizes(folder: Path) -> dict[str, int]:
+    """The size in bytes of each of `files_below`."""
+    return {name: file.stat().st_size for name, file in files_below(folder).items()}
+
+
+def same_bytes(one: Path, other: Path) -> bool:
+    """Whether two files have the same size and checksum. Raises OSError."""
+    return one.stat().st_size == other.stat().st_size and file_checksum(one) == file_checksum(other)

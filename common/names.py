@@ -1,4 +1,6 @@
-"""Names in messages: the closest match to a mistyped one, and lists of those that exist; names in letters of ASCII."""
+"""Names in messages: the closest match to a mistyped one, and lists of those that exist; names in letters of ASCII,
+and text on one line.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +57,11 @@ def join_or(names: Iterable[object]) -> str:
     """`a, b or c`."""
     *most, last = map(str, names)
     return f"{', '.join(most)} or {last}" if most else last
+
+
+def one_line(text: str) -> str:
+    """The text with a space in place of each line break and control character, for a header, a comment or a line."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _words(name: str) -> list[str]:

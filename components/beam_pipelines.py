@@ -19,6 +19,7 @@ from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import channel
 
 from headrace.common.errors import RunError
+from headrace.common.figures import plural
 from headrace.configs.schema.beam import BeamConfig
 
 RUNNERS = {
@@ -71,7 +72,7 @@ class BeamPipelines:
         if not self._executed:
             return f"{self.settings.runner}, no pipeline: it ran without Beam"
         pipelines, transforms = len(self._executed), sum(self._executed)
-        return f"{self.settings.runner}, {_plural(pipelines, 'pipeline')}, {_plural(transforms, 'transform')}"
+        return f"{self.settings.runner}, {plural(pipelines, 'pipeline')}, {plural(transforms, 'transform')}"
 
 
 def beam_options(settings: BeamConfig, scratch: Path) -> PipelineOptions:
@@ -152,7 +153,3 @@ class _PrimitiveCounter(beam.pipeline.PipelineVisitor):
 
     def visit_transform(self, transform_node: Any) -> None:
         self.number += bool(transform_node.full_label)
-
-
-def _plural(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from headrace.common.checksums import file_checksum
+from headrace.common.checksums import same_bytes
 from headrace.common.durable import replacing
 from headrace.common.errors import RunError
 from headrace.components.bulk_predictor.record import FILE, NO_MODEL, ROWS, SKIPPED, PublishedPredictions
@@ -109,7 +109,7 @@ def _replace(output: Path, file: Path) -> bool:
         shared_models.fetch_file(output)
         if output.is_dir():
             raise IsADirectoryError(0, "it is a folder")
-        if output.exists() and _same(output, file):
+        if output.exists() and same_bytes(output, file):
             return False
         with replacing(output) as partial:
             shutil.copyfile(file, partial)
@@ -121,7 +121,3 @@ def _replace(output: Path, file: Path) -> bool:
             " next run only writes the file."
         ) from error
     return True
-
-
-def _same(one: Path, other: Path) -> bool:
-    return one.stat().st_size == other.stat().st_size and file_checksum(one) == file_checksum(other)

@@ -24,7 +24,14 @@ def Baseline(  # noqa: N802
 
     label: LabelConfig as JSON; registry: path of `blessed.json`; push_record: path of `pushed.json`.
     """
-    find_baseline(model, schema, baseline, label, registry, push_record)
+    find_baseline(
+        model=model,
+        schema=schema,
+        baseline=baseline,
+        label=label,
+        registry=registry,
+        push_record=push_record,
+    )
 
 
 @component
@@ -45,7 +52,17 @@ def WarmStart(  # noqa: N802, PLR0913, PLR0917
     push_record: path of `pushed.json`; split_spans: the setting as JSON; spans: the manifest, if the run holds out
     spans, from which the model must not have learned.
     """
-    find_base_model(transform_graph, schema, base, training, label, registry, push_record, split_spans, spans)
+    find_base_model(
+        transform_graph=transform_graph,
+        schema=schema,
+        base=base,
+        training=training,
+        label=label,
+        registry=registry,
+        push_record=push_record,
+        split_spans=split_spans,
+        spans=spans,
+    )
 
 
 @component
@@ -87,18 +104,18 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
         statistics: of the data that `model` was trained on; None if no gate compares with them.
     """
     list_blessed(
-        model,
-        blessing,
-        schema,
-        entry,
-        newest,
-        label,
-        columns,
-        registry,
-        push_record,
-        approval,
-        canary,
-        split_spans,
-        spans,
-        statistics,
+        model=model,
+        blessing=blessing,
+        schema=schema,
+        entry=entry,
+        newest=newest,
+        label=label,
+        columns=columns,
+        registry=registry,
+        push_record=push_record,
+        approval=approval,
+        canary=canary,
+        split_spans=split_spans,
+        spans=spans,
+        statistics=statistics,
     )

@@ -1,7 +1,8 @@
 """What a run builds on: the baseline, the model that training starts from, and the newest blessed model.
 
 The components of baseline.py are thin layers over the functions that take artifacts here: TFX's, or others that have
-the same methods (pipeline/local/light.py). Imports no TFX.
+the same methods (pipeline/local/light.py). Their parameters are the inputs, outputs and parameters of the component,
+which both pass by name. Imports no TFX.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _WAY_OUT = (
 
 
 def find_baseline(
-    model: Artifact, schema: Artifact, baseline: Artifact, label: str, registry: str, push_record: str
+    *, model: Artifact, schema: Artifact, baseline: Artifact, label: str, registry: str, push_record: str
 ) -> None:
     """What the component Baseline does; its arguments are documented there."""
     data = MadeFor(label=label, columns=columns_of(schema.uri))
@@ -59,7 +60,8 @@ def find_baseline(
     point(baseline, found)
 
 
-def find_base_model(  # noqa: PLR0913, PLR0917
+def find_base_model(  # noqa: PLR0913
+    *,
     transform_graph: Artifact,
     schema: Artifact,
     base: Artifact,
@@ -82,7 +84,8 @@ def find_base_model(  # noqa: PLR0913, PLR0917
     base.set_int_custom_property(EXISTS, int(found is not None))
 
 
-def list_blessed(  # noqa: PLR0913, PLR0917
+def list_blessed(  # noqa: PLR0913
+    *,
     model: Artifact,
     blessing: Artifact,
     schema: Artifact,

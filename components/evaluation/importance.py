@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace.common.record_batches import concatenated
 from headrace.components.evaluation.metrics.accumulator import Array
 from headrace.components.evaluation.result import FeatureImportance, PartialDependence
 
@@ -137,8 +138,7 @@ class Explainer:
             batches = [
                 pa.RecordBatch.from_arrays([*{**own, **each}.values()], schema=self.batch.schema) for each in some
             ]
-            table = pa.Table.from_batches(batches).combine_chunks()
-            yield from np.split(self.predict(table.to_batches()[0]), len(some))
+            yield from np.split(self.predict(concatenated(batches)), len(some))
 
     def _mean_loss(self, predictions: Array) -> float:
         return float(np.average(self.loss(predictions), weights=self.weights))

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 
 from headrace.common.errors import GateError
+from headrace.common.figures import plural
 from headrace.components.gates.verdict import GateRow, GateVerdict, explain_stop
 from headrace.components.spans.find import date_of_run
 from headrace.components.spans.manifest import SpanManifest
@@ -30,7 +31,7 @@ def judge_rows(gate: RowsGate, manifest: SpanManifest, rows: Mapping[str, int], 
     *earlier, newest = rows
     before = [rows[name] for name in earlier][-gate.spans :]
     usual: float | None = statistics.median(before) if before else None if newest else blessed
-    where = f"median of {len(before)} span{'' if len(before) == 1 else 's'}" if before else "blessed model's data"
+    where = f"median of {plural(len(before), 'span')}" if before else "blessed model's data"
     found = [*_bounds(gate, newest, rows[newest]), *_missing(gate, manifest)]
     if usual:
         found += _changes(gate, newest, rows[newest], usual, where)
@@ -123,5 +124,5 @@ def stop_if_too_old(freshness: str, data: DataConfig, manifest: SpanManifest) ->
 
 
 def _days(number: int) -> str:
-    days = f"{abs(number)} day{'' if abs(number) == 1 else 's'}"
+    days = plural(abs(number), "day")
     return f"{days} after the run" if number < 0 else days

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.figures import figure
+from headrace.common.names import one_line
 from headrace.components.examples.tfexample.rounding import COARSE, lost_digits
 from headrace.components.inference.dates import EPOCHS, are_dates_of_several_formats, find_dates
 from headrace.components.inference.facts import ColumnFacts
@@ -344,7 +345,7 @@ def show(value: object) -> str:
     """A value in a comment: short, on one line."""
     if isinstance(value, float):
         return rounded(value, 6)
-    text = "".join(letter if letter.isprintable() else " " for letter in str(value))
+    text = one_line(str(value))
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from headrace.common.durable import replacing
 from headrace.common.errors import DataError, RunError
+from headrace.common.record_batches import concatenated, in_one_batch
 from headrace.components.example_gen.checks import check_fraction
 from headrace.components.examples.skips import Skipped
 from headrace.components.examples.tfexample.rounding import RangeCheck
@@ -227,15 +228,11 @@ def merged(batches: Iterator[pa.RecordBatch], rows_per_call: Callable[[int], int
         waiting, found, held = [*waiting, batch], found + batch.num_rows, held + batch.nbytes
         if found and found >= (enough := rows_per_call(held // found)):
             table, whole = pa.Table.from_batches(waiting), found - found % enough
-            yield _in_one(table.slice(0, whole))
+            yield in_one_batch(table.slice(0, whole))
             rest = table.slice(whole)
             waiting, found, held = rest.to_batches(), rest.num_rows, rest.nbytes
     if waiting:
-        yield _in_one(pa.Table.from_batches(waiting))
-
-
-def _in_one(table: pa.Table) -> pa.RecordBatch:
-    return table.combine_chunks().to_batches()[0]
+        yield concatenated(waiting)
 
 
 def _ahead(items: Iterator[Item]) -> Iterator[Item]:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from headrace.common.checksums import checksum
+from headrace.common.checksums import checksum, file_sizes
 from headrace.common.durable import sync_folder, sync_tree
 from headrace.common.errors import DataError, RunError
 from headrace.components.stored_models.blessed_record import PUSHING
@@ -122,11 +122,7 @@ def _copy(model: Path, version: Path, store: StoredVersions | None = None) -> Pa
 
 def _same(model: Path, version: Path) -> bool:
     """Whether two folders hold the same files. Sizes are compared before any file is read."""
-    return _sizes(model) == _sizes(version) and checksum(model) == checksum(version)
-
-
-def _sizes(folder: Path) -> dict[str, int]:
-    return {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+    return file_sizes(model) == file_sizes(version) and checksum(model) == checksum(version)
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from headrace.common.checksums import file_sizes
 from headrace.common.durable import sync_folder, sync_tree
 from headrace.common.errors import DataError, RunError
 from headrace.common.storage.paths import REMOTE
@@ -120,7 +121,7 @@ class StoredVersions:
         partial.mkdir(parents=True)
         for name in files:
             self._download(f"{number}/{name}", partial / name)
-        if _sizes(partial) != files:
+        if file_sizes(partial) != files:
             raise DataError("was changed while it was read; run again", file=f"{self.uri}/{number}")
         sync_tree(partial)
         shutil.rmtree(version, ignore_errors=True)
@@ -129,7 +130,7 @@ class StoredVersions:
 
     def upload(self, model: Path, number: int) -> None:
         """Make a model a version, under the lock. If that fails, it is none; what is left, `clear` removes."""
-        names = _sizes(model)
+        names = file_sizes(model)
         for name in sorted(names.keys() - {GRAPH}):
             self._put(model / name, f"{number}/{name}")
         uploading = f"{UPLOADING}{number}"
@@ -179,7 +180,7 @@ class StoredVersions:
                 self._prompt.delete_dir(f"{self._path}/{beside}/{name}")
 
     def _follow(self, number: int, files: Files) -> None:
-        if _sizes(self.folder / str(number)) != files:
+        if file_sizes(self.folder / str(number)) != files:
             self.fetch(number)
 
     def _versions(self) -> dict[int, Files]:
@@ -247,7 +248,3 @@ def explained(error: OSError | DataError, folder: Path) -> RunError:
         "  The version in service is the one before. The bucket must exist, and the credentials must allow to list,"
         " read, write and delete objects there."
     )
-
-
-def _sizes(folder: Path) -> Files:
-    return {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}

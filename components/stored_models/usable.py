@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from headrace.common.checksums import checksum, checksum_of, file_checksum, files_below
+from headrace.common.checksums import checksum, checksum_of, files_below, same_bytes
 from headrace.common.durable import replacing
 from headrace.components.stored_models import shared_models
 from headrace.components.stored_models.blessed_record import Entry, MadeFor
@@ -87,12 +87,8 @@ def _replace(folder: Path, wanted: dict[str, Path]) -> None:
     there = {name: file for name, file in files_below(folder).items() if name.startswith(f"{SERVING}/")}
     for name in there.keys() - wanted.keys():
         there[name].unlink()
-    different = [name for name, file in wanted.items() if name not in there or not _same(file, there[name])]
+    different = [name for name, file in wanted.items() if name not in there or not same_bytes(file, there[name])]
     for name in different:
         with replacing(folder / name) as partial:
             shutil.copyfile(wanted[name], partial)
     shared_models.publish(folder, different)
-
-
-def _same(one: Path, other: Path) -> bool:
-    return one.stat().st_size == other.stat().st_size and file_checksum(one) == file_checksum(other)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from headrace.common.names import one_line
 from headrace.components.inference import columns
 from headrace.components.inference.columns import Choice
 from headrace.components.inference.facts import facts_of
@@ -101,12 +102,12 @@ def _head(draft: Draft) -> Iterator[str]:
         seen += f" of {'span' if len(spans) == 1 else f'{len(spans)} spans,'} {_range(spans)}, in {count:,} columns"
     else:
         seen += f" of {count:,} columns"
-    yield f"# Written by `{_one_line(draft.command)}`"
+    yield f"# Written by `{one_line(draft.command)}`"
     yield from _comment(
         f"from {seen}. Every line is a suggestion: change what you know better. Settings that are"
         " not here have defaults, which docs/config.md describes. The next command:"
     )
-    yield f"#     headrace run {_one_line(draft.file)}"
+    yield f"#     headrace run {one_line(draft.file)}"
     yield f"pipeline: {to_flow({'name': draft.name})}"
 
 
@@ -291,7 +292,7 @@ def _is_sliced(choice: Choice) -> bool:
 def _entry(name: str, value: object, comment: str = "", indent: str = "  ") -> Iterator[str]:
     """A setting with its comment behind it, or above it if there is no room."""
     line = f"{indent}{to_flow(name)}: {to_flow(value)}"
-    with_comment = f"{line}  # {_one_line(comment)}" if comment else line
+    with_comment = f"{line}  # {one_line(comment)}" if comment else line
     if len(with_comment) <= WIDTH:
         yield with_comment
         return
@@ -304,9 +305,5 @@ def _entry(name: str, value: object, comment: str = "", indent: str = "  ") -> I
 
 def _comment(text: str, indent: str = "", hanging: str = "") -> Iterator[str]:
     """Lines of a comment. hanging: by which the lines after the first are indented further."""
-    wrapped = textwrap.wrap(_one_line(text), WIDTH - len(indent) - len(hanging) - 2, break_on_hyphens=False)
+    wrapped = textwrap.wrap(one_line(text), WIDTH - len(indent) - len(hanging) - 2, break_on_hyphens=False)
     yield from (f"{indent}# {hanging * (number > 0)}{line}" for number, line in enumerate(wrapped))
-
-
-def _one_line(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text)

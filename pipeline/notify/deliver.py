@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.common.durable import write_text
+from headrace.common.names import one_line
 from headrace.configs.schema.notify import (
     CommandReceiver,
     EmailReceiver,
@@ -32,7 +33,7 @@ from headrace.configs.schema.notify import (
 )
 from headrace.pipeline.notify import event as events
 from headrace.pipeline.notify import metrics, transport
-from headrace.pipeline.notify.text import one_line, slack_text
+from headrace.pipeline.notify.text import slack_text
 from headrace.pipeline.notify.transport import DeliveryError, Endpoint, MailServer, environment
 
 COMMAND_SECONDS = 30.0

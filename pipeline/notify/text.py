@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.common.names import one_line
 from headrace.configs.schema.notify import RunEvent
 from headrace.pipeline.notify.event import DISTANCES, Event, Found, Limit
 
@@ -58,11 +59,6 @@ def slack_text(first: str, lines: list[str]) -> str:
 
 def slack_escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def one_line(text: str) -> str:
-    """Without line breaks and control characters, which would end a header or a line of the message."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def duration(seconds: float) -> str:

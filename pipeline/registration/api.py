@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace.common.credentials import redact
+from headrace.common.names import one_line
 from headrace.configs.schema.model_registry import RegistryServer
 from headrace.pipeline.notify import transport
-from headrace.pipeline.notify.text import one_line
 from headrace.pipeline.notify.transport import DeliveryError, Endpoint
 
 SECONDS = 10.0

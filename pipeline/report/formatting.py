@@ -12,6 +12,7 @@ import time
 
 from markupsafe import Markup, escape
 
+from headrace.common import figures
 from headrace.common.credentials import redact
 from headrace.pipeline.terminal.table import duration
 
@@ -29,14 +30,10 @@ _BLANK = re.compile(r"^\s|\s$|\s\s")
 
 
 def figure(value: float | None, digits: int = 4) -> str:
-    """Format a number with `digits` significant digits and thousands separators; a dash for None, NaN and infinity."""
+    """As `figures.figure`, with a minus sign for a hyphen; a dash for None, NaN and infinity."""
     if value is None or not math.isfinite(value):
         return NONE
-    if value == 0:
-        return "0"
-    decimals = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
-    text = f"{value:,.{decimals}f}" if decimals < 10 else f"{value:.{digits - 1}e}"
-    return (text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text).replace("-", MINUS)
+    return figures.figure(value, digits).replace("-", MINUS)
 
 
 def common_digits(low: float, high: float) -> int:

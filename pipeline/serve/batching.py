@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from headrace.common.record_batches import concatenated
 from headrace.components.predict.call_size import BATCH_SIZE
 
 
@@ -68,7 +69,7 @@ class Batching:
 
     def _answer(self, requests: Sequence[_Request]) -> None:
         try:
-            found = self._call(_in_one([one.rows for one in requests]))
+            found = self._call(concatenated([one.rows for one in requests]))
         except Exception as error:
             if len(requests) == 1:
                 requests[0].error = error
@@ -80,7 +81,3 @@ class Batching:
         for one in requests:
             one.found = found.slice(start, one.rows.num_rows)
             start += one.rows.num_rows
-
-
-def _in_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.common.figures import plural
 from headrace.common.names import join_names
 from headrace.pipeline.verbs.options import reports_errors, short
 
@@ -85,9 +86,8 @@ def _show(draft: Draft, file: Path, *, runs: bool) -> None:
     labels, used = draft.table.labels, draft.used
     for name, label in labels.items():
         click.echo(f"{short(file.absolute())}: {name} is {label.settings['kind']}; {label.comment}")
-    taken = "1 column" if used == 1 else f"{used} columns"
-    features = "1 feature" if draft.features == 1 else f"{draft.features} features"
-    click.echo(f"  {taken} as {features}, {len(draft.left_out)} left out")
+    taken = f"{plural(used, 'column')} as {plural(draft.features, 'feature')}"
+    click.echo(f"  {taken}, {len(draft.left_out)} left out")
     if not runs:
         click.echo(f"  next: headrace run {shlex.quote(str(file))}")
     for split, path in draft.unlabelled.items():

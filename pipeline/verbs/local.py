@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.common.environment import prepare
+from headrace.common.figures import plural
 from headrace.pipeline.interrupts import BROKEN_PIPE, CTRL_C
 from headrace.pipeline.verbs.options import (
     GivenConfig,
@@ -64,7 +65,7 @@ def validate(config: Path | None, profile: str | None, overrides: tuple[str, ...
         where = f"deploy.registry.{name}"
         click.echo(f"note: {where} would get no versions: {variable} is not set in the environment", err=True)
     count, function = len(loaded.config.declared_features), loaded.config.preprocessing
-    features = f"features by {function.function}" if function else f"{count} feature{'' if count == 1 else 's'}"
+    features = f"features by {function.function}" if function else plural(count, "feature")
     columns = loaded.config.label.columns
     labels = f"label{'s' * (len(columns) > 1)} {', '.join(columns)}"
     click.echo(f"{config}: the config is valid and fits the data ({features}, {labels})")
@@ -115,7 +116,7 @@ def _show_selection(loaded: LoadedConfig) -> None:
     if found.takes_model and found.selected.model is not None:
         click.echo(f"model: {to_flow(found.selected.model)}")
     for name, features in found.selected.features.items():
-        click.echo(f'"{name}": {len(features)} feature{"" if len(features) == 1 else "s"}')
+        click.echo(f'"{name}": {plural(len(features), "feature")}')
         for settings, alike in itertools.groupby(features.items(), lambda item: to_flow(item[1])):
             names = [to_flow(feature) for feature, _ in alike]
             shown = names if len(names) < MANY_ALIKE else [f"{names[0]} to {names[-1]}, {len(names)} features"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.common.environment import prepare, quiet
+from headrace.common.figures import plural
 from headrace.pipeline.verbs.options import GivenConfig, config_verb, reports_errors, short
 
 if TYPE_CHECKING:
@@ -138,11 +139,11 @@ def _prune_object_store(config: PipelineConfig, root: str, keep: int, older_than
         else:
             prune_spans.remove(store, found)
     if not found.spans and not found.notes:
-        click.echo(f"nothing to remove: {_count(found.runs, 'run')} used spans in {uri}, and all of those are kept")
+        click.echo(f"nothing to remove: {plural(found.runs, 'run')} used spans in {uri}, and all of those are kept")
         return
     freed = f"{'would free' if dry_run else 'freed'} {size(found.freed)}"
-    kept = f"kept what {_count(len(found.kept_runs), 'run')} of {found.runs:,} used"
-    click.echo(f"{kept}; {_count(len(found.spans), 'key')} of spans: {freed}")
+    kept = f"kept what {plural(len(found.kept_runs), 'run')} of {found.runs:,} used"
+    click.echo(f"{kept}; {plural(len(found.spans), 'key')} of spans: {freed}")
 
 
 def _summary(plan: PrunePlan, dry_run: bool) -> str:
@@ -156,16 +157,12 @@ def _summary(plan: PrunePlan, dry_run: bool) -> str:
     names = [folder.name for folder in plan.runs]
     which = f" ({names[0]} to {names[-1]})" if len(names) > 1 else f" ({names[0]})" if names else ""
     counts = [
-        f"{len(names)} of {_count(len(names) + len(plan.kept), 'run')}{which}",
-        _count(len(plan.artifacts), "artifact"),
-        _count(sum((path / SHARDS_FILE).exists() for path in plan.spans), "stored span"),
-        _count(len(plan.checkpoints), "checkpoint"),
+        f"{len(names)} of {plural(len(names) + len(plan.kept), 'run')}{which}",
+        plural(len(plan.artifacts), "artifact"),
+        plural(sum((path / SHARDS_FILE).exists() for path in plan.spans), "stored span"),
+        plural(len(plan.checkpoints), "checkpoint"),
     ]
     return f"{', '.join(counts)}: {'would free' if dry_run else 'freed'} {size(plan.freed)}"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 @click.command()

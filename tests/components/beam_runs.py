@@ -121,7 +121,7 @@ def same_with_beam(data: DataConfig, folder: Path, pipelines: int = 3, direct: B
 
 def transforms(summary: str, pipelines: int) -> int:
     """How many Beam executed, in how many pipelines."""
-    said = re.fullmatch(r"\w+, (\d+) pipelines?, (\d+) transforms", summary)
+    said = re.fullmatch(r"\w+, (\d+) pipelines?, ([\d,]+) transforms", summary)
     assert said is not None, summary
     assert int(said[1]) == pipelines, summary
-    return int(said[2])
+    return int(said[2].replace(",", ""))

@@ -16,7 +16,7 @@ from tfx_bsl.coders import example_coder
 
 from headrace.components.examples.compression import Compression
 from headrace.components.examples.tfexample.encode import encode
-from headrace.components.examples.tfexample.framing import frame
+from headrace.components.examples.tfexample.framing import framed_examples
 from headrace.components.examples.tfexample.wire import varint, varints
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -135,7 +135,7 @@ def test_only_columns_without_a_type_still_give_a_record_for_each_row() -> None:
 
 def test_no_rows_encode_to_no_records() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([], pa.int64()), pa.array([], pa.string())], names=["a", "b"])
-    assert len(frame(encode(batch))) == 0
+    assert (len(encode(batch)), len(framed_examples(batch))) == (0, 0)
 
 
 def test_a_slice_encodes_as_its_own_rows() -> None:
@@ -157,17 +157,19 @@ def test_varints_match_one_at_a_time(data: st.DataObject, bits: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "records", [[b"x"], [b"", b"a" * 300, b"\x00" * 70_000], [bytes([i % 256]) * i for i in range(500)]]
+    "values", [[b"x"], [b"", b"a" * 300, b"\x00" * 70_000], [bytes([i % 256]) * i for i in range(500)]]
 )
-def test_framed_records_read_back_through_tensorflow(records: list[bytes], tmp_path: object) -> None:
+def test_framed_examples_read_back_through_tensorflow(values: list[bytes], tmp_path: object) -> None:
     path = f"{tmp_path}/r.gz"
     compressor = Compression().compressor()
-    packed = (
-        bytes(compressor.compress(b"".join(frame(pa.array(records, pa.binary())).to_pylist()))) + compressor.flush()
-    )
+    batch = pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], names=["a"])
+    packed = bytes(compressor.compress(b"".join(framed_examples(batch).to_pylist()))) + compressor.flush()
     with open(path, "wb") as file:
         file.write(packed)
-    assert [record.numpy() for record in tf.data.TFRecordDataset(path, compression_type="GZIP")] == records
+    read = [record.numpy() for record in tf.data.TFRecordDataset(path, compression_type="GZIP")]
+    assert read == encode(batch).to_pylist()
+    examples = map(tf.train.Example.FromString, read)
+    assert [example.features.feature["a"].bytes_list.value[:] for example in examples] == [[value] for value in values]
 
 
 def test_gzip_carries_no_time_and_no_file_name() -> None:

@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import DataError
+from headrace.common.record_batches import concatenated, in_one_batch
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.shards.spill import to_columns, to_rows
 from headrace.components.examples.arrow_columns import FEW_ROWS, MANY_COLUMNS, worth_stacking
@@ -117,7 +118,7 @@ def sql(given: pa.Table, folder: Path) -> dict[str, Any]:
 
 
 def tfrecord(given: pa.Table, folder: Path) -> dict[str, Any]:
-    records = framed_examples(given.combine_chunks().to_batches()[0])
+    records = framed_examples(in_one_batch(given))
     (folder / "data.tfrecord").write_bytes(memoryview(records.buffers()[2]))
     return {"kind": "tfrecord", "path": str(folder / "data.tfrecord")}
 
@@ -208,7 +209,7 @@ def arrays_of(kind: str, rows: int) -> st.SearchStrategy[pa.Array]:
 
 def many_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch again and again, until its columns are worked on one by one."""
-    again = pa.Table.from_batches([batch] * -(-FEW_ROWS // batch.num_rows)).combine_chunks().to_batches()[0]
+    again = concatenated([batch] * -(-FEW_ROWS // batch.num_rows))
     assert worth_stacking(batch)
     assert not worth_stacking(again)
     return again

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.common.errors import DataError
-from headrace.common.figures import figure
 from headrace.components.inference.columns import LEFT_OUT, Choice, choose
 from headrace.components.inference.facts import ColumnFacts, facts_of
 from headrace.components.inference.labels import choose_label, likely_labels
@@ -161,21 +160,6 @@ def test_numbers_in_comments_are_written_out() -> None:
     assert years.comment == "1990 to 2024, mean 2005; 25% missing"
     small = chosen([0.00001, 0.00002, 0.00004, 0.00005], "float")
     assert small.comment == "0.00001 to 0.00005, mean 0.00003"
-
-
-@pytest.mark.parametrize(
-    ("value", "digits", "expected"),
-    [
-        (105.3, 2, "105"),
-        (0.92, 2, "0.92"),
-        (-13230.52, 4, "-13,231"),
-        (0.0, 3, "0"),
-        (2e-11, 3, "2e-11"),
-        (7.0, 4, "7"),
-    ],
-)
-def test_figures_have_no_power_of_ten_unless_they_are_tiny(value: float, digits: int, expected: str) -> None:
-    assert figure(value, digits) == expected
 
 
 def test_no_logarithm_is_chosen_where_float32_would_lose_its_digits() -> None:

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import DataError
+from headrace.common.record_batches import in_one_batch
 from headrace.components.predict.model import PredictionColumns
 from headrace.components.predict.predict import merged
 from headrace.components.predict.writers import ROW_GROUP, check_output, open_writer
@@ -219,11 +220,11 @@ def test_too_many_classes_for_a_column_each_have_the_probability_of_the_best() -
     assert columns(label, values.tolist()) == {"prediction": [7], "probability": [0.5]}
 
 
-@given(st.lists(st.integers(1, 30), max_size=8), st.integers(1, 20), st.integers(1, 400))
+@given(st.lists(st.integers(0, 30), max_size=8), st.integers(1, 20), st.integers(1, 400))
 def test_small_batches_are_merged_and_keep_their_rows(lengths: list[int], rows: int, size: int) -> None:
     table = pa.table({"id": pa.array(range(sum(lengths)), pa.int64())})
     starts = np.cumsum([0, *lengths])
-    batches = (table.slice(start, length).to_batches()[0] for start, length in zip(starts, lengths, strict=False))
+    batches = (in_one_batch(table.slice(start, length)) for start, length in zip(starts, lengths, strict=False))
     found = list(merged(batches, lambda length: max(1, min(rows, size // length))))
     assert [row for batch in found for row in batch["id"].to_pylist()] == list(range(sum(lengths)))
     for batch in found[:-1]:

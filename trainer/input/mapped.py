@@ -20,6 +20,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headrace.common.errors import TrainingError
+from headrace.common.record_batches import concatenated
 from headrace.trainer.input.packing import Column, Feature, Packed, Packing, as_described, no_autograph, ragged
 from headrace.trainer.input.reading import InputOptions
 from headrace.trainer.input.shuffle import permutation, small_integers
@@ -164,8 +165,7 @@ class MappedRows(Packing):
         ]
         places = np.empty_like(by_part)
         places[by_part] = np.arange(len(by_part))
-        together = pa.Table.from_batches(taken).combine_chunks().to_batches()[0]
-        return pc.take(together, pa.array(places), boundscheck=False)
+        return pc.take(concatenated(taken), pa.array(places), boundscheck=False)
 
     def arrays(self, reading: InputOptions) -> Iterator[list[NDArray[Any]]]:
         """All columns, which are of fixed size, a block at a time, in the order of `in_order`."""

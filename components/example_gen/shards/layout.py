@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import DataError
+from headrace.common.figures import plural
 from headrace.components.example_gen.shards.group_split import GroupRows, GroupSplit
 from headrace.components.example_gen.shards.stratified_split import StratifiedSplit, spelled
 from headrace.components.example_gen.shards.time_split import TimeSplit
@@ -82,11 +83,11 @@ def plan_shards(shares: Mapping[str, float], size: SizeEstimate, shards: str | i
 def _planned(packed: Mapping[str, float], shards: str | int, readers: int) -> ShardPlan:
     if isinstance(shards, int):
         counts = {split: shards if bytes_ else 1 for split, bytes_ in packed.items()}
-        return ShardPlan(counts, {}, f"{_counted(shards, 'shard')} per split, as configured")
+        return ShardPlan(counts, {}, f"{plural(shards, 'shard')} per split, as configured")
     if shards == "auto":
         counts = {split: automatic_count(bytes_, readers) for split, bytes_ in packed.items()}
         rule = (
-            f"auto, up to {PER_READER} shards for {_counted(readers, 'reading host')}, each of at least"
+            f"auto, up to {PER_READER} shards for {plural(readers, 'reading host')}, each of at least"
             f" {_megabytes(MIN_SHARD_BYTES)}, and more if they would exceed {_megabytes(MAX_SHARD_BYTES)}"
         )
     else:
@@ -103,10 +104,6 @@ def automatic_count(size: float, readers: int) -> int:
     if size / wanted > MAX_SHARD_BYTES:
         return round(size / GOOD_SHARD_BYTES)
     return max(1, min(wanted, int(size // MIN_SHARD_BYTES)))
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _megabytes(size: float) -> str:

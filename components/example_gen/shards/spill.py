@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from headrace.common.record_batches import concatenated
 from headrace.components.examples.arrow_columns import numbers_of, stacks_or_columns, valid_of
 
 MIN_BUFFER, MAX_BUFFER = 16 << 20, 64 << 20
@@ -98,11 +99,6 @@ def read_batches(path: Path, chunks: Sequence[int]) -> Iterator[pa.RecordBatch]:
     """Some record batches of a part's file, by their numbers, as `to_rows` made them."""
     with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
         yield from (reader.get_batch(chunk) for chunk in chunks)
-
-
-def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """One or more batches of one schema as a single batch."""
-    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
 def to_rows(batch: pa.RecordBatch) -> pa.RecordBatch:

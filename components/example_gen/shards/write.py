@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.record_batches import concatenated
 from headrace.components.example_gen.required import RequiredColumn, with_value
 from headrace.components.example_gen.shards.coded_columns import coded_integers, coded_texts, with_columns
 from headrace.components.example_gen.shards.group_split import GroupRows
@@ -30,7 +31,6 @@ from headrace.components.example_gen.shards.layout import Partitioner, Shard, Sh
 from headrace.components.example_gen.shards.spill import (
     PartitionSpill,
     column_count,
-    concatenated,
     read_batches,
     to_columns,
 )

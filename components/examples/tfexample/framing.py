@@ -7,7 +7,7 @@ masked CRC32C (tensorflow/core/lib/io/record_writer.h).
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -16,12 +16,7 @@ import pyarrow.compute as pc
 from google_crc32c import value as checksum
 from numpy.typing import NDArray
 
-from headrace.components.examples.tfexample.byte_columns import (
-    ByteColumn,
-    DictionaryColumn,
-    VariableColumn,
-    concatenate,
-)
+from headrace.components.examples.tfexample.byte_columns import DictionaryColumn, concatenate
 from headrace.components.examples.tfexample.encode import distinct_sizes, example_head, feature_columns
 
 HEADER, FOOTER = 12, 4
@@ -34,31 +29,19 @@ def framed_examples(
     """Each row of `batch` as a tf.Example (see `encode`) in its TFRecord frame. dictionaries: see `feature_columns`."""
     if not batch.num_rows:
         return pa.array([], pa.binary())
-    features, columns = feature_columns(batch, dictionaries)
-    return _framed(features, columns, example_head)
-
-
-def frame(records: pa.BinaryArray) -> pa.BinaryArray:
-    """Each record in its TFRecord frame."""
-    if not len(records):
-        return pa.array([], pa.binary())
-    return _framed(pc.binary_length(records).to_numpy().astype(np.int64), [VariableColumn(records)], lambda _: b"")
+    rows = batch.num_rows
+    sizes, columns = feature_columns(batch, dictionaries)
+    present, which = distinct_sizes(sizes)
+    heads = [example_head(int(size)) for size in present]
+    headers = [_header(len(head) + int(size)) + head for head, size in zip(heads, present, strict=True)]
+    footer = DictionaryColumn.constant(bytes(FOOTER), rows)
+    return _with_checksums(concatenate([DictionaryColumn.of(headers, which), *columns, footer], rows))
 
 
 def checksums_match(data: bytes, edges: NDArray[np.integer]) -> bool:
     """Whether each record of `data`, framed from one edge to the next, has the checksum that follows it."""
     letters, ends = np.frombuffer(data, np.uint8), edges[1:, None] - np.arange(FOOTER, 0, -1)
     return bool(np.array_equal(_record_checksums(pa.py_buffer(data), edges), letters[ends].view("<u4")[:, 0]))
-
-
-def _framed(sizes: NDArray[np.int64], columns: Sequence[ByteColumn], head: Callable[[int], bytes]) -> pa.BinaryArray:
-    """Frame records that consist of `head(size)` and of columns that take `size` bytes: int64 [rows]."""
-    rows = len(sizes)
-    present, which = distinct_sizes(sizes)
-    heads = [head(int(size)) for size in present]
-    headers = [_header(len(text) + int(size)) + text for text, size in zip(heads, present, strict=True)]
-    footer = DictionaryColumn.constant(bytes(FOOTER), rows)
-    return _with_checksums(concatenate([DictionaryColumn.of(headers, which), *columns, footer], rows))
 
 
 def _with_checksums(framed: pa.BinaryArray) -> pa.BinaryArray:

@@ -10,6 +10,7 @@ from functools import partial
 import pyarrow as pa
 
 from headrace.common.errors import DataError
+from headrace.common.figures import plural
 from headrace.components.examples.skips import Skips
 from headrace.components.sources.csv.blocks import Block
 from headrace.components.sources.csv.header import encoding_hint
@@ -109,7 +110,7 @@ def _record_error(record: Block, csv_format: CsvFormat, parse: Parse, error: pa.
     if csv_format.dialect.comment is None and (which := next((one for one in starts if starts[one] in _MARKS), None)):
         hint = f"If {which} is a comment, set `{section}.comment: '{starts[which]}'`"
     end = f"ends before {columns[actual]!r}" if actual < expected else f"continues after {columns[-1]!r}"
-    counts = f"{actual} field{'' if actual == 1 else 's'}, but there {_are_columns(expected)}"
+    counts = f"{plural(actual, 'field')}, but there {_are_columns(expected)}"
     return DataError(
         f"the row has {counts}; it {end}: {_shown(record.text, csv_format.encoding)}",
         file=record.path,
@@ -119,7 +120,7 @@ def _record_error(record: Block, csv_format: CsvFormat, parse: Parse, error: pa.
 
 
 def _are_columns(count: int) -> str:
-    return "is 1 column" if count == 1 else f"are {count} columns"
+    return f"{'is' if count == 1 else 'are'} {plural(count, 'column')}"
 
 
 def _conversion_error(found: re.Match[str], path: str, line: int, csv_format: CsvFormat) -> DataError:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from headrace.common.record_batches import in_one_batch
 from headrace.components.examples.arrow_columns import ColumnStack, stacks_or_columns
 from headrace.components.sources.csv.quotes import NEWLINE, RETURN, Dialect, is_any
 from headrace.components.sources.csv.thousands import grouped_number, without_thousands
@@ -243,4 +244,4 @@ def _read(
             include_columns=only or csv_format.selected,
         ),
     )
-    return table.combine_chunks().to_batches()[0]
+    return in_one_batch(table)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from headrace.common.record_batches import in_one_batch
 from headrace.components.examples.arrow_columns import stacks_or_columns
 from headrace.components.sources.nested import (
     DOT,
@@ -172,7 +173,7 @@ def _parse(text: bytes, types: Mapping[str, pa.DataType], others: str) -> pa.Rec
         return None
     if not table.num_columns:
         return batch_of([], [], table.num_rows)
-    return table.combine_chunks().to_batches()[0]
+    return in_one_batch(table)
 
 
 def _tidy(text: bytes) -> bytes:

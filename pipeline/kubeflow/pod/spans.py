@@ -28,6 +28,7 @@ from typing import Annotated, TypeVar
 import google_crc32c
 from pydantic import Field, TypeAdapter
 
+from headrace.common.figures import plural
 from headrace.pipeline.kubeflow.store import CHUNK, Store
 
 logger = logging.getLogger(__name__)
@@ -231,7 +232,7 @@ def _crc32c(file: Path) -> int:
 
 
 def _amount(sizes: Sequence[int]) -> str:
-    return f"{len(sizes)} file{'' if len(sizes) == 1 else 's'} ({sum(sizes):,} bytes)"
+    return f"{plural(len(sizes), 'file')} ({sum(sizes):,} bytes)"
 
 
 def _report(text: str) -> None:

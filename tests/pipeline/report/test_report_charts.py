@@ -67,6 +67,13 @@ def test_bars_have_area_in_proportion_to_their_counts() -> None:
         (figure(0.00012345), "0.0001234"),
         (figure(0.0), "0"),
         (figure(100.0), "100"),
+        (figure(0.12, 12), "0.12"),
+        (figure(-87.625, 12), f"{MINUS}87.625"),
+        (figure(0.500000001, 16), "0.500000001"),
+        (figure(0.000002), "0.000002"),
+        (figure(1.2345e-7, 3), f"1.23e{MINUS}07"),
+        (figure(1e-7), f"1e{MINUS}07"),
+        (figure(1.75e300), "1.75e+300"),
         (score(0.5), "0.5000"),
         (score(123456.789), "123,457"),
         (change(0.01), "+0.0100"),
@@ -88,7 +95,10 @@ def test_figures(shown: str, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(0.25, "0.25"), (0, "0"), (-1500, "\N{MINUS SIGN}1,500"), (250_000, "250 k"), (1.5e6, "1.5 M"), (2e9, "2 G")],
+    [
+        *((0.25, "0.25"), (0, "0"), (0.00002, "0.00002")),
+        *((-1500, "\N{MINUS SIGN}1,500"), (250_000, "250 k"), (1.5e6, "1.5 M"), (2e9, "2 G")),
+    ],
 )
 def test_ticks_are_short_and_have_no_exponent(value: float, shown: str) -> None:
     assert short(value) == shown
