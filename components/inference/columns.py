@@ -24,7 +24,7 @@ from headrace.components.inference.facts import ColumnFacts
 from headrace.components.inference.images import image_settings
 from headrace.components.inference.units import units_of
 from headrace.configs.schema.features import FALSE_WORDS, TRUE_WORDS
-from headrace.configs.schema.features.calendar import EPOCH_UNITS
+from headrace.configs.schema.features.calendar import EPOCH_UNITS, has_date
 
 Settings = Mapping[str, Any]
 
@@ -179,6 +179,8 @@ def _dates(facts: ColumnFacts) -> Choice | None:
     features = {f"_{part}": {"column": "datetime", "part": part, **written} for part in dates.parts}
     first, last = (_MIDNIGHT.sub("", show(_moment(value, dates.format))) for value in (facts.least, facts.greatest))
     what = f"{first} to {last}" if _sorts(dates.format) else f"such as {first}"
+    if not has_date(dates.format):
+        what = f"times of day, {what}"
     if dates.ambiguous is not None:
         what += f"; if the month comes first, the format is {dates.ambiguous}"
     return Choice(facts.name, DATES, what + _missing(facts), features)
