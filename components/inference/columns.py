@@ -106,7 +106,7 @@ def _useless(facts: ColumnFacts) -> str | None:
     if facts.present < LEAST_PRESENT * facts.rows:
         return f"only {facts.present:,} of {facts.rows:,} rows have a value"
     if facts.distinct == 1 and not facts.missing:
-        return f"the same value in all rows: {show(facts.least)}"
+        return f"the same value in all rows: {show_of(facts, facts.least)}"
     if facts.scalar == "bytes" and image_settings(facts) is None:
         return "binary values; an image is `column: image`, with its height and width"
     if facts.is_list and facts.scalar == "float" and facts.shortest < facts.longest:
@@ -154,7 +154,7 @@ def _boolean(facts: ColumnFacts) -> Choice | None:
     if pair is None:
         return None
     share = dict(facts.by_count())[pair[1]] / facts.present
-    what = f"{show(pair[0])} or {show(pair[1])} ({percent(share)})"
+    what = f"{show_of(facts, pair[0])} or {show_of(facts, pair[1])} ({percent(share)})"
     return Choice(facts.name, BOOLEANS, what + _missing(facts), {"": {"column": "boolean"}})
 
 
@@ -348,6 +348,11 @@ def show(value: object) -> str:
         return rounded(value, 6)
     text = "".join(letter if letter.isprintable() else " " for letter in str(value))
     return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def show_of(facts: ColumnFacts, value: object) -> str:
+    """A value of this column in a comment, as the data has it."""
+    return show(bool(value)).lower() if facts.of_booleans else show(value)
 
 
 def rounded(value: float, digits: int) -> str:
