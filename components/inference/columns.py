@@ -25,7 +25,7 @@ from headrace.components.inference.facts import ColumnFacts
 from headrace.components.inference.images import image_settings
 from headrace.components.inference.units import units_of
 from headrace.configs.schema.features import FALSE_WORDS, TRUE_WORDS
-from headrace.configs.schema.features.calendar import EPOCH_UNITS
+from headrace.configs.schema.features.calendar import EPOCH_UNITS, has_date
 
 Settings = Mapping[str, Any]
 
@@ -107,7 +107,7 @@ def _useless(facts: ColumnFacts) -> str | None:
     if facts.present < LEAST_PRESENT * facts.rows:
         return f"only {facts.present:,} of {facts.rows:,} rows have a value"
     if facts.distinct == 1 and not facts.missing:
-        return f"the same value in all rows: {show(facts.least)}"
+        return f"the same value in all rows: {show_of(facts, facts.least)}"
     if facts.scalar == "bytes" and image_settings(facts) is None:
         return "binary values; an image is `column: image`, with its height and width"
     if facts.is_list and facts.scalar == "float" and facts.shortest < facts.longest:
@@ -155,7 +155,7 @@ def _boolean(facts: ColumnFacts) -> Choice | None:
     if pair is None:
         return None
     share = dict(facts.by_count())[pair[1]] / facts.present
-    what = f"{show(pair[0])} or {show(pair[1])} ({percent(share)})"
+    what = f"{show_of(facts, pair[0])} or {show_of(facts, pair[1])} ({percent(share)})"
     return Choice(facts.name, BOOLEANS, what + _missing(facts), {"": {"column": "boolean"}})
 
 
@@ -180,6 +180,8 @@ def _dates(facts: ColumnFacts) -> Choice | None:
     features = {f"_{part}": {"column": "datetime", "part": part, **written} for part in dates.parts}
     first, last = (_MIDNIGHT.sub("", show(_moment(value, dates.format))) for value in (facts.least, facts.greatest))
     what = f"{first} to {last}" if _sorts(dates.format) else f"such as {first}"
+    if not has_date(dates.format):
+        what = f"times of day, {what}"
     if dates.ambiguous is not None:
         what += f"; if the month comes first, the format is {dates.ambiguous}"
     return Choice(facts.name, DATES, what + _missing(facts), features)
@@ -347,6 +349,11 @@ def show(value: object) -> str:
         return rounded(value, 6)
     text = one_line(str(value))
     return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def show_of(facts: ColumnFacts, value: object) -> str:
+    """A value of this column in a comment, as the data has it."""
+    return show(bool(value)).lower() if facts.of_booleans else show(value)
 
 
 def rounded(value: float, digits: int) -> str:

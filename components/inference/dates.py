@@ -20,6 +20,8 @@ _MORE_DAYS = ("%d %B %Y", "%B %d, %Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%d-%
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
 FORMATS = (None, *(day + time for day in (*_DAYS, *_MORE_DAYS) for time in _TIMES), "%Y%m%d", "%Y%m%d%H%M%S")
 """The formats that are tried, in this order; of two that fit all values, the first is used."""
+TIMES_OF_DAY = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
+"""The formats of times without a date, tried after these."""
 EPOCHS = {"epoch_s": (10**8, 4 * 10**9), "epoch_ms": (10**11, 4 * 10**12), "epoch_us": (10**14, 4 * 10**15)}
 """For numbers since 1970, the range of values (from 1973 to 2096) in which a column named like a time counts as one."""
 TIME_NAME = re.compile(r"(?i)(^|_)(time|date|datetime|timestamp|ts|at|epoch|created|updated)(_|$)|timestamp")
@@ -56,9 +58,17 @@ def find_dates(facts: ColumnFacts) -> Dates | None:
         return None
     fitting = [written for written in FORMATS if _fits(facts, pattern_of(written))]
     if not fitting:
-        return None
+        return _times_of_day(facts)
     exchanged = _exchanged(fitting[0])
     return Dates(fitting[0], _parts(facts, fitting[0]), exchanged if exchanged in fitting else None)
+
+
+def _times_of_day(facts: ColumnFacts) -> Dates | None:
+    """None if all are in the same hour: they are more likely durations."""
+    written = next((each for each in TIMES_OF_DAY if _fits(facts, pattern_of(each))), None)
+    if written is None or constant_part(facts, "hour", written) is not None:
+        return None
+    return Dates(written, ("hour",))
 
 
 def are_dates_of_several_formats(facts: ColumnFacts) -> bool:

@@ -28,7 +28,8 @@ class ColumnFacts:
     """The values of one column. Empty texts and NaN are missing, as they are to features.
 
     rows: of the sample; values: the distinct values, sorted, of any list each of its items; counts: how often each
-    occurs; present: rows with a value; longest, shortest: the lengths of its lists, without empty ones.
+    occurs; present: rows with a value; longest, shortest: the lengths of its lists, without empty ones; of_booleans:
+    whether the data has false and true, which are 0 and 1 in `values`.
     """
 
     name: str
@@ -39,6 +40,7 @@ class ColumnFacts:
     present: int
     longest: int = 1
     shortest: int = 1
+    of_booleans: bool = False
 
     @property
     def scalar(self) -> str:
@@ -116,7 +118,7 @@ class ColumnFacts:
         return zip(self.values.take(order).to_pylist(), self.counts.take(order).to_pylist(), strict=True)
 
 
-def facts_of(name: str, kind: Kind, column: pa.ChunkedArray) -> ColumnFacts:
+def facts_of(name: str, kind: Kind, column: pa.ChunkedArray, *, of_booleans: bool = False) -> ColumnFacts:
     """Count the distinct values of a column of this kind."""
     rows, longest, shortest = len(column), 1, 1
     if kind.endswith(LIST):
@@ -133,7 +135,8 @@ def facts_of(name: str, kind: Kind, column: pa.ChunkedArray) -> ColumnFacts:
         counted = counted.combine_chunks()
     distinct, counts = counted.field("values"), counted.field("counts")
     order = pc.sort_indices(distinct)
-    return ColumnFacts(name, kind, rows, distinct.take(order), counts.take(order), present, longest, shortest)
+    values = distinct.take(order)
+    return ColumnFacts(name, kind, rows, values, counts.take(order), present, longest, shortest, of_booleans)
 
 
 def _present(column: pa.ChunkedArray) -> pa.ChunkedArray:

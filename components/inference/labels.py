@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pyarrow.compute as pc
 
 from headrace.common.errors import DataError
-from headrace.components.inference.columns import boolean_pair, find_separator, percent, rounded, show
+from headrace.components.inference.columns import boolean_pair, find_separator, percent, rounded, show, show_of
 from headrace.components.inference.facts import ColumnFacts
 
 MAX_CLASSES = 100
@@ -78,7 +78,7 @@ def unfit_label(facts: ColumnFacts) -> str | None:
     if facts.scalar == "bytes":
         return "it holds binary values"
     if facts.distinct == 1:
-        return f"it has only one value, {show(facts.least)}"
+        return f"it has only one value, {show_of(facts, facts.least)}"
     return _unfit_text(facts) or ("it contains infinite values" if facts.has_infinity else None)
 
 
@@ -128,7 +128,7 @@ def _binary(facts: ColumnFacts) -> LabelChoice:
     classes, declared = _class_values(facts, [*pair])
     share = dict(facts.by_count())[pair[1]] / facts.present
     settings: dict[str, Any] = {"kind": "binary"} if classes == [0, 1] else {"kind": "binary", "classes": classes}
-    comment = f"{show(classes[1])} in {percent(share)} of the rows: the model predicts its probability"
+    comment = f"{show_of(facts, classes[1])} in {percent(share)} of the rows: the model predicts its probability"
     return LabelChoice(
         settings,
         comment,

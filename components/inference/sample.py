@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.common.storage.files import UNKNOWN
 from headrace.components.sources import ReadOptions, Source, open_source, serial_map
-from headrace.components.sources.base import HasHead, ScanResult
+from headrace.components.sources.base import HasHead, HasTypes, ScanResult
 from headrace.components.sources.types import ARROW, Kind, declared_types, widest
 from headrace.components.spans.find import find_spans
 from headrace.components.spans.manifest import Span
@@ -26,6 +27,9 @@ WHOLE_BYTES = 1 << 26
 """Files of this size in total are read as a whole."""
 MAX_BYTES = 1 << 28
 """Bytes in memory after which no more rows are read, such as those of a table whose size is not known."""
+
+UNTYPED = frozenset({"jsonl", "json", "excel", "python"})
+"""Kinds of sources whose columns have no type, but whose values may be false and true."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Sample:
     whole: bool
     spans: tuple[str, ...] = ()
     """The names of the spans, the newest last; none for data without spans."""
+    booleans: frozenset[str] = frozenset()
+    """The columns of false and true in the data, which the table has as 0 and 1."""
 
     @property
     def rows(self) -> int:
@@ -131,7 +137,49 @@ def _read(data: DataConfig, given: Sequence[tuple[Source, list[object]]], *, who
         size += batch.nbytes
     schema = pa.schema([(name, ARROW[kind]) for name, kind in kinds.items()])
     table = pa.concat_tables([schema.empty_table(), *map(_table, batches)], promote_options="permissive")
-    return Sample(table.select([*kinds]), kinds, whole)
+    binary = [name for name, kind in kinds.items() if kind == "int" and _holds_only_bits(table.column(name))]
+    return Sample(table.select([*kinds]), kinds, whole, booleans=_booleans(data, found, binary))
+
+
+def _holds_only_bits(column: pa.ChunkedArray) -> bool:
+    least_and_most = pc.min_max(column).as_py()
+    return {*least_and_most.values()} <= {0, 1}
+
+
+def _booleans(
+    data: DataConfig, found: Sequence[tuple[Source, list[object], dict[str, Kind]]], names: Iterable[str]
+) -> frozenset[str]:
+    """Those of the columns of 0 and 1 that are false and true in the data."""
+    booleans = {*names}
+    for source, parts, own in found:
+        asked = [name for name in own if name in booleans]
+        if not asked:
+            continue
+        if isinstance(source, HasTypes):
+            types = source.stored_types({name: own[name] for name in asked})
+            booleans -= {name for name in asked if types.get(name) != pa.bool_()}
+        elif data.source.kind in UNTYPED:
+            booleans -= {*asked} - _written_as_words(source, parts, own, asked)
+        else:
+            booleans.clear()
+    return frozenset(booleans)
+
+
+def _written_as_words(
+    source: Source, parts: Sequence[object], own: Mapping[str, Kind], names: Sequence[str]
+) -> set[str]:
+    """The columns whose first value, read as text, is `true` or `false`."""
+    kinds = {**own, **dict.fromkeys(names, "string")}
+    words, open_ = set[str](), {*names}
+    for batch in chain.from_iterable(source.batches(part, kinds) for part in parts):
+        for name in [*open_]:
+            values = batch.column(name).drop_null()
+            if len(values):
+                open_.discard(name)
+                words |= {name} if str(values[0].as_py()).lower() in {"true", "false"} else set()
+        if not open_:
+            break
+    return words
 
 
 def _table(batch: pa.RecordBatch) -> pa.Table:

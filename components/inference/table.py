@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.common.names import plain_letters
-from headrace.components.inference.columns import LEFT_OUT, Choice, choose, show
+from headrace.components.inference.columns import LEFT_OUT, Choice, choose, show_of
 from headrace.components.inference.facts import ColumnFacts, facts_of
 from headrace.components.inference.images import are_images, may_say_size
 from headrace.components.inference.labels import LabelChoice, choose_label, likely_labels
@@ -74,7 +74,7 @@ def free_name(wanted: str, taken: Collection[str]) -> str:
 
 
 def _facts(sample: Sample, name: str) -> ColumnFacts:
-    return facts_of(name, sample.kinds[name], sample.column(name))
+    return facts_of(name, sample.kinds[name], sample.column(name), of_booleans=name in sample.booleans)
 
 
 def _choice(sample: Sample, name: str, target: ColumnFacts) -> Choice:
@@ -82,8 +82,8 @@ def _choice(sample: Sample, name: str, target: ColumnFacts) -> Choice:
         return Choice(name, LEFT_OUT, "says only what each file of `image` says itself")
     facts = _facts(sample, name)
     if determines(sample.column(name), sample.column(target.name), facts, target):
-        why = f"each value stands for one of {target.name}, such as {show(facts.least)}: it gives the answer away"
-        return Choice(name, LEFT_OUT, why)
+        what = f"each value stands for one of {target.name}, such as {show_of(facts, facts.least)}"
+        return Choice(name, LEFT_OUT, f"{what}: it gives the answer away")
     found = choose(facts)
     what = suspicion(sample.column(name), sample.column(target.name), facts, target)
     if found.group == LEFT_OUT or not what:

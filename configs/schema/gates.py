@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from headrace.configs.schema.data import DataConfig, placeholders
-from headrace.configs.schema.features.calendar import EPOCH_UNITS, pattern_of
+from headrace.configs.schema.features.calendar import has_date
 from headrace.configs.schema.schedule import Limit
 from headrace.configs.schema.section import Name, PositiveInt, Section, defaults_of
 from headrace.configs.schema.sources import FileSource, SourceConfig
@@ -76,8 +76,8 @@ class FreshnessGate(Gate):
     def _known_format(self) -> FreshnessGate:
         if self.format is not None and self.column is None:
             raise ValueError("`format` is that of `column`; name the column, or remove it")
-        if self.format not in EPOCH_UNITS:
-            pattern_of(self.format)
+        if not has_date(self.format):
+            raise ValueError(f"{self.format} is a time of day, which has no age; use the format of a column of dates")
         return self
 
 

@@ -30,7 +30,7 @@ HEADINGS = {
     columns.VECTORS: "Lists of numbers, each position scaled by itself.",
     columns.CATEGORIES: "Categories: a listed vocabulary, a learned one (`top_k`), or hash buckets for many values.",
     columns.BOOLEANS: "False or true.",
-    columns.DATES: "Dates, by their parts. `part: age` would count the days to a reference.",
+    columns.DATES: "Dates and times, by their parts. `part: age` would count the days to a reference.",
     columns.TEXTS: "Texts, as the words that occur in them.",
     columns.LISTS: "Lists of values, all of which count.",
     columns.IMAGES: "Images, decoded and scaled to this size within the model.",

@@ -89,9 +89,16 @@ def pipeline_name(source: dict[str, Any]) -> str:
     if isinstance(path, dict):
         first = path["train"] if isinstance(path["train"], str) else path["train"][0]
         path = without_split(first if is_remote(first) else str(Path(first).absolute()))
-    path = path.rstrip("/")
-    names = (plain_letters(_stem(part)) for part in reversed(path.split("/")))
-    return _plain(next((name for name in names if re.search(r"[A-Za-z0-9]{2}", name)), "data"))
+    return _plain(next((name for part in reversed(path.rstrip("/").split("/")) if (name := _telling(part))), "data"))
+
+
+def _telling(part: str) -> str:
+    """The name of a file or folder, if it says what the data is: a single letter or digit does if it is not the rest of
+    a pattern, such as that of `v{VERSION}`.
+    """
+    name = plain_letters(_stem(part))
+    least = 2 if re.search(r"[{}*?\[\]]", part) else 1
+    return name if re.search(f"[A-Za-z0-9]{{{least}}}", name) else ""
 
 
 def _plain(name: str) -> str:

@@ -92,8 +92,8 @@ class Origin:
     config: Path | None = None
     config_digest: str | None = None
     code_digest: str | None = None
-    modules: Mapping[str, str] = field(default_factory=dict)
-    packages: Mapping[str, str] = field(default_factory=dict)
+    modules: Mapping[str, str] = field(default_factory=dict, repr=False)
+    packages: Mapping[str, str] = field(default_factory=dict, repr=False)
     fingerprint: str | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
     left_out: Mapping[str, str | int] = field(default_factory=dict)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _DAY_FIRST = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{4}")
+_TIME = re.compile(r"\d{1,2}:\d{2}")
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?")
 _BOOLEANS = {*TRUE_WORDS, *FALSE_WORDS}
 
@@ -59,6 +60,8 @@ def _about_date(column: str, value: str, date_format: str | None) -> str:
     why = f'column "{column}" holds {value!r}, and no value of the first rows is'
     if date_format is not None:
         return f"{why} written as `format: {date_format}` says"
+    if _TIME.match(value):
+        return f"{why} a date in ISO 8601; times of day need `part: hour` and `format`, such as `%H:%M:%S`"
     hint = "`format`, such as `%Y%m%d`"
     if day_first := _DAY_FIRST.match(value):
         mark = day_first[1]

@@ -69,8 +69,11 @@ def init(
         word for option, value in {"--table": table, "--query": query}.items() if value for word in (option, value)
     ]
 
+    written = ["-o", str(output)] if output else []
+
     def command(chosen: Sequence[str]) -> str:
-        return shlex.join(["headrace", "init", *data, *tables, *(word for one in chosen for word in ("--label", one))])
+        labelled = [word for one in chosen for word in ("--label", one)]
+        return shlex.join(["headrace", "init", *data, *tables, *labelled, *written])
 
     draft = write(file, name, source, labels, command)
     _show(draft, file, runs=runs)

@@ -202,6 +202,7 @@ def test_a_stop_names_its_gates_first_and_the_worst_of_what_they_found() -> None
         (RowsGate, {"max_decrease": 1.5}, "less than or equal to 1"),
         (FreshnessGate, {"max_days": 1, "format": "%Y"}, "name the column"),
         (FreshnessGate, {"max_days": 1, "column": "at", "format": "%Q"}, "`%Q` is not supported"),
+        (FreshnessGate, {"max_days": 1, "column": "at", "format": "%H:%M"}, "%H:%M is a time of day"),
     ],
 )
 def test_settings_that_make_no_sense(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.common.errors import DataError
-from headrace.components.inference.columns import LEFT_OUT, Choice, choose
+from headrace.components.inference.columns import DATES, LEFT_OUT, Choice, choose
 from headrace.components.inference.facts import ColumnFacts, facts_of
 from headrace.components.inference.labels import choose_label, likely_labels
 from headrace.components.inference.leaks import average_ranks, determines, rank_correlation, separation
@@ -137,6 +138,41 @@ def test_dates_are_read_in_the_format_in_which_they_were_written(written: str, e
 def test_a_format_with_day_and_month_exchanged_is_mentioned_if_it_fits_too() -> None:
     assert "%m/%d/%Y" in chosen([f"{n % 9 + 1:02}/{n % 7 + 1:02}/2026" for n in range(63)], "string").comment
     assert "if the month" not in chosen([day.strftime("%d/%m/%Y") for day in DAYS], "string").comment
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("%H:%M:%S", "%H:%M:%S"),
+        ("%H:%M", "%H:%M"),
+        ("%H:%M:%S.%f", "%H:%M:%S.%f"),
+        ("%H:%M:%S.%f000", "%H:%M:%S.%f"),
+        ("%I:%M %p", "%I:%M %p"),
+    ],
+)
+def test_times_of_day_are_taken_by_their_hour(written: str, expected: str) -> None:
+    times = [dt.time(number % 24, number % 60, number % 7) for number in range(90)]
+    found = chosen([time.strftime(written) for time in times], "string", "departure")
+    assert found.group == DATES
+    assert found.features == {"_hour": {"column": "datetime", "part": "hour", "format": expected}}
+    assert "times of day" in found.comment
+
+
+def test_times_in_one_hour_are_not_taken_for_times_of_day() -> None:
+    lengths = [f"00:{number % 60:02}:{number % 7:02}" for number in range(200)]
+    assert all(settings["column"] != "datetime" for settings in chosen(lengths, "string", "length").features.values())
+
+
+def test_columns_of_booleans_are_described_in_their_words() -> None:
+    columns = {"x": [0, 1, 1, 0], "y": [1, 0, 1, 1]}
+    kinds: dict[str, Kind] = dict.fromkeys(columns, "int")
+    numbers = Sample(pa.table(columns), kinds, whole=True)
+    of_numbers, of_booleans = infer(numbers, "y"), infer(replace(numbers, booleans=frozenset(columns)), "y")
+    assert "0 or 1 (50%)" in of_numbers.choices[0].comment
+    assert "false or true (50%)" in of_booleans.choices[0].comment
+    assert of_numbers.labels["y"].comment.startswith("1 in 75%")
+    assert of_booleans.labels["y"].comment.startswith("true in 75%")
+    assert of_booleans.labels["y"].settings == of_numbers.labels["y"].settings == {"kind": "binary"}
 
 
 def test_first_days_of_months_have_no_weekday() -> None:

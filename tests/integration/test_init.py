@@ -99,7 +99,9 @@ def test_what_is_written_fits_the_data_and_is_not_replaced_unasked(story: Story)
     assert story.text == before
     done = headrace(story.folder, "init", "customers.csv", "--label", "age", "-o", "age.yaml")
     assert done.code == 0, done.err
-    assert yaml.safe_load((story.folder / "age.yaml").read_text())["label"]["kind"] == "regression"
+    text = (story.folder / "age.yaml").read_text()
+    assert yaml.safe_load(text)["label"]["kind"] == "regression"
+    assert text.startswith("# Written by `headrace init customers.csv --label age -o age.yaml`\n")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import json
 import re
 import sqlite3
 from pathlib import Path
@@ -25,6 +26,7 @@ from headrace.components.sources.types import ARROW, Kind
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import VocabularyFeature
+from headrace.configs.schema.features.calendar import pattern_of
 from headrace.pipeline.init.dated import dated_path
 from headrace.pipeline.init.document import WIDTH, Draft, document
 from headrace.pipeline.init.source import given_source
@@ -157,6 +159,37 @@ def test_columns_that_no_feature_can_hold_are_left_out_with_the_reason(tmp_path:
     assert "all 200 rows of 4 columns" in text
     assert re.search(r"# tags: .*map", text)
     assert re.search(r"# names: .*list", text)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_of_day_in_parquet_become_their_hour(tmp_path: Path, unit: str) -> None:
+    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    arrow = pa.time32(unit) if unit in {"s", "ms"} else pa.time64(unit)
+    times = pa.array([row * 1741 % 86400 * per_second for row in range(200)], arrow)
+    table = pa.table({"y": [row % 2 for row in range(200)], "starts": times, "x": [row / 3 for row in range(200)]})
+    text = written(tmp_path, table, "y")
+    settings = yaml.safe_load(text)["features"]["starts_hour"]
+    assert (settings["key"], settings["column"], settings["part"]) == ("starts", "datetime", "hour")
+    pattern = re.compile(pattern_of(settings["format"]).regex)
+    stored = pq.read_table(tmp_path / "rows.parquet").column("starts")
+    assert all(pattern.fullmatch(time) for time in stored.cast(pa.string()).to_pylist())
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "json"])
+def test_booleans_are_described_as_the_data_has_them(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / f"rows.{kind}"
+    rows = [{"y": row % 3 == 0, "a": None if row < 5 else row % 5 == 0, "n": row % 7 // 6} for row in range(200)]
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), file)
+    else:
+        lines = [json.dumps(row) for row in rows]
+        file.write_text("\n".join(lines) if kind == "jsonl" else f"[{', '.join(lines)}]")
+    config = tmp_path / "rows.yaml"
+    write(config, "rows", {"kind": kind, "path": str(file)}, ("y",), lambda _: "headrace init")
+    text = config.read_text()
+    assert re.search(r"label: .*# true in 34%", text)
+    assert re.search(r"a: \{column: boolean\} +# false or true \(20%\)", text)
+    assert re.search(r"n: \{column: boolean\} +# 0 or 1 \(14%\)", text)
 
 
 def test_lines_are_broken_and_comments_stay_comments() -> None:

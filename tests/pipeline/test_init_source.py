@@ -357,6 +357,11 @@ REST: dict[str, Any] = {
         ("Verkäufe/Kündigungen 2026.csv", "kundigungen-2026"),
         ("Meßwerte.parquet", "messwerte"),
         ("Événements/東京.jsonl", "evenements"),
+        *((f"tables/c{ending}", "c") for ending in (".csv", ".tsv", ".csv.gz", ".parquet", ".json", ".avro", ".xlsx")),
+        ("c.tsv", "c"),
+        ("tables/7.csv", "7"),
+        ("trips/v{VERSION}.csv", "trips"),
+        ("trips/d*.csv", "trips"),
     ],
 )
 def test_a_pipeline_is_named_after_its_data(path: str, name: str) -> None:

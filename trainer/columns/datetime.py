@@ -88,7 +88,7 @@ class DatetimeNumber(NumberColumn[DatetimeFeature]):
 
 
 def read_times(raw: RawColumn, date_format: str | None) -> Times:
-    """The times of a data column, according to the format."""
+    """The times of a data column, according to the format; those of 1970-01-01 for a format without a date."""
     if date_format in EPOCH_UNITS:
         return _counted(raw, EPOCH_UNITS[date_format])
     pattern = pattern_of(date_format)
@@ -98,12 +98,18 @@ def read_times(raw: RawColumn, date_format: str | None) -> Times:
         name: tf.where(matched, tf.strings.regex_replace(text, f"^{pattern.regex}$", f"\\{group}"), "")
         for group, name in enumerate(pattern.fields, 1)
     }
-    year, month, day = _year(field), _month(field), _integer(field["d"])
-    days = days_from_civil(year, month, day)
-    minutes = _hour(field) * 60 + _optional(field, "M", matched) - _offset_minutes(field, matched)
+    days = _days(field) if "d" in field else Times(tf.zeros_like(matched, tf.int64), matched)
+    minutes = _hour(field, matched) * 60 + _optional(field, "M", matched) - _offset_minutes(field, matched)
+    seconds = days.seconds + minutes * 60 + _optional(field, "S", matched)
+    return Times(seconds, tf.logical_and(matched, days.known))
+
+
+def _days(field: dict[str, tf.Tensor]) -> Times:
+    """The start of each day; not known for a day that does not exist."""
+    year, month = _year(field), _month(field)
+    days = days_from_civil(year, month, _integer(field["d"]))
     # 02-30 is 03-01 or 03-02, so its month comes back as another one.
-    exists = tf.logical_and(year >= 1, tf.equal(civil_from_days(days)[1], month))
-    return Times(days * DAY + minutes * 60 + _optional(field, "S", matched), tf.logical_and(matched, exists))
+    return Times(days * DAY, tf.logical_and(year >= 1, tf.equal(civil_from_days(days)[1], month)))
 
 
 def _counted(raw: RawColumn, unit: tuple[int, int]) -> Times:
@@ -179,9 +185,9 @@ def _month(field: dict[str, tf.Tensor]) -> tf.Tensor:
     return tf.argmax(tf.equal(name[:, tf.newaxis], tf.constant(MONTHS)), axis=1) + 1
 
 
-def _hour(field: dict[str, tf.Tensor]) -> tf.Tensor:
+def _hour(field: dict[str, tf.Tensor], like: tf.Tensor) -> tf.Tensor:
     if "I" not in field:
-        return _optional(field, "H", field["d"])
+        return _optional(field, "H", like)
     afternoon = tf.cast(tf.equal(tf.strings.lower(field["p"]), "pm"), tf.int64)
     return tf.math.floormod(_integer(field["I"]), 12) + 12 * afternoon
 

@@ -37,10 +37,11 @@ DIRECTIVES = {
     "p": "(?i:am|pm)",
     "M": "[0-5][0-9]|[0-9]",
     "S": "[0-5][0-9]|[0-9]",
-    "f": "[0-9]{1,6}",
+    "f": "[0-9]{1,9}",
     "z": "Z|[+-][0-9]{2}:?[0-9]{2}",
 }
-"""The directives of Python's strptime that a format may use, and what each matches (as strptime does, in English)."""
+"""The directives of Python's strptime that a format may use, and what each matches (as strptime does, in English; `%f`
+also matches nanoseconds)."""
 _ISO = (
     "([0-9]{4})-(1[0-2]|0[1-9])-(3[0-1]|[1-2][0-9]|0[1-9])"
     "(?:[T ](2[0-3]|[0-1][0-9]):([0-5][0-9])(?::([0-5][0-9])(?:[.][0-9]+)?)?)? ?(Z|[+-][0-9]{2}:?[0-9]{2})?"
@@ -78,15 +79,22 @@ def pattern_of(date_format: str | None) -> DatePattern:
     return DatePattern(regex, tuple(fields))
 
 
+def has_date(date_format: str | None) -> bool:
+    """Whether a format of `pattern_of`, or one of EPOCH_UNITS, has more than a time of day."""
+    return date_format in EPOCH_UNITS or "d" in pattern_of(date_format).fields
+
+
 def _check_fields(date_format: str, fields: list[str]) -> None:
     if len(set(fields)) < len(fields) or len(fields) > 9:
         raise ValueError(f"{date_format} names a part twice; name each once")
+    if ("I" in fields) != ("p" in fields) or {"I", "H"} <= set(fields):
+        raise ValueError(f"{date_format}: use %H, or %I with %p")
+    if {"H", "I"} & {*fields} and not {*fields} & {*"YymbBd"}:
+        return  # a time of day
     for what, names in (("year", "Yy"), ("month", "mbB"), ("day", "d")):
         if len(set(names) & set(fields)) != 1:
             need = " or ".join(f"%{name}" for name in names)
             raise ValueError(f"{date_format} needs one {what}: {need}")
-    if ("I" in fields) != ("p" in fields) or {"I", "H"} <= set(fields):
-        raise ValueError(f"{date_format}: use %H, or %I with %p")
 
 
 class DatetimeFeature(SingleColumn, Categorical):
@@ -111,8 +119,9 @@ class DatetimeFeature(SingleColumn, Categorical):
     number for year and age, else category. A missing value is the last category, the mean, or 0."""
     format: Name | None = None
     """How the dates are written, as in Python's strptime: `%d/%m/%Y %H:%M`. For numbers that count from 1970-01-01 UTC:
-    `epoch_days`, `epoch_s`, `epoch_ms` or `epoch_us`. null: ISO 8601 (`2026-11-21`, `2026-11-21 12:30:00`,
-    `2026-11-21T12:30:00Z`), which is how dates in Parquet and databases are read."""
+    `epoch_days`, `epoch_s`, `epoch_ms` or `epoch_us`. Times of day, such as `%H:%M`, have no part but the hour. null:
+    ISO 8601 (`2026-11-21`, `2026-11-21 12:30:00`, `2026-11-21T12:30:00Z`), which is how dates in Parquet and databases
+    are read."""
     reference: Name | None = None
     """Age only: the time to which the age is counted, in ISO 8601, such as `2026-01-01`. Set either this or
     `reference_key`."""
@@ -121,8 +130,8 @@ class DatetimeFeature(SingleColumn, Categorical):
 
     @model_validator(mode="after")
     def _consistent_settings(self) -> DatetimeFeature:
-        if self.format not in EPOCH_UNITS:
-            pattern_of(self.format)
+        if not has_date(self.format) and self.part != "hour":
+            raise ValueError(f"{self.format} is a time of day, which has no {self.part}; use `part: hour`")
         if self.encoding is not None and self.part not in PART_CATEGORIES and self.encoding != "number":
             raise ValueError(f"`part: {self.part}` is a number; remove `encoding: {self.encoding}`")
         given = [name for name in ("reference", "reference_key") if getattr(self, name) is not None]
@@ -151,7 +160,7 @@ class DatetimeFeature(SingleColumn, Categorical):
         return (self.encoding or "category") != "category" or self.part not in PART_CATEGORIES
 
     def description(self) -> str:
-        what = f"{self.part} of a date ({self.format or 'ISO 8601'})"
+        what = f"{self.part} of a {'date' if has_date(self.format) else 'time'} ({self.format or 'ISO 8601'})"
         if self.part == "age":
             what = f"days until {self.reference or self.reference_key}"
         if not self.is_number:

@@ -83,6 +83,28 @@ def test_formats_mean_what_strptime_says(written: str) -> None:
     assert part_numbers(texts, part="year", format=written).tolist() == [when.year for when in parsed]
 
 
+@pytest.mark.parametrize("written", ["%H:%M", "%H:%M:%S.%f", "%I:%M %p", "%Hh"])
+def test_times_of_day_have_the_hour_of_strptime(written: str) -> None:
+    texts = [when.strftime(written) for when in TIMES]
+    assert categories(texts, part="hour", format=written) == [
+        dt.datetime.strptime(text, written).hour for text in texts
+    ]
+    assert categories(["08:30:00.123456789", "24:00:00.0", "", "8"], part="hour", format="%H:%M:%S.%f") == [
+        8,
+        24,
+        24,
+        24,
+    ]
+
+
+@pytest.mark.parametrize("part", ["year", "month", "weekday"])
+def test_other_parts_need_a_date(part: str) -> None:
+    with pytest.raises(ValueError, match=f"%H:%M is a time of day, which has no {part}"):
+        feature(part=part, format="%H:%M")
+    with pytest.raises(ValueError, match="needs one year"):
+        feature(part="hour", format="%d.%m. %H:%M")
+
+
 def test_a_time_zone_is_converted_to_utc() -> None:
     texts = ["2026-01-01T00:30:00+01:00", "2025-12-31 19:30:00 -0500", "2026-01-01 00:30Z", "2026-01-01 00:30:00.000"]
     assert categories(texts, part="hour") == [23, 0, 0, 0]
