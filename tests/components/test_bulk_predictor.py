@@ -1,6 +1,6 @@
 """What a run predicts, and the file that it puts the predictions into, here and in a pod of Kubeflow.
 
-BulkPredictor itself is tested with a pushed model in tests/integration/test_predict.py.
+BulkPredictor itself is tested with a pushed model in tests/integration/test_predict_runs.py.
 """
 
 from __future__ import annotations

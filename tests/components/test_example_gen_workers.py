@@ -92,10 +92,16 @@ def mark(path: Path) -> None:
     time.sleep(0.02)
 
 
+def marked_by(path: Path) -> set[int]:
+    """The processes that have."""
+    return {int(one.name.split("-")[0]) for one in path.iterdir()}
+
+
 def interrupted_here(where: tuple[Path, int]) -> None:
     path, here = where
     mark(path)
     if os.getpid() == here:
+        assert wait_until(lambda: len(marked_by(path)) == 3)
         raise KeyboardInterrupt
 
 
@@ -155,9 +161,8 @@ def test_an_interruption_leaves_nobody_at_work_behind(tmp_path: Path) -> None:
     with ForkedWorkers(3) as workers:
         with pytest.raises(KeyboardInterrupt):
             workers(interrupted_here, [(tmp_path, os.getpid())] * 10_000)
-        before = len(list(tmp_path.iterdir()))
-        time.sleep(0.1)
-        assert len(list(tmp_path.iterdir())) == before
+        assert not any(map(alive, marked_by(tmp_path) - {os.getpid()}))
+        assert len(list(tmp_path.iterdir())) < 10_000, "they have left tasks undone"
         assert workers(failing, range(3)) == [0, 1, 2], "and others are forked when there is work again"
 
 
@@ -169,7 +174,7 @@ def test_a_parent_that_is_killed_takes_the_others_with_it(tmp_path: Path) -> Non
         os._exit(0)
 
     def others() -> set[int]:
-        return {int(path.name.split("-")[0]) for path in tmp_path.iterdir()} - {pid}
+        return marked_by(tmp_path) - {pid}
 
     assert wait_until(lambda: len(others()) == 2)
     os.kill(pid, signal.SIGKILL)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from changed_bytes import assert_each_changed_byte_is_detected
+from command import locks_awaited_by, wait_until
 from tfx.types import standard_artifacts
 
 from headrace.common.checksums import checksum
@@ -111,9 +112,7 @@ def test_a_push_killed_halfway_leaves_no_version_and_the_next_one_clears_it_away
     serving = tmp_path / "serving"
     process = multiprocessing.get_context("fork").Process(target=_slow_push, args=(model, serving))
     process.start()
-    while not (serving / "copying").exists():
-        assert process.is_alive()
-        time.sleep(0.01)
+    assert wait_until(lambda: (serving / "copying").exists() or not process.is_alive())
     os.kill(process.pid or 0, signal.SIGKILL)
     process.join()
     (serving / "copying").unlink()
@@ -139,8 +138,7 @@ def _push_when_allowed(model: Path, serving: Path, go_on: Path) -> None:
     def copy(*args: Any) -> None:
         original(*args)
         (serving / "copied").touch()
-        while not go_on.exists():
-            time.sleep(0.01)
+        assert wait_until(go_on.exists)
 
     patched.copytree = copy
     push(model, serving, clock=lambda: 1700000000.0)
@@ -151,14 +149,12 @@ def test_a_push_waits_for_another_one_and_clears_nothing_of_it_away(model: Path,
     fork = multiprocessing.get_context("fork")
     first = fork.Process(target=_push_when_allowed, args=(model, serving, go_on))
     first.start()
-    while not (serving / "copied").exists():
-        assert first.is_alive()
-        time.sleep(0.01)
+    assert wait_until(lambda: (serving / "copied").exists() or not first.is_alive())
     other = shutil.copytree(model, tmp_path / "other")
     (other / "saved_model.pb").write_bytes(b"another graph")
     second = fork.Process(target=push, args=(other, serving, lambda: 1700000000.0))
     second.start()
-    time.sleep(0.2)
+    assert wait_until(lambda: locks_awaited_by(second.pid or 0) == 1 or not second.is_alive())
     assert second.is_alive()
     go_on.touch()
     first.join()
@@ -282,7 +278,7 @@ def test_model_that_a_rollback_withdraws_while_its_pusher_waits_for_the_list_is_
     thread = threading.Thread(target=execute)
     with changing(registry):
         thread.start()
-        time.sleep(0.2)
+        assert wait_until(lambda: locks_awaited_by(os.getpid()) == 1 or not thread.is_alive())
         assert thread.is_alive()
         first.rolled_back_to(str(tmp_path / "first"), "2026-03-02").write(registry)
     thread.join()

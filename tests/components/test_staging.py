@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command import locks_awaited_by, wait_until
 from s3_proxy import s3_proxy
 from s3_servers import S3Server
 
 from headrace.common import store_lock
 from headrace.common.errors import RunError
 from headrace.common.store_lock import HeldLock, Timing
-from headrace.components.canary.staging import staged
+from headrace.components.canary.staging import Stage, staged
 
 
 @pytest.fixture
@@ -27,14 +30,18 @@ def model(tmp_path: Path) -> Path:
     return folder
 
 
-def overlapping(model: Path, folder: str) -> list[list[str]]:
-    """What several runs that stage at once find in the folder while their own version is there."""
-    found, ready = list[list[str]](), threading.Barrier(3)
+def overlapping(model: Path, folder: str, waiting: Callable[[], int]) -> list[list[str]]:
+    """What several runs that stage at once find in the folder while their own version is there.
+
+    waiting: returns how many threads wait for the one that calls it; it may count those that have waited before.
+    """
+    found, inside, ready = list[list[str]](), list[Stage](), threading.Barrier(3)
 
     def run() -> None:
         ready.wait()
         with staged(model, folder) as stage:
-            time.sleep(0.3)
+            inside.append(stage)
+            assert wait_until(lambda: waiting() + len(found) >= 2 or len(inside) > len(found) + 1)
             names = [name for name in stage.folder.names() if name.isdecimal()]
             found.append([*names, str(stage.version), str(stage.is_there())])
 
@@ -47,7 +54,7 @@ def overlapping(model: Path, folder: str) -> list[list[str]]:
 
 
 def test_runs_that_stage_at_once_in_a_folder_wait_for_each_other(model: Path, tmp_path: Path) -> None:
-    found = overlapping(model, str(tmp_path / "staging"))
+    found = overlapping(model, str(tmp_path / "staging"), lambda: locks_awaited_by(os.getpid()))
     assert [(there, is_there) for there, _, is_there in found] == [(own, "True") for _, own, _ in found]
     assert len(found) == 3
     assert [*(tmp_path / "staging").iterdir()] == []
@@ -57,9 +64,15 @@ def test_runs_that_stage_at_once_in_an_object_store_wait_for_each_other(
     model: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     s3_server.enter(monkeypatch)
-    monkeypatch.setattr(store_lock, "USUAL", Timing(poll=0.05))
+    asleep = set[int]()
+
+    def sleep(seconds: float) -> None:
+        asleep.add(threading.get_ident())
+        time.sleep(seconds)
+
+    monkeypatch.setattr(store_lock, "USUAL", Timing(poll=0.05, sleep=sleep))
     with s3_server.bucket("staging") as bucket:
-        found = overlapping(model, "s3://staging/models/parcels")
+        found = overlapping(model, "s3://staging/models/parcels", lambda: len(asleep - {threading.get_ident()}))
         assert [(there, is_there) for there, _, is_there in found] == [(own, "True") for _, own, _ in found]
         assert len(found) == 3
         assert [one.key for one in bucket.objects.all() if not one.key.endswith("/")] == []

@@ -157,6 +157,12 @@ def alive(pid: int) -> bool:
         return False
 
 
+def locks_awaited_by(pid: int) -> int:
+    """How many file locks a process is waiting for; each of its threads may wait for one."""
+    held_and_awaited = (line.split() for line in Path("/proc/locks").read_text(encoding="utf-8").splitlines())
+    return sum(words[1] == "->" and words[5] == str(pid) for words in held_and_awaited)
+
+
 def wait_until(what: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     """Whether it came true in time."""
     deadline = time.monotonic() + seconds

@@ -154,6 +154,13 @@ def check(found: pa.Table, expected: np.ndarray) -> None:
     assert found["prediction"].to_pylist() == [CLASSES[best] for best in expected.argmax(axis=1)]
 
 
+def refusal(done: Finished) -> str:
+    """What a command that is refused says, in sentences of ours."""
+    assert done.code == 1
+    assert "Traceback" not in done.err
+    return done.err
+
+
 @dataclass(frozen=True)
 class Server:
     """A running `headrace serve`."""

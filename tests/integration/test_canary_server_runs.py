@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from command import Finished, headrace, started_at_once, versions
+from command import Finished, headrace, started_at_once, versions, wait_until
 from kfp_kubernetes import certificate
 from parcels import parcels_config, write_parcels
 from s3_servers import S3Server
@@ -246,9 +245,11 @@ def test_killed_run_leaves_a_version_that_the_next_one_removes(story: Story) -> 
     server.faults(slow_to_load=3)
     (watched / "7").mkdir()  # not ours
     going = started_at_once(story.folder, "run", "parcels.yaml", *again(200))
-    while not any(path.name.isdecimal() and path.name != "7" for path in watched.iterdir()):
-        assert going.process.poll() is None, going.finish().err
-        time.sleep(0.01)
+
+    def is_staged() -> bool:
+        return any(path.name.isdecimal() and path.name != "7" for path in watched.iterdir())
+
+    assert wait_until(lambda: is_staged() or going.process.poll() is not None)
     going.signal(9)
     going.finish()
     (left,) = (path.name for path in watched.iterdir() if path.name.startswith(MARK))

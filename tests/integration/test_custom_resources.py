@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 import yaml
 from command import ROOT
-from kserve_cluster import merged
+from kserve_objects import merged
 
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.kserve import KServeConfig

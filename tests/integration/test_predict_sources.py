@@ -1,7 +1,7 @@
 """The predictions for the same ten rows are the same, whatever kind of source they come from.
 
-Parquet, JSON lines, databases, TFRecords and object stores are in test_predict.py, images in test_how_tos.py, and
-windows of words in test_pydoc.py.
+Parquet, JSON lines, databases, TFRecords and object stores are in test_predict_inputs.py, images in test_how_tos.py,
+and windows of words in test_pydoc.py.
 """
 
 from __future__ import annotations

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from command import PATIENCE, Finished, headrace
+from command import Finished, headrace, wait_until
 from google.protobuf import text_format
 from parcels import write_parcels
 from receivers import HttpReceiver, http_receiver
@@ -70,13 +69,12 @@ class Story:
         """The version that the server has behind each label, once it has read the file."""
         config = text_format.Parse(self.texts["now"], model_server_config_pb2.ModelServerConfig())
         (wanted,) = [dict(one.version_labels) for one in config.model_config_list.config if one.name == "parcels"]
-        end = time.monotonic() + PATIENCE
-        while (found := json.loads((self.folder / "labels.json").read_text())["parcels"]) != wanted:
-            assert self.server.ended or time.monotonic() < end, (found, wanted)
-            if self.server.ended:
-                break
-            time.sleep(0.1)
-        return {name: int(number) for name, number in found.items()}
+
+        def found() -> dict[str, str]:
+            return dict(json.loads((self.folder / "labels.json").read_text())["parcels"])
+
+        assert wait_until(lambda: found() == wanted or self.server.ended), (found(), wanted)
+        return {name: int(number) for name, number in found().items()}
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 import zipfile
@@ -52,6 +53,65 @@ def test_a_python_fits_if_it_is_there_of_a_known_version_and_has_headers(tmp_pat
     bare.chmod(0o755)
     assert bootstrap.fits(sys.executable, ("sh",))
     assert not any(bootstrap.fits(str(path), ("sh",)) for path in (old, bare, tmp_path / "absent"))
+
+
+SLOWER = """
+import sys, sysconfig
+from tools import bootstrap
+
+bootstrap.SYSTEM = sys.argv[1]
+sys.argv[:2] = ["tools/bootstrap.py"]
+sys.base_prefix = "/opt/python"
+sysconfig.get_config_vars()["CONFIG_ARGS"] = "'--prefix=/opt/python' '--enable-shared'"
+bootstrap.venv.create = lambda *_, **__: sys.exit("the environment is made with this Python")
+bootstrap.main()
+"""
+"""The bootstrap by a Python that was built without optimizations, up to where the environment is made."""
+
+
+@pytest.mark.parametrize(
+    ("options", "has_headers", "is_replaced"),
+    [(["--default"], True, True), ([], True, False), (["--default"], False, False)],
+    ids=["not chosen", "chosen by the user", "the system's has no headers"],
+)
+def test_the_systems_python_takes_the_place_of_a_slower_one_that_the_user_did_not_choose(
+    options: list[str], has_headers: bool, is_replaced: bool, tmp_path: Path
+) -> None:
+    headers, system = tmp_path / "include", tmp_path / "python3"
+    headers.mkdir()
+    if has_headers:
+        (headers / "Python.h").touch()
+    system.write_text(f'#!/bin/sh\nif [ "$1" = -c ]; then echo 3 12 {headers}; else echo "ran: $@"; fi\n')
+    system.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", SLOWER, system, *options],
+        env={**os.environ, "PYTHONPATH": str(PROJECT), "CXX": "sh"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    slower = f"{sys.executable} is built without optimizations, which takes about 15% more CPU time"
+    if is_replaced:  # by the script alone: with the option again, it might not end
+        used = f"using {system}, as {slower} (PYTHON=python3 uses that one)\nran: tools/bootstrap.py\n"
+        assert (done.returncode, done.stdout, done.stderr) == (0, used, "")
+    else:
+        kept = (1, f"note: {slower}\n", "the environment is made with this Python\n")
+        assert (done.returncode, done.stdout, done.stderr) == kept
+
+
+@pytest.mark.parametrize(("chosen", "options"), [([], ["--default"]), (["PYTHON=python3"], [])])
+def test_make_says_whether_the_user_chose_the_python(chosen: list[str], options: list[str]) -> None:
+    unset = {"PYTHON", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS"}  # of the `make` that runs the tests
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    shown = subprocess.run(
+        ["make", "--dry-run", "--always-make", "env", *chosen],
+        cwd=PROJECT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout.splitlines()[0].split() == ["python3", "tools/bootstrap.py", *options]
 
 
 def test_a_download_with_another_hash_than_the_locked_one_ends_the_making(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from command import PATIENCE, locks_awaited_by, wait_until
 
 from headrace.common.errors import RunError
 from headrace.common.locks import hold, wait_and_hold, wait_until_free
@@ -159,7 +160,8 @@ def test_who_waits_for_a_lock_says_so_and_who_does_not_wait_says_nothing(
     with wait_and_hold(file, "FREE"):
         waiter = threading.Thread(target=wait)
         waiter.start()
-        assert not got.wait(0.2)
-    waiter.join(30)
-    assert got.is_set()
+        assert wait_until(lambda: locks_awaited_by(os.getpid()) == 1 or got.is_set())
+        assert not got.is_set()
+    assert got.wait(PATIENCE)
+    waiter.join()
     assert [record.getMessage() for record in caplog.records] == ["WAITING"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from command import wait_until
 from numbered_shards import SPEC, example, pipeline, write_shards
 
 from headrace.configs.schema.train import ServiceConfig, TrainConfig
@@ -88,15 +88,23 @@ def test_two_trainers_get_equal_lengths_in_each_round_and_every_example(tmp_path
 
 
 @pytest.mark.slow
-def test_trainer_that_reads_ahead_ends_though_the_others_have_ended_before_it(running: LocalService) -> None:
+def test_trainer_that_reads_ahead_ends_though_the_others_have_ended_before_it(
+    running: LocalService, tmp_path: Path
+) -> None:
+    asked = tmp_path / "asked"
+
+    def served(batch: tf.Tensor) -> tuple[tf.Tensor]:
+        with tf.control_dependencies([tf.io.write_file(str(asked), "by a trainer")]):
+            return (tf.identity(batch),)
+
     settings = ServiceConfig(address=running.address, sharding="off", coordinated=True)
     service = DataService(settings, ClusterWorker(0, TRAINERS, "of two, the other of which reads nothing"))
-    numbers = tf.data.Dataset.range(100).batch(10).map(lambda batch: (batch,))
-    first = numbers.take(1)
-    iterators = [iter(first.concatenate(service.endless(numbers.repeat())).prefetch(2))]
+    numbers = tf.data.Dataset.range(100).batch(10)
+    first = numbers.take(1).map(lambda batch: (batch,))
+    iterators = [iter(first.concatenate(service.endless(numbers.map(served).repeat())).prefetch(2))]
     next(iterators[0])
     ended = threading.Thread(target=iterators.clear, daemon=True)
-    time.sleep(2.0)  # by then what is read ahead waits for a round, which takes both trainers
+    assert wait_until(asked.exists)  # what is read ahead waits for a round, which takes both trainers
     ended.start()
     ended.join(settings.timeout)  # it would wait twenty times as long
     assert not ended.is_alive()

@@ -21,7 +21,7 @@ import forks
 import jobsets
 import pytest
 import yaml
-from command import PATIENCE, ROOT
+from command import PATIENCE, ROOT, wait_until
 from test_distributed import compare
 from trainings import train_alone
 
@@ -239,8 +239,7 @@ def trained(kubeflow: Kubeflow, tmp_path_factory: pytest.TempPathFactory) -> Tra
     process, root = kubeflow.start("canceled", chosen, "first-pod")
     cluster.on_pods = lambda one: at(one.pods[0], "steps_per_execution:", process.terminate)
     canceled = kubeflow.ended("canceled", process, root)
-    while cluster.jobsets:
-        time.sleep(0.1)
+    assert wait_until(lambda: not cluster.jobsets)
     left, alive = kubeflow.left(), [pod.name for one in cluster.made for pod in one.pods if pod.phase == "Running"]
 
     def kill(one: jobsets.JobSet) -> None:

@@ -32,7 +32,7 @@ def store(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stor
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[kserve_cluster.Cluster]:
-    """One that serves kserve_cluster.FIRST, in serverless mode."""
+    """One that serves kserve_objects.FIRST, in serverless mode."""
     with kserve_cluster.serving(kserve_cluster.Cluster("Serverless")) as alive:
         alive.use(monkeypatch, tmp_path)
         alive.settle()

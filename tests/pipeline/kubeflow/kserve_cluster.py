@@ -1,5 +1,5 @@
 """As much of a cluster with KServe as a rollout needs of it: the API of an InferenceService and its pods, and the
-controllers of KServe, Knative and Deployments.
+controllers of KServe, Knative and Deployments. kserve_pods.py has its pods, kserve_objects.py the InferenceService.
 
     with serving(Cluster("Serverless", plans={uri: Plan(crashes_after=3)})) as cluster:
         cluster.use(monkeypatch, folder)          # as the kubeconfig of this process
@@ -18,184 +18,19 @@ import threading
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Protocol
 
 import pytest
 import yaml
+from kserve_objects import MODES, NAME, NAMESPACE, InMemory, Json, Objects, first_service, manifest, status
+from kserve_pods import Plan, Revision
 
-Json = dict[str, Any]
-NAME, NAMESPACE = "headrace-model", "kubeflow"
 SERVICE = f"/apis/serving.kserve.io/v1beta1/namespaces/{NAMESPACE}/inferenceservices/{NAME}"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-MANIFESTS = Path(__file__).parents[3] / "kubernetes" / "components" / "kserve"
-SOURCE = "internal.serving.kserve.io/storage-initializer-sourceuri"
-FIRST = "s3://root/first"
-MODE = "serving.kserve.io/deploymentMode"
-MODES = {"Serverless": "Knative", "RawDeployment": "Standard"}
-"""What KServe makes of the names that it had before 0.16."""
-CRASHES = "CrashLoopBackOff"
-NO_NODE = "0/3 nodes are available: 3 Insufficient cpu."
 NO_INGRESS = "Predictor ingress not created"
 KEPT_BACK = ("kubectl.kubernetes.io/last-applied-configuration", "modelFormat")
 """Annotations that KServe does not pass on to pods."""
-
-
-def manifest(kind: str) -> Json:
-    """The object of that kind in `kubernetes/components/kserve`."""
-    documents = (one for file in sorted(MANIFESTS.glob("*.yaml")) for one in yaml.safe_load_all(file.read_text()))
-    return next(dict(one) for one in documents if one["kind"] == kind)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How the pods of a URI fare, in steps.
-
-    ready_after: from the first step in which it is being loaded. crashes_after: from the creation, ready or not;
-    restarts_before: how often they did so before. load_error: what KServe's storage initializer ends with, each time.
-    no_node: for how long no node takes them. failed_downloads: how often the storage initializer fails before it does
-    not.
-    """
-
-    ready_after: int | None = 2
-    crashes_after: int | None = None
-    load_error: str = ""
-    restarts_before: int = 0
-    no_node: int = 0
-    failed_downloads: int = 0
-
-
-@dataclass
-class Revision:
-    """A revision of Knative, or the ReplicaSet of a Deployment."""
-
-    name: str
-    uri: str
-    template: str
-    plan: Plan
-    age: int = 0
-    was_ready: bool = False
-
-    @property
-    def restarts(self) -> int:
-        after = self.plan.crashes_after
-        return self.plan.restarts_before + (0 if after is None else max(0, self.age - after + 1))
-
-    @property
-    def is_scheduled(self) -> bool:
-        return self.age > self.plan.no_node
-
-    @property
-    def downloads(self) -> int:
-        """How often the storage initializer failed; each time takes a step of loading and one of failing."""
-        tries = max(0, self.age - self.plan.no_node) // 2
-        return tries if self.plan.load_error else min(tries, self.plan.failed_downloads)
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the storage initializer is done."""
-        return not self.plan.load_error and self.age > self._waits
-
-    @property
-    def is_ready(self) -> bool:
-        return self.is_loaded and self.plan.ready_after is not None and self.age >= self._waits + self.plan.ready_after
-
-    @property
-    def _waits(self) -> int:
-        return self.plan.no_node + 2 * self.plan.failed_downloads
-
-    @property
-    def failure(self) -> str:
-        """What Knative says of it. That no node took it is said until it is ready."""
-        if self.is_ready:
-            return ""
-        if self.restarts:
-            return "Container failed with: exit code 139"
-        return NO_NODE if self.plan.no_node else ""
-
-    def pod(self) -> Json:
-        labels = {"serving.kserve.io/inferenceservice": NAME, "component": "predictor"}
-        status = self._containers() if self.is_scheduled else {}
-        conditions = [{"type": "Ready", "status": str(self.is_ready)}]
-        scheduled = {"type": "PodScheduled", "status": str(self.is_scheduled)}
-        waits = {} if self.is_scheduled else {"reason": "Unschedulable", "message": NO_NODE}
-        return {
-            "metadata": {
-                "name": f"{self.name}-pod",
-                "annotations": {SOURCE: self.uri},
-                "labels": labels | {"serving.knative.dev/revision": self.name},
-            },
-            "status": {
-                "phase": "Running" if self.is_loaded else "Pending",
-                "conditions": [*conditions, scheduled | waits],
-                **status,
-            },
-        }
-
-    def _containers(self) -> Json:
-        ended = {"reason": "Error", "exitCode": 1, "message": self.plan.load_error or "timed out"}
-        last: Json = {"lastState": {"terminated": ended}} if self.downloads else {}
-        now: Json = {"running": {}}
-        if self.is_loaded:
-            now = {"terminated": {"reason": "Completed", "exitCode": 0}}
-        elif self.downloads > 1:
-            now = {"waiting": {"reason": CRASHES}}
-        elif (self.age - self.plan.no_node) % 2 == 0:
-            now, last = {"terminated": ended}, {}
-        first = {"name": "storage-initializer", "restartCount": self.downloads, "state": now, **last}
-        crashed = {"terminated": {"reason": "Error", "exitCode": 139}}
-        waiting = {"waiting": {"reason": CRASHES if self.restarts else "PodInitializing"}}
-        second: Json = {"name": "kserve-container", "restartCount": self.restarts}
-        second["state"] = {"running": {}} if self.is_loaded and (self.is_ready or not self.restarts) else waiting
-        if self.restarts:
-            second["lastState"] = crashed
-        return {"initContainerStatuses": [first], "containerStatuses": [second]}
-
-
-class Objects(Protocol):
-    """Where the InferenceService is kept."""
-
-    def get(self) -> Json | None: ...
-
-    def patch(self, body: Json) -> tuple[int, Json]: ...
-
-    def put_status(self, status: Json) -> None: ...
-
-
-class InMemory:
-    """Keeps the object as Kubernetes' API does: a patch is merged, and refused for an outdated `resourceVersion`."""
-
-    def __init__(self, service: Json | None) -> None:
-        self.service = service
-        if service is not None:
-            service["metadata"] |= {"resourceVersion": "1", "generation": 1, "namespace": NAMESPACE}
-
-    def get(self) -> Json | None:
-        return self.service
-
-    def patch(self, body: Json) -> tuple[int, Json]:
-        assert self.service is not None
-        wanted = body.get("metadata", {}).get("resourceVersion")
-        if wanted is not None and wanted != self.service["metadata"]["resourceVersion"]:
-            return 409, status(409, "the object has been modified")
-        before = copy.deepcopy(self.service["spec"])
-        self.service = merged(self.service, body)
-        self._touch(changed=self.service["spec"] != before)
-        return 200, self.service
-
-    def put_status(self, status: Json) -> None:
-        assert self.service is not None
-        if self.service.get("status") != status:
-            self.service["status"] = status
-            self._touch(changed=False)
-
-    def _touch(self, *, changed: bool) -> None:
-        assert self.service is not None
-        metadata = self.service["metadata"]
-        metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
-        metadata["generation"] += changed
 
 
 class Cluster:
@@ -395,14 +230,6 @@ class Cluster:
             yield one.pod()
 
 
-def first_service(mode: str, uri: str = FIRST) -> Json:
-    """The InferenceService of our manifest, as a user applied it and KServe's webhook changed it."""
-    service = copy.deepcopy(manifest("InferenceService"))
-    service["metadata"]["annotations"] = {MODE: MODES[mode], "modelFormat": "tensorflow", "team": "a user's own"}
-    service["spec"]["predictor"]["model"]["storageUri"] = uri
-    return service
-
-
 def condition(name: str, state: str, reason: str = "", message: str = "") -> Json:
     found = {"type": name, "status": state, "lastTransitionTime": "2026-11-26T00:00:00Z"}
     return found | ({"reason": reason} if reason else {}) | ({"message": message} if message else {})
@@ -443,26 +270,9 @@ def loading(known: Json, state: str, ended: Json | None = None) -> Json:
     return found
 
 
-def merged(value: Any, patch: Any) -> Any:
-    """A JSON merge patch (RFC 7396)."""
-    if not isinstance(patch, dict):
-        return patch
-    found = dict(value) if isinstance(value, dict) else {}
-    for name, one in patch.items():
-        if one is None:
-            found.pop(name, None)
-        else:
-            found[name] = merged(found.get(name), one)
-    return found
-
-
 def allows(rule: Json, resource: str, verb: str, name: str) -> bool:
     names = rule.get("resourceNames", [name])
     return resource in rule["resources"] and verb in rule["verbs"] and name in names
-
-
-def status(code: int, message: str) -> Json:
-    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message}
 
 
 @contextmanager

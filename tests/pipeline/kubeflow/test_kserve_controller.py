@@ -19,7 +19,9 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-from kserve_cluster import FIRST, MODES, NAME, NAMESPACE, PODS, SERVICE, SOURCE, Cluster, Plan, manifest, serving
+from kserve_cluster import PODS, SERVICE, Cluster, serving
+from kserve_objects import FIRST, MODES, NAME, NAMESPACE, manifest
+from kserve_pods import SOURCE, Plan
 from test_kserve_rollout import LATER, NEXT, rollout
 
 from headrace.pipeline.kubeflow.kserve.observed import Observed

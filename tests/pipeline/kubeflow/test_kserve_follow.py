@@ -18,7 +18,9 @@ import yaml
 from command import headrace
 from compiled_trips import compiled, invocations, trips
 from ended_runs import BLESSED
-from kserve_cluster import FIRST, Cluster, InMemory, Plan, first_service, merged, serving
+from kserve_cluster import Cluster, serving
+from kserve_objects import FIRST, InMemory, first_service, merged
+from kserve_pods import Plan
 from s3_servers import S3Server
 from test_model_changes import listed, push
 from test_stored_models import HOME, ROOT, blessed_and_pushed, trained

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from command import PATIENCE
 from compiled_trips import TRIPS, trips
-from kserve_cluster import FIRST, Cluster, Plan
+from kserve_cluster import Cluster
+from kserve_objects import FIRST
+from kserve_pods import Plan
 from test_kubeflow_entrypoint import Pod
 
 from headrace.common.errors import ConfigError

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kserve_cluster import FIRST, Cluster, InMemory, Plan, first_service, serving
+from kserve_cluster import Cluster, serving
+from kserve_objects import FIRST, InMemory, first_service
+from kserve_pods import Plan
 
 from headrace.common.errors import RunError
 from headrace.configs.schema.kserve import KServeConfig

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command import wait_until
 from s3_proxy import s3_proxy
 from s3_servers import S3Server
 
-from headrace.pipeline.kubeflow.pod.checkpoints import SECONDS, mirrored
+from headrace.pipeline.kubeflow.pod.checkpoints import mirrored
 from headrace.pipeline.kubeflow.store import CHUNK, Store
 
 URI = "minio://bucket/taxi/checkpoints"
-WORK, OTHER = "a" * 8, "b" * 8
+WORK, OTHER, ANOTHER = "a" * 8, "b" * 8, "c" * 8
 
 
 @pytest.fixture
@@ -35,20 +35,13 @@ def numbers(store: Store, work: str = WORK) -> list[int]:
     return [int(name.split("-")[1]) for name in store.files(URI) if name.startswith(work)]
 
 
-def in_time(what: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 600
-    while not what() and time.monotonic() < deadline:
-        time.sleep(SECONDS / 5)
-    return what()
-
-
 def test_a_checkpoint_is_in_the_store_while_training_continues(store: Store, tmp_path: Path) -> None:
     with mirrored(tmp_path, URI, store):
         written(tmp_path, WORK, 40)
         (tmp_path / WORK / "batch-000000000080-1000001.partial").write_text("half of it")
-        assert in_time(lambda: numbers(store) == [40])
+        assert wait_until(lambda: numbers(store) == [40])
         written(tmp_path, WORK, 80)
-        assert in_time(lambda: numbers(store) == [40, 80])
+        assert wait_until(lambda: numbers(store) == [40, 80])
 
 
 def test_the_next_pod_has_the_latest_of_each_work_and_the_store_what_the_pod_keeps(
@@ -61,10 +54,13 @@ def test_the_next_pod_has_the_latest_of_each_work_and_the_store_what_the_pod_kee
     with mirrored(second, URI, store):
         found = {str(path.relative_to(second)): path.read_text() for path in second.glob("*/*")}
         assert sorted(found.values()) == ["7", "80"]
-        time.sleep(3 * SECONDS)
+        written(second, ANOTHER, 1)
+        assert wait_until(lambda: numbers(store, ANOTHER) == [1])
+        written(second, ANOTHER, 2)  # uploaded by a scan after the one above, which has removed whatever it removes
+        assert wait_until(lambda: numbers(store, ANOTHER) == [1, 2])
         assert numbers(store) == [40, 80]  # an older one stays as long as there is nothing newer
         written(second, WORK, 120)
-        assert in_time(lambda: numbers(store) == [80, 120])
+        assert wait_until(lambda: numbers(store) == [80, 120])
     assert numbers(store, OTHER) == [7]
 
 
