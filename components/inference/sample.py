@@ -169,7 +169,7 @@ def _written_as_words(
     source: Source, parts: Sequence[object], own: Mapping[str, Kind], names: Sequence[str]
 ) -> set[str]:
     """The columns whose first value, read as text, is `true` or `false`."""
-    kinds = {**own, **dict.fromkeys(names, "string")}
+    kinds: dict[str, Kind] = {**own, **dict.fromkeys(names, "string")}
     words, open_ = set[str](), {*names}
     for batch in chain.from_iterable(source.batches(part, kinds) for part in parts):
         for name in [*open_]:
