@@ -101,7 +101,7 @@ def test_the_systems_python_takes_the_place_of_a_slower_one_that_the_user_did_no
 
 @pytest.mark.parametrize(("chosen", "options"), [([], ["--default"]), (["PYTHON=python3"], [])])
 def test_make_says_whether_the_user_chose_the_python(chosen: list[str], options: list[str]) -> None:
-    unset = {"PYTHON", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS"}  # of the `make` that runs the tests
+    unset = {"PYTHON", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS"}  # of the `make` that runs the tests
     environment = {name: value for name, value in os.environ.items() if name not in unset}
     shown = subprocess.run(
         ["make", "--dry-run", "--always-make", "env", *chosen],

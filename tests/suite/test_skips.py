@@ -64,6 +64,7 @@ def outcome(
     options = f"-p xdist.plugin -n {workers} -p no:cacheprovider -c {os.devnull}".split()
     command = [sys.executable, "-m", "pytest", *options, f"--rootdir={folder}"]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # others take seconds to import
+    environment.pop("PYTEST_ADDOPTS", None)
     done = subprocess.run([*command, folder], cwd=folder, env=environment, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout
 
