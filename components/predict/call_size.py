@@ -4,7 +4,8 @@
     rows_per_call(widest, length=120, outputs=2)  # 16,384 for small layers, else 2,048; fewer for long rows
 
 A call takes some milliseconds of its own, about as long as small layers need for 2,000 rows. Large layers gain nothing
-from more rows, and would take the memory for them. The shapes in the graph tell the two apart.
+from more rows, and would take the memory for them. The shapes in the graph tell the two apart. A tensor that holds several
+columns one after the other looks as wide as one of them, so the bytes of the columns are limited too.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ _SHAPES = "_output_shapes"
 
 
 def rows_per_call(widest: int | None, length: int, outputs: int) -> int:
-    """The most rows of a call.
+    """The most rows of a call: a power of two, or the fewer that long rows or many outputs leave.
 
     widest: the result of `values_per_row`; length: the bytes of a row's features; outputs: predictions for a row.
     """
     small = 0 if widest is None else min(MOST_ROWS, SMALL_VALUES // widest, SMALL_BYTES // max(1, length))
-    rows = max(BATCH_SIZE, 1 << small.bit_length() >> 1)
+    rows = max(BATCH_SIZE, 1 << small.bit_length() >> 1)  # the power of two up to `small`
     return max(1, min(rows, BATCH_BYTES // max(1, length), BATCH_VALUES // max(1, outputs)))
 
 
@@ -64,4 +65,4 @@ def _values(shape: tf.compat.v1.TensorShape) -> int | None:
     values = math.prod(known)
     if shape.unknown_rank or unknown > 2 or (unknown == 2 and values > 1):
         return None
-    return values if unknown else 0  # the two dimensions of all values of a column are within its bytes
+    return values if unknown else 0  # of [rows, values], the values of a column: within SMALL_BYTES as the column is

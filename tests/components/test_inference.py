@@ -1,38 +1,26 @@
-"""What columns are taken for: features, labels and leaks, compared with values chosen for it and with NumPy."""
+"""What columns of values are taken for: the feature that fits, or none, with the reason."""
 
 from __future__ import annotations
 
 import datetime as dt
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
+from column_facts import facts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.common.errors import DataError
 from headrace.components.inference.columns import DATES, LEFT_OUT, Choice, choose
-from headrace.components.inference.facts import ColumnFacts, facts_of
-from headrace.components.inference.labels import choose_label, likely_labels
-from headrace.components.inference.leaks import average_ranks, determines, rank_correlation, separation
 from headrace.components.inference.sample import Sample
 from headrace.components.inference.table import features_of, free_name, infer
 from headrace.components.sources.types import Kind
 
 DRAW = random.Random(7)
 DAYS = [dt.date(2025, 1, 30) + dt.timedelta(days=17 * number) for number in range(60)]
-
-
-def facts(values: list[Any], kind: Kind, name: str = "x") -> ColumnFacts:
-    types = {"int": pa.int64(), "float": pa.float64(), "string": pa.string(), "bytes": pa.binary()}
-    scalar = types[kind.removesuffix(" list")]
-    array = pa.chunked_array([pa.array(values, pa.list_(scalar) if kind.endswith(" list") else scalar)])
-    return facts_of(name, kind, array)
 
 
 def chosen(values: list[Any], kind: Kind, name: str = "x") -> Choice:
@@ -215,114 +203,6 @@ def test_seconds_since_1970_are_dates_if_the_name_says_so() -> None:
     assert {one["format"] for one in chosen(of_days, "int", "amount").features.values()} == {"%Y%m%d"}
 
 
-@pytest.mark.parametrize(
-    ("values", "kind", "settings", "type_"),
-    [
-        ([0, 1, 1], "int", {"kind": "binary"}, None),
-        ([1.0, 2.0], "float", {"kind": "binary", "classes": [1, 2]}, None),
-        ([0.5, 1.5], "float", {"kind": "binary", "classes": ["0.5", "1.5"]}, "string"),
-        (["stayed", "left"], "string", {"kind": "binary", "classes": ["left", "stayed"]}, None),
-        (["ja", "nein", "nein"], "string", {"kind": "binary", "classes": ["nein", "ja"]}, None),
-        (["Yes", "No"], "string", {"kind": "binary", "classes": ["No", "Yes"]}, None),
-        (["a", "b", "c"], "string", {"kind": "multiclass", "classes": ["a", "b", "c"]}, None),
-        ([0, 1, 2], "int", {"kind": "multiclass", "classes": 3}, None),
-        ([3, 4, 8], "int", {"kind": "multiclass", "classes": [3, 4, 8]}, None),
-        ([["b", "a"], ["a"], []], "string list", {"kind": "multilabel", "classes": ["a", "b"]}, None),
-        ([[2], [0, 1]], "int list", {"kind": "multilabel", "classes": 3}, None),
-        (
-            ["x|y", "x", "y|z", "z|x|y", "z|y"],
-            "string",
-            {"kind": "multilabel", "classes": ["x", "y", "z"], "separator": "|"},
-            None,
-        ),
-        ([0.1 * n for n in range(40)], "float", {"kind": "regression"}, None),
-        ([*range(40)], "int", {"kind": "regression"}, None),
-    ],
-)
-def test_a_label_has_the_kind_and_classes_of_its_values(values: Any, kind: Any, settings: Any, type_: Any) -> None:
-    found = choose_label(facts(values * 20, kind))
-    assert (found.settings, found.type) == (settings, type_)
-
-
-def test_the_classes_of_lists_are_counted_by_rows() -> None:
-    found = choose_label(facts([["b", "a"], ["a"], []] * 20, "string list"))
-    assert found.comment == "2 classes, 1.5 in a row; the most frequent is a (40 rows)"
-    texts = choose_label(facts(["x|y", "x", "y|z", "z|x|y", "z|y"] * 9, "string"))
-    assert texts.comment == "3 classes, 2.0 in a row; the most frequent is y (36 rows)"
-    assert found.several
-    assert texts.several
-
-
-def test_thresholds_are_above_what_guessing_reaches() -> None:
-    three = choose_label(facts(["a"] * 60 + ["b"] * 30 + ["c"] * 10, "string"))
-    assert three.threshold == ("accuracy", {"min": 0.64})  # a tenth of the way from 0.6 to 1
-    numbers = [float(n % 37) for n in range(400)]
-    metric, bounds = choose_label(facts(numbers, "float")).threshold
-    assert metric == "mean_squared_error"
-    assert bounds["max"] == pytest.approx(0.9 * np.var(numbers), rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("values", "kind", "reason"),
-    [
-        ([None, None], "string", "no values"),
-        (["a", "a"], "string", "only one value, a"),
-        ([["a"], ["a"]], "string list", "lists have only one value, a"),
-        ([[0.5], [1.5]], "float list", "lists of numbers"),
-        ([[f"{n}", "x"] for n in range(100)], "string list", "101 different values, and at most 100"),
-        ([f"{n}" for n in range(101)], "string", "at most 100 can be classes; .*`label.kind: text`"),
-        ([f"{n}" for n in range(40)], "string", "40 different values in 40 rows"),
-        ([1.0, float("inf"), 2.0], "float", "infinite"),
-    ],
-)
-def test_a_column_that_cannot_be_predicted_is_refused_with_the_reason(values: Any, kind: Any, reason: str) -> None:
-    with pytest.raises(DataError, match=reason):
-        choose_label(facts(values, kind, "outcome"))
-
-
-def test_possible_labels_are_listed_with_those_of_few_classes_first() -> None:
-    columns = [facts([*range(50)], "int", "row"), facts([0.1 * n for n in range(50)], "float", "price")]
-    columns += [facts(["a", "b"] * 25, "string", "kind"), facts([f"n{n}" for n in range(150)], "string", "name")]
-    columns += [facts([["a"], ["b"]] * 25, "string list", "tags")]
-    assert likely_labels(columns) == ["kind", "price"]
-
-
-def column_of(values: Sequence[Any]) -> pa.ChunkedArray:
-    return pa.chunked_array([pa.array(values)])
-
-
-def test_a_column_that_stands_for_the_label_is_found() -> None:
-    label, alive = ["no", "yes", "no"] * 9, [0, 1, 0] * 9
-    assert determines(column_of(alive), column_of(label), facts(alive, "int"), facts(label, "string"))
-    label[2], label[5] = "", ""
-    assert determines(column_of(alive), column_of(label), facts(alive, "int"), facts(label, "string"))
-    alive[0] = 1
-    assert not determines(column_of(alive), column_of(label), facts(alive, "int"), facts(label, "string"))
-
-
-PAIRS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=2, max_size=60)
-
-
-@given(PAIRS)
-def test_separation_is_the_share_of_pairs_in_order(rows: list[tuple[int, int]]) -> None:
-    values, labels = (np.array(column) for column in zip(*rows, strict=True))
-    positive, negative = values[labels > 4], values[labels <= 4]
-    expected = 0.5
-    if len(positive) and len(negative):
-        above = (positive[:, None] > negative).mean() + 0.5 * (positive[:, None] == negative).mean()
-        expected = max(above, 1 - above)
-    assert separation(values, labels > 4) == pytest.approx(expected)
-
-
-@given(PAIRS)
-def test_ranks_and_their_correlation_are_those_of_pandas(rows: list[tuple[int, int]]) -> None:
-    table = pd.DataFrame(rows, columns=["x", "y"])
-    np.testing.assert_array_equal(average_ranks(table.x.to_numpy()), table.x.rank())
-    varies = table.nunique().min() > 1
-    expected = table.x.rank().corr(table.y.rank()) if varies else 0.0
-    assert rank_correlation(table.x.to_numpy(), table.y.to_numpy()) == pytest.approx(expected)
-
-
 @given(st.text(max_size=20), st.sets(st.sampled_from(["a", "a_2", "feature", "feature_1", "x"])))
 def test_names_of_features_are_identifiers_that_are_free(wanted: str, taken: set[str]) -> None:
     name = free_name(wanted, taken)
@@ -343,69 +223,6 @@ def test_a_feature_of_another_name_has_the_column_as_its_key() -> None:
     }
 
 
-def test_numbers_that_nearly_give_the_label_away_are_kept_with_a_suspicion() -> None:
-    rng = np.random.default_rng(5)
-    label, price = rng.integers(0, 2, 500), rng.lognormal(0, 1, 500)
-    columns = {"label": label, "tip": label + rng.normal(0, 0.3, 500), "price": price, "log_price": -np.log(price)}
-    columns |= {"fare": rng.normal(0, 1, 500)}
-    sample = Sample(pa.table(columns), {"label": "int", **dict.fromkeys([*columns][1:], "float")}, whole=True)
-    of_label = {choice.column: choice.suspicion for choice in infer(sample, "label").choices}
-    assert "AUC of 0.9" in of_label["tip"]
-    assert not any(of_label[name] for name in ("price", "log_price", "fare"))
-    of_price = {choice.column: choice for choice in infer(sample, "price").choices}
-    assert "rank correlation of -1.000" in of_price["log_price"].suspicion
-    assert of_price["log_price"].group == "numbers"
-    assert not any(of_price[name].suspicion for name in ("label", "tip", "fare"))
-
-
-def test_integers_beyond_those_of_float64_are_compared_with_the_label_by_their_order() -> None:
-    rng = np.random.default_rng(8)
-    label = rng.integers(0, 2, 300)
-    columns = {"label": label, "size": 2**53 + rng.integers(0, 99, 300)}
-    columns["cost"] = 2**60 + 7 * label + rng.integers(0, 5, 300)  # float64 has multiples of 256 there
-    sample = Sample(pa.table(columns), dict.fromkeys(columns, "int"), whole=True)
-    of_label = {choice.column: choice.suspicion for choice in infer(sample, "label").choices}
-    assert "AUC of 1.000" in of_label["cost"]
-    assert not of_label["size"]
-    columns["price"] = columns["cost"] * 2 + 1
-    sample = Sample(pa.table(columns), dict.fromkeys(columns, "int"), whole=True)
-    of_price = {choice.column: choice.suspicion for choice in infer(sample, "cost").choices}
-    assert not of_price["size"]
-
-
-def test_values_and_gaps_that_give_the_label_away_are_kept_with_a_suspicion() -> None:
-    rng = np.random.default_rng(6)
-    gone = rng.random(600) < 0.3
-    some = rng.random(600) < 0.5
-    columns: dict[str, Any] = {
-        "gone": gone.astype(int),
-        "days": [int(day) if leaves else None for day, leaves in zip(rng.integers(1, 99, 600), gone, strict=True)],
-        "share": np.where(gone, rng.random(600), np.nan),
-        "why": np.where(gone, np.where(some, "price", "quality"), ""),
-        "state": np.where(gone, np.where(some, "ended", "lapsed"), np.where(some, "open", "new")),
-        "offers": [["a"] if leaves else [] for leaves in gone],
-        "gaps": [int(day) if has else None for day, has in zip(rng.integers(1, 99, 600), some, strict=True)],
-        "plan": np.where(some, "basic", "team"),
-    }
-    kinds: dict[str, Kind] = {"gone": "int", "days": "int", "share": "float", "why": "string", "state": "string"}
-    kinds |= {"offers": "string list", "gaps": "int", "plan": "string"}
-    found = {one.column: one for one in infer(Sample(pa.table(columns), kinds, whole=True), "gone").choices}
-    for name in ("days", "share", "why", "offers"):
-        assert "AUC of 1.000 by whether it has a value" in found[name].suspicion
-        assert found[name].features
-    assert "alone reaches an AUC of 1.000" in found["state"].suspicion
-    assert not found["gaps"].suspicion
-    assert not found["plan"].suspicion
-
-
-def test_a_column_with_gaps_may_stand_for_the_label() -> None:
-    label = pa.chunked_array([[0, 1] * 50])
-    for gaps, expected in ((10, True), (49, True), (60, False)):
-        column = pa.chunked_array([[*[None] * gaps, *(["no", "yes"] * 50)[gaps:]]])
-        of_column, of_label = facts_of("x", "string", column), facts_of("y", "int", label)
-        assert determines(column, label, of_column, of_label) is expected
-
-
 @pytest.mark.parametrize(
     ("values", "words"),
     [
@@ -423,10 +240,3 @@ def test_values_that_the_data_could_write_as_numbers_or_dates_are_told(values: l
     assert words in found.comment
     assert found.mendable == ("numbers with" in words or "dates in" in words)
     assert found.group == LEFT_OUT or not words
-
-
-def test_classes_that_differ_in_case_and_white_space_are_told() -> None:
-    assert choose_label(facts(["Yes", "yes", "No", "no "] * 9, "string")).alike == ["No", "Yes", "no ", "yes"]
-    assert choose_label(facts(["red", "green", "Green"] * 9, "string")).alike == ["Green", "green"]
-    assert choose_label(facts(["red", "green", "blue"] * 9, "string")).alike == []
-    assert choose_label(facts([0, 1, 2] * 30, "int")).alike == []

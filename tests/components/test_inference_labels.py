@@ -1,0 +1,91 @@
+"""What a label is taken for: its kind, classes and threshold; and what cannot be one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from column_facts import facts
+
+from headrace.common.errors import DataError
+from headrace.components.inference.labels import choose_label, likely_labels
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "settings", "type_"),
+    [
+        ([0, 1, 1], "int", {"kind": "binary"}, None),
+        ([1.0, 2.0], "float", {"kind": "binary", "classes": [1, 2]}, None),
+        ([0.5, 1.5], "float", {"kind": "binary", "classes": ["0.5", "1.5"]}, "string"),
+        (["stayed", "left"], "string", {"kind": "binary", "classes": ["left", "stayed"]}, None),
+        (["ja", "nein", "nein"], "string", {"kind": "binary", "classes": ["nein", "ja"]}, None),
+        (["Yes", "No"], "string", {"kind": "binary", "classes": ["No", "Yes"]}, None),
+        (["a", "b", "c"], "string", {"kind": "multiclass", "classes": ["a", "b", "c"]}, None),
+        ([0, 1, 2], "int", {"kind": "multiclass", "classes": 3}, None),
+        ([3, 4, 8], "int", {"kind": "multiclass", "classes": [3, 4, 8]}, None),
+        ([["b", "a"], ["a"], []], "string list", {"kind": "multilabel", "classes": ["a", "b"]}, None),
+        ([[2], [0, 1]], "int list", {"kind": "multilabel", "classes": 3}, None),
+        (
+            ["x|y", "x", "y|z", "z|x|y", "z|y"],
+            "string",
+            {"kind": "multilabel", "classes": ["x", "y", "z"], "separator": "|"},
+            None,
+        ),
+        ([0.1 * n for n in range(40)], "float", {"kind": "regression"}, None),
+        ([*range(40)], "int", {"kind": "regression"}, None),
+    ],
+)
+def test_a_label_has_the_kind_and_classes_of_its_values(values: Any, kind: Any, settings: Any, type_: Any) -> None:
+    found = choose_label(facts(values * 20, kind))
+    assert (found.settings, found.type) == (settings, type_)
+
+
+def test_the_classes_of_lists_are_counted_by_rows() -> None:
+    found = choose_label(facts([["b", "a"], ["a"], []] * 20, "string list"))
+    assert found.comment == "2 classes, 1.5 in a row; the most frequent is a (40 rows)"
+    texts = choose_label(facts(["x|y", "x", "y|z", "z|x|y", "z|y"] * 9, "string"))
+    assert texts.comment == "3 classes, 2.0 in a row; the most frequent is y (36 rows)"
+    assert found.several
+    assert texts.several
+
+
+def test_thresholds_are_above_what_guessing_reaches() -> None:
+    three = choose_label(facts(["a"] * 60 + ["b"] * 30 + ["c"] * 10, "string"))
+    assert three.threshold == ("accuracy", {"min": 0.64})  # a tenth of the way from 0.6 to 1
+    numbers = [float(n % 37) for n in range(400)]
+    metric, bounds = choose_label(facts(numbers, "float")).threshold
+    assert metric == "mean_squared_error"
+    assert bounds["max"] == pytest.approx(0.9 * np.var(numbers), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "reason"),
+    [
+        ([None, None], "string", "no values"),
+        (["a", "a"], "string", "only one value, a"),
+        ([["a"], ["a"]], "string list", "lists have only one value, a"),
+        ([[0.5], [1.5]], "float list", "lists of numbers"),
+        ([[f"{n}", "x"] for n in range(100)], "string list", "101 different values, and at most 100"),
+        ([f"{n}" for n in range(101)], "string", "at most 100 can be classes; .*`label.kind: text`"),
+        ([f"{n}" for n in range(40)], "string", "40 different values in 40 rows"),
+        ([1.0, float("inf"), 2.0], "float", "infinite"),
+    ],
+)
+def test_a_column_that_cannot_be_predicted_is_refused_with_the_reason(values: Any, kind: Any, reason: str) -> None:
+    with pytest.raises(DataError, match=reason):
+        choose_label(facts(values, kind, "outcome"))
+
+
+def test_possible_labels_are_listed_with_those_of_few_classes_first() -> None:
+    columns = [facts([*range(50)], "int", "row"), facts([0.1 * n for n in range(50)], "float", "price")]
+    columns += [facts(["a", "b"] * 25, "string", "kind"), facts([f"n{n}" for n in range(150)], "string", "name")]
+    columns += [facts([["a"], ["b"]] * 25, "string list", "tags")]
+    assert likely_labels(columns) == ["kind", "price"]
+
+
+def test_classes_that_differ_in_case_and_white_space_are_told() -> None:
+    assert choose_label(facts(["Yes", "yes", "No", "no "] * 9, "string")).alike == ["No", "Yes", "no ", "yes"]
+    assert choose_label(facts(["red", "green", "Green"] * 9, "string")).alike == ["Green", "green"]
+    assert choose_label(facts(["red", "green", "blue"] * 9, "string")).alike == []
+    assert choose_label(facts([0, 1, 2] * 30, "int")).alike == []
