@@ -84,6 +84,15 @@ def download(wheel: dict[str, str], folder: str) -> Path:
     return path
 
 
+def create(environment: Path, has_pip: bool) -> None:
+    """Create the environment, or keep what is in it; one that was made with another Python is made anew."""
+    python = environment / "bin" / "python"
+    is_others = os.path.lexists(str(python)) and os.path.realpath(str(python)) != os.path.realpath(sys.executable)
+    if is_others:
+        print(f"making {environment} anew, as it was made with {os.path.realpath(str(python))}", flush=True)
+    venv.create(environment, clear=is_others, with_pip=has_pip, symlinks=True)
+
+
 def install_uv(environment: Path, has_pip: bool) -> None:
     """Install the locked uv into `environment`, with its pip or with the locked pip, run from its wheel."""
     python = str(environment / "bin" / "python")
@@ -108,7 +117,7 @@ def main() -> None:
             os.execv(SYSTEM, [SYSTEM, sys.argv[0]])  # noqa: S606
         print(f"note: {sys.executable} {slower}")
     has_pip = find_spec("ensurepip") is not None
-    venv.create(ENVIRONMENT, with_pip=has_pip, symlinks=True)
+    create(ENVIRONMENT, has_pip)
     try:
         install_uv(ENVIRONMENT, has_pip)
     except subprocess.CalledProcessError as error:

@@ -4,8 +4,8 @@
     rows_per_call(widest, length=120, outputs=2)  # 16,384 for small layers, else 2,048; fewer for long rows
 
 A call takes some milliseconds of its own, about as long as small layers need for 2,000 rows. Large layers gain nothing
-from more rows, and would take the memory for them. The shapes in the graph tell the two apart. A tensor that holds several
-columns one after the other looks as wide as one of them, so the bytes of the columns are limited too.
+from more rows, and would take the memory for them. The shapes in the graph tell the two apart. A tensor that holds
+several columns one after the other looks as wide as one of them, so the bytes of the columns are limited too.
 """
 
 from __future__ import annotations

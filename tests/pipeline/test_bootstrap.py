@@ -114,6 +114,28 @@ def test_make_says_whether_the_user_chose_the_python(chosen: list[str], options:
     assert shown.stdout.splitlines()[0].split() == ["python3", "tools/bootstrap.py", *options]
 
 
+def test_an_environment_that_was_made_with_another_python_is_made_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, python, package = tmp_path / "made", tmp_path / "made/bin/python", tmp_path / "made/lib/package"
+    bootstrap.create(made, has_pip=False)
+    package.write_text("kept")
+    bootstrap.create(made, has_pip=False)
+    assert package.exists()
+    assert capsys.readouterr().out == ""
+    python.unlink()
+    python.symlink_to("/bin/false")  # as if that were another Python
+    bootstrap.create(made, has_pip=False)
+    assert not package.exists()
+    assert capsys.readouterr().out.startswith(f"making {made} anew, as it was made with ")
+    found = subprocess.run([python, "-c", "import sys; print(sys.prefix)"], capture_output=True, text=True, check=True)
+    assert found.stdout == f"{made}\n"
+    python.unlink()
+    python.symlink_to(tmp_path / "removed")  # an update of the system took that Python away
+    bootstrap.create(made, has_pip=False)
+    assert subprocess.run([python, "-c", ""], check=False).returncode == 0
+
+
 def test_a_download_with_another_hash_than_the_locked_one_ends_the_making(tmp_path: Path) -> None:
     wheel = tmp_path / "pip-1-py3-none-any.whl"
     wheel.write_bytes(b"not what was locked")
