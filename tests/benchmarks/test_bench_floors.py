@@ -18,7 +18,17 @@ from benchmarks.headlines import measured
 from benchmarks.ingest_wide import WIDE
 
 IN_MEMORY = "examples in memory a CPU second, by TFX's factory with a cache and a full shuffle"
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text()
+ROOT = Path(__file__).parents[2]
+DOCUMENT = (ROOT / "docs" / "benchmarks.md").read_text()
+
+
+def table(page: str, heading: str) -> list[list[str]]:
+    """The cells of the rows with figures below a heading of a page."""
+    part = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line.startswith("|")
+    ]
+    return [row for row in cells if any(letter.isdigit() for letter in row[1])]
 
 
 def rows(ours: float, stock: float, **more: Any) -> list[dict[str, Any]]:
@@ -225,6 +235,21 @@ def test_a_page_is_begun_with_what_was_measured() -> None:
     page = updated("# Benchmarks\n\n", machine, {"ingest_parquet": found}, [ingest_parquet.section(found)])
     assert re.findall("(?m)^## .*$", page) == ["## Headlines", "## Ingest of Parquet", "## Machines"]
     assert page.count("| `ingest_parquet` | A |") == 1
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "rows"), [("README.md", "Performance", 6), ("docs/comparison.md", "Speed", 10)]
+)
+def test_other_pages_repeat_figures_of_the_headlines(page: str, heading: str, rows: int) -> None:
+    headlines = {
+        (cells[1], cells[column], cells[column + 1]) for cells in table(DOCUMENT, "Headlines") for column in (2, 4)
+    }
+    repeated = {
+        (cells[1].removesuffix(" s"), cells[2].removesuffix(" s"), cells[3])
+        for cells in table((ROOT / page).read_text(), heading)
+    }
+    assert len(repeated) == rows
+    assert repeated <= headlines
 
 
 def test_headlines_are_those_of_the_figures() -> None:
