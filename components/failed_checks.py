@@ -14,6 +14,8 @@ _CHECK = re.compile(r"(assertion failed: \[)?(features\.\w+: [^\n]*)")
 _END_OF_PART = re.compile(r"\](?: \[Condition [^\n]*)?\s*$")
 _SEVERAL_VALUES = re.compile(r"an example has several values in\] \[([^\n]*)\] \[[^\n\]]*\]")
 _BETWEEN_COLUMNS = re.compile(r"(?<=takes one) (?=column )")
+_OPERATION = re.compile(r"^\{\{.*?\}\} | \[Op:\w+\].*$")
+_LOCATION = re.compile(r"Graph execution|Detected at|File |\[\[|\(\d+\)|def |\d+ |$")
 MOST_COLUMNS = 3
 """Columns that a message names."""
 
@@ -36,6 +38,13 @@ def columns_with_several_values(text: str) -> str | None:
     columns = _BETWEEN_COLUMNS.split(_unescaped(found[1]).strip())
     more = len(columns) - MOST_COLUMNS
     return "; ".join(columns[:MOST_COLUMNS]) + (f"; and in {more} more columns" if more > 0 else "")
+
+
+def without_location(text: str) -> str:
+    """The first line of an error's text that says what is wrong, without the operation and the code that found it."""
+    lines = [_OPERATION.sub("", line).strip() for line in text.splitlines() if line.strip()]
+    own = [line for line in lines if not _LOCATION.match(line)]
+    return next((line for line in own if not line.startswith("<")), lines[0] if lines else "")
 
 
 def _unescaped(text: str) -> str:

@@ -13,7 +13,6 @@ in another way, as these examples. So what is computed here is what is served.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 from headrace.common.errors import DataError, RunError
 from headrace.components.examples.tfexample.encode import encode
 from headrace.components.examples.tfexample.float64_columns import with_bits
-from headrace.components.failed_checks import check_of_feature, columns_with_several_values
+from headrace.components.failed_checks import check_of_feature, columns_with_several_values, without_location
 from headrace.components.predict.call_size import rows_per_call
 from headrace.components.predict.serving_graph import LoadedSignature, load
 from headrace.configs.schema.label import LabelConfig
@@ -206,8 +205,16 @@ def _loaded(folder: Path, call: ModelCall) -> Callable[[tf.Tensor], tf.Tensor]:
     try:
         return load(folder, call) or partial(call.predictions, tf.saved_model.load(str(folder)))
     except (OSError, ValueError, tf.errors.OpError) as error:
-        reason = str(error).splitlines()[0]
-        raise RunError(f"{folder} is not a SavedModel that TensorFlow can load: {reason}") from None
+        raise not_loaded(folder, error) from None
+
+
+def not_loaded(folder: Path, error: Exception) -> RunError:
+    """What to raise where TensorFlow cannot load a model."""
+    reason = without_location(str(error)).removesuffix(".")
+    return RunError(
+        f"{folder} is not a SavedModel that TensorFlow can load: {reason}.\n  Copy the model again from where it was"
+        " exported; `headrace models` lists the versions of a config."
+    )
 
 
 def _reason(error: tf.errors.InvalidArgumentError) -> str:
@@ -217,6 +224,4 @@ def _reason(error: tf.errors.InvalidArgumentError) -> str:
         return f"it has several values in {several}"
     if checked := check_of_feature(text):
         return checked
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    own = [line for line in lines if not re.match(r"Graph execution|Detected at|File |\[\[|\(\d+\)|def |\d+ ", line)]
-    return next((line for line in own if not line.startswith("<")), lines[0] if lines else "InvalidArgumentError")
+    return without_location(text) or "InvalidArgumentError"

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.environment import quiet
-from headrace.common.errors import RunError
 from headrace.pipeline.predict.scoring import predict_table
 
 if TYPE_CHECKING:
@@ -52,8 +51,9 @@ def _load(folder: Path) -> Any:
     with quiet():
         import tensorflow as tf
 
+        from headrace.components.predict.model import not_loaded
+
         try:
             return tf.saved_model.load(str(folder))
         except (OSError, ValueError, tf.errors.OpError) as error:
-            reason = str(error).splitlines()[0]
-            raise RunError(f"{folder} is not a SavedModel that TensorFlow can load: {reason}") from None
+            raise not_loaded(folder, error) from None

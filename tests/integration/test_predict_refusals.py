@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -60,6 +61,24 @@ def test_what_cannot_be_predicted_is_named_and_leaves_no_output(
     assert all(word in error for word in words), error
     assert not list(folder.glob("*refused*"))
     assert not list(folder.glob(".refused*"))
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [("variables/variables.data-00000-of-00001", "Checksum does not match"), ("saved_model.pb", "Cannot parse file")],
+)
+def test_a_damaged_copy_of_a_model_is_refused_with_what_is_wrong_with_it(
+    pushed: Pushed, tmp_path: Path, file: str, words: str
+) -> None:
+    damaged = shutil.copytree(pushed.version, tmp_path / "copied") / file
+    content = damaged.read_bytes()
+    third = len(content) // 3
+    damaged.write_bytes(content[:third] + bytes(third) + content[2 * third :])
+    error = refusal(pushed.predict("--input", "new.parquet", "--model", str(tmp_path / "copied"), "-o", "refused.csv"))
+    assert f"{tmp_path}/copied is not a SavedModel that TensorFlow can load: " in error
+    assert words in error
+    assert "Graph execution" not in error
+    assert "{{" not in error
 
 
 def test_a_bad_record_is_skipped_counted_and_named(pushed: Pushed) -> None:

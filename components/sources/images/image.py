@@ -5,7 +5,6 @@ JPEG: ITU-T T.81, annex B. PNG: the W3C's PNG specification, chapters 5 and 11.
 
 from __future__ import annotations
 
-import re
 import struct
 import zlib
 from contextlib import suppress
@@ -14,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from headrace.common.environment import prepare, quiet
+from headrace.components.failed_checks import without_location
 
 JPEG, PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 OTHERS = {b"GIF8": "GIF", b"BM": "BMP", b"RIFF": "WebP", b"II*\x00": "TIFF", b"MM\x00*": "TIFF", b"%PDF": "PDF"}
@@ -66,7 +66,7 @@ def decode_pixels(data: bytes, header: ImageHeader) -> bytes:
     try:
         decoded = tf.io.decode_image(data, expand_animations=False).numpy()
     except tf.errors.OpError as error:
-        reason = re.sub(r"^\{\{.*?\}\} ", "", str(error)).splitlines()[0].partition(". ")[0]
+        reason = without_location(str(error)).partition(". ")[0]
         raise BadImageError(f"cannot be decoded: {reason}") from None
     expected = (header.height, header.width, header.channel)
     if decoded.shape != expected:
