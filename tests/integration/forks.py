@@ -228,6 +228,9 @@ class Server:
     def _fork(self, listener: socket.socket) -> dict[str, Any] | None:
         line, _ = listener.accept()
         packet, files, _, _ = socket.recv_fds(line, LONGEST, 16)
+        if not packet:  # who wanted to ask was killed
+            line.close()
+            return None
         asked = json.loads(packet)
         pid = os.fork()
         if pid == 0:
@@ -236,7 +239,8 @@ class Server:
             return {**asked, "path": self._path}
         for file in files:
             os.close(file)
-        line.send(str(pid).encode())
+        with contextlib.suppress(OSError):  # who asked was killed meanwhile
+            line.send(str(pid).encode())
         ended = os.pidfd_open(pid)
         self._children[ended] = pid, line
         self._selector.register(ended, selectors.EVENT_READ, self._reap)
