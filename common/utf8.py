@@ -42,3 +42,12 @@ def _own_encoding() -> str:
         return codecs.lookup(locale.getencoding()).name
     except LookupError:  # unknown to Python
         return ASCII
+
+
+def is_utf8(text: bytes) -> bool:
+    """Whether bytes are a text in UTF-8."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

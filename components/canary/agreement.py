@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.common.utf8 import is_utf8
 from headrace.components.canary.signatures import Inputs
 
 FEW_TEXTS = 50
@@ -39,7 +40,7 @@ def difference(expected: NDArray[Any], found: NDArray[Any]) -> float:
     """The largest difference of two outputs, relative to the largest number; infinite if they cannot be compared."""
     if expected.shape != found.shape or expected.dtype != found.dtype:
         return math.inf
-    if expected.dtype == object and not all(map(_is_text, expected.ravel())):
+    if expected.dtype == object and not all(map(is_utf8, expected.ravel())):
         return 0.0  # numbers in bytes, such as an image's, whose last digits may differ
     if not np.issubdtype(expected.dtype, np.inexact):
         return 0.0 if np.array_equal(expected, found) else math.inf
@@ -58,11 +59,3 @@ def few_texts_differ(expected: NDArray[Any], found: NDArray[Any]) -> bool:
         return False
     rows = int(np.sum(np.any((expected != found).reshape(len(expected), -1), axis=1)))
     return rows <= max(1, len(expected) // FEW_TEXTS) < len(expected)
-
-
-def _is_text(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -127,8 +127,8 @@ class _Prediction:
         self._outputs[node.id] = {
             key: StoredArtifact(artifact.mlmd_artifact, artifact.artifact_type) for key, (artifact,) in made.items()
         }
-        if node.decides and _text(self._outputs[node.id][GO]) == NO:
-            self._stopped[node.id] = _text(self._outputs[node.id][WHY])
+        if node.decides and self._outputs[node.id][GO].text == NO:
+            self._stopped[node.id] = self._outputs[node.id][WHY].text
         return ComponentExplanation(node.id, "always runs", reasons=[ALWAYS_RUNS])
 
     def _changes_nothing(self, node: Node) -> bool:
@@ -160,10 +160,6 @@ class _Prediction:
         if self._nodes[producer].cacheable or not made_here:
             return uri
         return digest_path(Path(uri))
-
-
-def _text(stored: StoredArtifact) -> str:
-    return Path(stored.uri).read_text(encoding="utf-8")
 
 
 def _artifact(stored: StoredArtifact) -> Any:

@@ -204,8 +204,8 @@ class Scheduler:
             stored = self._metadata.complete(execution.id, execution.key, execution.inputs, made)
             node.beam = result["beam"]
             self._finish(node, Status.DONE, stored)
-            if self._obey_retrain and self._nodes[node.id]["decides"] and _text(stored[GO]) == NO:
-                self._stopped[node.id] = self._record.ended = _text(stored[WHY])
+            if self._obey_retrain and self._nodes[node.id]["decides"] and stored[GO].text == NO:
+                self._stopped[node.id] = self._record.ended = stored[WHY].text
             return
         node.error, node.expected = result["error"], result.get("expected", False)
         node.error_class = result.get("error_class")
@@ -296,10 +296,6 @@ def _damaged_in_service(parameters: Mapping[str, Any], named: list[str]) -> list
         if version is not None and not any(str(version) in text for text in named):
             return [f"{version} is damaged: its files are not the ones that were pushed. {_WAY_OUT}"]
     return []
-
-
-def _text(stored: StoredArtifact) -> str:
-    return Path(stored.uri).read_text(encoding="utf-8")
 
 
 def _result(path: Path, code: int) -> dict[str, Any]:

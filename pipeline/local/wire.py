@@ -11,6 +11,7 @@ import json
 import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from headrace.pipeline.local.mlmd import metadata_store_pb2 as mlmd
@@ -27,6 +28,11 @@ class StoredArtifact:
     @property
     def uri(self) -> str:
         return self.artifact.uri
+
+    @property
+    def text(self) -> str:
+        """The content of an output that is a text, such as a String's."""
+        return Path(self.uri).read_text(encoding="utf-8")
 
     @property
     def properties(self) -> dict[str, str | int | float]:

@@ -42,7 +42,9 @@ def common_digits(low: float, high: float) -> int:
 
 
 def short(value: float) -> str:
-    """Format the tick of an axis: `0.25`, `1,500`, `250 k`, `1.5 M`."""
+    """Format the tick of an axis: `0.25`, `1,500`, `250 k`, `1.5 M`; from 10,000 T up, `1e+16`."""
+    if abs(value) >= 1e16:
+        return f"{value:.6g}".replace("-", MINUS)
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= max(size, 10_000):
             return f"{figure(value / size, 6)} {unit}"
@@ -50,16 +52,16 @@ def short(value: float) -> str:
 
 
 def score(value: float | None) -> str:
-    """Format a metric with four decimals, or with four significant digits from 1000 up."""
+    """Format a metric with four decimals, without a sign for 0.0000, or with four significant digits from 1000 up."""
     if value is None or not math.isfinite(value):
         return NONE
-    return f"{value:.4f}".replace("-", MINUS) if abs(value) < 1000 else figure(value)
+    return f"{value:z.4f}".replace("-", MINUS) if abs(value) < 1000 else figure(value)
 
 
 def change(value: float | None) -> str:
-    """Format a difference between two metrics, with its sign."""
+    """Format a difference between two metrics, with its sign unless it rounds to 0."""
     text = score(value)
-    return f"+{text}" if value is not None and value > 0 and text != NONE else text
+    return f"+{text}" if value is not None and value > 0 and text not in (NONE, score(0)) else text
 
 
 def interval(ends: tuple[float, float] | None) -> str:

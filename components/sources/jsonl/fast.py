@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from headrace.common.record_batches import in_one_batch
+from headrace.common.utf8 import is_utf8
 from headrace.components.examples.arrow_columns import stacks_or_columns
 from headrace.components.sources.nested import (
     DOT,
@@ -202,15 +203,7 @@ def _plain(text: bytes) -> bool:
         opening = (letters == ord("[")) | (letters == ord("{"))
         if np.add.reduceat(opening, starts, dtype=np.int32).max() > _MAX_DEPTH:
             return False
-    return text.isascii() or _is_utf8(text)
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    return text.isascii() or is_utf8(text)
 
 
 def _is_suspect(column: pa.Array) -> bool:

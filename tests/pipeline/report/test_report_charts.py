@@ -78,6 +78,11 @@ def test_bars_have_area_in_proportion_to_their_counts() -> None:
         (score(123456.789), "123,457"),
         (change(0.01), "+0.0100"),
         (change(-0.01), f"{MINUS}0.0100"),
+        (score(-0.00003), "0.0000"),
+        (score(-0.00005001), f"{MINUS}0.0001"),
+        (change(-0.00003), "0.0000"),
+        (change(0.00003), "0.0000"),
+        (change(0.0), "0.0000"),
         (percent(0.0), "0%"),
         (percent(0.0001), "< 0.1%"),
         (percent(0.001), "0.1%"),
@@ -101,6 +106,13 @@ def test_figures(shown: str, text: str) -> None:
     ],
 )
 def test_ticks_are_short_and_have_no_exponent(value: float, shown: str) -> None:
+    assert short(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(9.5e15, "9,500 T"), (1e16, "1e+16"), (-2.5e20, f"{MINUS}2.5e+20"), (1e300, "1e+300")]
+)
+def test_ticks_that_no_unit_makes_short_are_powers_of_ten(value: float, shown: str) -> None:
     assert short(value) == shown
 
 
