@@ -104,7 +104,8 @@ def _slow_push(model: Path, serving: Path) -> None:
     patched: Any = shutil
     patched.copy2 = copy  # the copy that never ends
     original = shutil.copytree
-    patched.copytree = lambda source, target: original(source, target, copy_function=copy)
+    # It calls itself for a folder, with more arguments, and the folder may come before the file.
+    patched.copytree = lambda source, target, *_: original(source, target, copy_function=copy)
     push(model, serving)
 
 
