@@ -12,8 +12,10 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,12 +110,20 @@ class Going:
         os.killpg(self.process.pid, number)
 
     def finish(self) -> Finished:
-        try:
-            rest, err = self.process.communicate(timeout=PATIENCE)
-        except subprocess.TimeoutExpired:
-            self.signal(signal.SIGKILL)
-            raise
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        late = threading.Timer(PATIENCE, self.signal, [signal.SIGKILL])
+        late.daemon = True
+        late.start()
+        # `communicate` would leave out the lines that came with the one that `wait_for` has found.
+        with ThreadPoolExecutor(1) as pool, self.process.stdout, self.process.stderr:
+            errors = pool.submit(self.process.stderr.read)
+            rest, err = self.process.stdout.read(), errors.result()
+        self.process.wait()
+        in_time = late.is_alive()
+        late.cancel()
         out = "".join(self._seen) + rest
+        assert in_time, f"it did not end within {PATIENCE:.0f} seconds:\n{out}{err}"
         run_dir = _run_dir(self.folder, out)
         record = RunRecord.read(run_dir) if run_dir else None
         return Finished(self.process.returncode, out, err, record, run_dir)
