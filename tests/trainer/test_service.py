@@ -219,9 +219,9 @@ def own_addresses() -> list[str]:
         return [one.getsockname()[0]]
 
 
-def answers(host: str, port: int) -> bool:
+def answers(host: str, port: int, seconds: float = PATIENCE) -> bool:
     try:
-        return bool(registered_workers(f"{host}:{port}", 3.0))
+        return bool(registered_workers(f"{host}:{port}", seconds))
     except grpc.RpcError:
         return False
 
@@ -230,7 +230,7 @@ def ports_of(service: LocalService) -> list[int]:
     """Of the dispatcher and its workers."""
     return [
         service.port,
-        *(int(worker.rpartition(":")[2]) for worker in registered_workers(f"localhost:{service.port}", 10.0)),
+        *(int(worker.rpartition(":")[2]) for worker in registered_workers(f"localhost:{service.port}", PATIENCE)),
     ]
 
 
@@ -242,9 +242,9 @@ def test_nobody_outside_of_the_loopback_reaches_a_port_of_the_service(running: L
         for host in own_addresses():
             with pytest.raises(OSError, match=r"timed out|refused"):
                 socket.create_connection((host, port), 1.0)
-        socket.create_connection(("127.0.0.1", port), 10.0).close()
+        socket.create_connection(("127.0.0.1", port), PATIENCE).close()
     assert answers("127.0.0.1", running.port)
-    assert not any(answers(host, running.port) for host in own_addresses())
+    assert not any(answers(host, running.port, seconds=3.0) for host in own_addresses())
 
 
 @pytest.mark.slow
