@@ -144,17 +144,21 @@ def test_command_gets_the_event_on_standard_input_without_a_shell(tmp_path: Path
 
 @pytest.mark.parametrize(
     "case",
-    [("exit 3", "ended with exit code 3"), ("sleep 60 & wait", "was killed after"), (None, "cannot be started")],
+    [
+        ("exit 3", 600.0, "ended with exit code 3"),
+        ("sleep 60 & wait", 2.0, "was killed after 2 s"),  # a busy machine takes a while to start it
+        (None, 600.0, "cannot be started"),
+    ],
 )
 def test_command_that_fails_is_reported_and_not_started_again(
     tmp_path: Path,
     pauses: Pauses,
     log: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
-    case: tuple[str | None, str],
+    case: tuple[str | None, float, str],
 ) -> None:
-    script, reason = case
-    monkeypatch.setattr("headrace.pipeline.notify.deliver.COMMAND_SECONDS", 0.3)
+    script, seconds, reason = case
+    monkeypatch.setattr("headrace.pipeline.notify.deliver.COMMAND_SECONDS", seconds)
     started = tmp_path / "started"
     path = str(tmp_path / "none") if script is None else program(tmp_path, f"echo >> {started}; {script}")
     config = config_of(tmp_path, ops={"kind": "command", "command": [path]})
