@@ -96,7 +96,8 @@ def test_with_servers(tmp_path):
             stack.enter_context(server)
         # one without the environment, in a session of its own, whose parent is gone
         orphan = "import subprocess; subprocess.Popen(['sleep', '600'], env={}, start_new_session=True)"
-        subprocess.run([sys.executable, "-c", f"import time; {orphan}; time.sleep(1)"], check=True)
+        # whom the guard, which looks twice a second, sees below its parent also on a busy machine
+        subprocess.run([sys.executable, "-c", f"import time; {orphan}; time.sleep(3)"], check=True)
         Path("up").touch()
         time.sleep(600)
 """
@@ -164,7 +165,7 @@ def test_tests_that_hold_too_much_together_are_stopped_and_named(started: Start)
     assert "GiB of memory and may hold 0.4" in err
     assert "running: test_it.py::test_that_holds_too_much_in_several_processes" in err
     assert "test_that_is_modest" not in err
-    assert wait_until(lambda: not marked(mark), 60)
+    assert wait_until(lambda: not marked(mark))
 
 
 def test_processes_that_hold_the_same_memory_count_it_once(started: Start) -> None:
@@ -201,8 +202,8 @@ def test_all_servers_end_with_a_pytest_that_is_killed(started: Start, tmp_path: 
     orphans = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cwd") if is_orphan(path, tmp_path)]
     assert len(orphans) == 1
     pytest_.kill()
-    assert wait_until(lambda: not marked(mark), 60), marked(mark)
-    assert wait_until(lambda: not Path(f"/proc/{orphans[0]}").exists(), 60)
+    assert wait_until(lambda: not marked(mark)), marked(mark)
+    assert wait_until(lambda: not Path(f"/proc/{orphans[0]}").exists())
 
 
 def is_orphan(cwd: Path, folder: Path) -> bool:
