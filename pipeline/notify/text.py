@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.common.names import one_line
 from headrace.configs.schema.notify import RunEvent
 from headrace.pipeline.notify.event import DISTANCES, Event, Found, Limit
+from headrace.pipeline.terminal.table import duration
 
 HEADLINES: dict[RunEvent, str] = {
     "failed": "failed",
@@ -59,15 +60,6 @@ def slack_text(first: str, lines: list[str]) -> str:
 
 def slack_escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def duration(seconds: float) -> str:
-    """`75` as `1 min 15 s`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
 
 
 def _found(one: Found) -> str:

@@ -108,6 +108,12 @@ def test_blessed_model_that_awaits_approval_is_not_taken_for_one_in_service() ->
     assert [line for line in body(pushed) if "pushed" in line] == ["pushed: /serving/trips/17"]
 
 
+def test_time_is_written_as_on_the_terminal_and_in_the_report() -> None:
+    for seconds, words in ((75.0, "75.0 s"), (125.0, "2 m 05 s"), (7_384.0, "2 h 03 m")):
+        lines = body(Event("trips", "r", "file://host/trips", ("blessed",), 100.0, 100.0 + seconds, blessed=True))
+        assert f"time: {words}" in lines
+
+
 def test_what_slices_and_the_canary_quote_of_the_data_stays_in_the_report(tmp_path: Path, pauses: Pauses) -> None:
     with http_receiver() as hook:
         config = config_of(tmp_path, ops={"kind": "webhook", "url": hook.url})
