@@ -4,6 +4,7 @@
     python -m benchmarks.quality                         all tables; some minutes
     python -m benchmarks.quality --tuned                 those that are not held aside
     python -m benchmarks.quality --only iris --set train.epochs=20
+    python -m benchmarks.quality --set 'features={"*": "auto"}'    features as the config chooses them by the data
 
 All three models learn from the same rows and are judged on the same others. Ours splits a tenth of its rows off for
 early stopping. Linear models get one-hot categories, scaled numbers and medians for missing ones; trees get categories.
@@ -22,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.quality_data import DATA_SETS, DataSet, Kind, Split
+from benchmarks.quality_data import DATA_SETS, TEST_FRACTION, DataSet, Kind, Split
 from benchmarks.tables import Section, Table
+from headrace.configs.schema.table_model import FEW_EXAMPLES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +35,13 @@ WITHIN = 0.01
 """How much worse than the trees counts as as good, relative."""
 NOISE = 2.0
 """Standard errors of the paired difference of two models' losses that count as noise."""
+TRAIN_FRACTION = 0.9
+"""Of the rows that are learned from, those that are not split off for early stopping."""
+GROUPS = (
+    "Looked at while tuning the defaults",
+    "Held aside",
+    f"More than {FEW_EXAMPLES:,} training examples, for which the default is another kind of model",
+)
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -61,6 +70,14 @@ class Result:
     """CPU seconds of our run, with those of the processes that it started and that have ended."""
 
     @property
+    def group(self) -> str:
+        """One of GROUPS."""
+        tuned, held_aside, large = GROUPS
+        if self.rows * (1 - TEST_FRACTION) * TRAIN_FRACTION > FEW_EXAMPLES:
+            return large
+        return held_aside if self.held_aside else tuned
+
+    @property
     def matches_linear(self) -> bool:
         """Whether ours is at least as good as the linear model within noise."""
         return self.difference <= NOISE
@@ -84,11 +101,7 @@ def predict_ours(data: DataSet, split: Split, settings: Mapping[str, Any], folde
         "pipeline": {"name": "quality", "root": str(folder / "runs")},
         "data": {"source": {"kind": "csv", "path": str(folder / "train.csv")}, "splits": {"train": 9, "eval": 1}},
         "label": label,
-        "features": {
-            name: {"column": "numeric" if name in numbers(split.train) else "vocabulary"}
-            for name in split.train.columns
-            if name != data.label
-        },
+        "features": settings.get("features") or features_of(split.train.drop(columns=data.label)),
     }
     (folder / "config.yaml").write_text(json.dumps(config), encoding="utf-8")
     run = headrace.run(folder / "config.yaml", overrides=settings, show=False)
@@ -135,6 +148,12 @@ def predict_scikit(data: DataSet, split: Split, name: str) -> Array:
 def numbers(table: pd.DataFrame) -> list[str]:
     """The numeric columns."""
     return [str(name) for name in table.select_dtypes("number").columns]
+
+
+def features_of(table: pd.DataFrame) -> dict[str, Any]:
+    """A feature for each column: the number itself, or its vocabulary."""
+    numeric = numbers(table)
+    return {str(name): {"column": "numeric" if name in numeric else "vocabulary"} for name in table.columns}
 
 
 def classes_of(values: pd.Series) -> list[Any]:
@@ -211,16 +230,17 @@ def _row(result: Result) -> list[str]:
 def shares(results: Sequence[Result]) -> tuple[float, float]:
     """The fractions of tables on which ours matches the linear model, and the trees."""
     linear, trees = ([getattr(one, name) for one in results] for name in ("matches_linear", "matches_trees"))
-    return sum(linear) / max(len(results), 1), sum(trees) / max(len(results), 1)
+    return sum(linear) / len(results), sum(trees) / len(results)
 
 
 def section(results: Sequence[Result]) -> Section:
-    """The tables of the tuned and of the held-aside data sets."""
+    """A table for each of GROUPS that has results."""
     head = ["data", "label", "rows", *MODELS, "errors above linear", "≥ linear", "≥ trees - 1%"]
-    groups = (("Looked at while tuning the defaults", False), ("Held aside", True))
     parts = []
-    for caption, held_aside in groups:
-        group = [one for one in results if one.held_aside == held_aside]
+    for caption in GROUPS:
+        group = [one for one in results if one.group == caption]
+        if not group:
+            continue
         linear, trees = shares(group)
         counted = f"{len(group)} tables; as good as linear on {linear:.0%}, as the trees on {trees:.0%}"
         parts.append((f"{caption} ({counted}):", Table(head, [_row(one) for one in group])))

@@ -82,6 +82,7 @@ DATA_SETS = (
     DataSet("causaldata", "black_politicians", "responded", "binary"),
     DataSet("causaldata", "credit_cards", "LateSept", "binary"),
     DataSet("causaldata", "gapminder", "lifeExp", "regression"),
+    DataSet("causaldata", "mortgages", "home_ownership", "binary"),
     DataSet("causaldata", "nhefs", "wt82_71", "regression", ("seqn", "wt82")),
     DataSet("causaldata", "thornton_hiv", "got", "binary"),
     DataSet("causaldata", "titanic", "survived", "binary"),
