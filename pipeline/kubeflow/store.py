@@ -197,6 +197,14 @@ class Store:
             with contextlib.suppress(FileNotFoundError), self._filesystem(uri) as (system, path):
                 system.delete_dir(path)
 
+    def promptly(self) -> Store:
+        """The same store, with requests that fail within seconds."""
+        prompt = copy.copy(self)
+        prompt._systems = {}
+        prompt._limits = PROMPT_ATTEMPTS, PROMPT_CONNECT_SECONDS, PROMPT_READ_SECONDS
+        prompt._google_limit = timedelta(seconds=PROMPT_ATTEMPTS * PROMPT_READ_SECONDS)
+        return prompt
+
     @contextlib.contextmanager
     def held(self, uri: str, timing: Timing) -> Iterator[tuple[Store, HeldLock]]:
         """Hold a lock of common/store_lock.py, with claims whose names start with `uri`.
@@ -204,10 +212,7 @@ class Store:
         Yields the lock, and a store for what is written under it, whose requests end before others may have the lock.
         Raises as `store_lock.held` does.
         """
-        prompt = copy.copy(self)
-        prompt._systems = {}
-        prompt._limits = PROMPT_ATTEMPTS, PROMPT_CONNECT_SECONDS, PROMPT_READ_SECONDS
-        prompt._google_limit = timedelta(seconds=PROMPT_ATTEMPTS * PROMPT_READ_SECONDS)
+        prompt = self.promptly()
         system, path = prompt._at(uri)
         if self._folder is not None:
             Path(path).parent.mkdir(parents=True, exist_ok=True)

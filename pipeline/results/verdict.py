@@ -87,6 +87,17 @@ class ModelVerdict:
     lite: LiteVerdict | None = None
 
     @property
+    def refused_by(self) -> tuple[str, ...]:
+        """The components that refused the model."""
+        evaluated = [reason for reason in self.reasons if not reason.startswith((CANARY, LITE))]
+        refused = {
+            "Evaluator": evaluated,
+            "Canary": self.canary is not None and self.canary.reasons,
+            "Lite": self.lite is not None and self.lite.reasons,
+        }
+        return tuple(name for name, why in refused.items() if why) if self.blessed is False else ()
+
+    @property
     def other_reasons(self) -> list[str]:
         """The reasons that are not limits on metrics."""
         limits = {str(bound) for bound in self.bounds}

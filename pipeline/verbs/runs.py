@@ -72,6 +72,7 @@ def status(config: GivenConfig, run: str | None, watch: bool) -> None:
         shown = show(session, found, display)
     code = _print_state(shown, found)
     _print_causes(session, shown, found)
+    _print_refusal(session, shown, found)
     sys.exit(code)
 
 
@@ -88,6 +89,7 @@ def watch_to_the_end(session: Session, run: Any) -> int:
         raise
     code = _print_state(shown, run)
     _print_causes(session, shown, run)
+    _print_refusal(session, shown, run)
     return code
 
 
@@ -134,6 +136,31 @@ def _print_causes(session: Session, shown: RunRecord, run: Any) -> None:
                 click.echo(on_one_line(line), err=True)
     for line in killed.values():
         click.echo(line, err=True)
+
+
+def _print_refusal(session: Session, shown: RunRecord, run: Any) -> None:
+    """Print which gates refused the model of a run that has ended, and why."""
+    from headrace.common.errors import HeadraceError
+    from headrace.pipeline.kubeflow.notifier.ended import home_of_run, read_judgement
+    from headrace.pipeline.kubeflow.results_store import naming_store, open_results
+    from headrace.pipeline.results.record import Status, on_one_line
+
+    judged = any(node.id == "Evaluator" and node.status in (Status.DONE, Status.CACHED) for node in shown.nodes)
+    if not shown.status.ended or not judged:
+        return
+    log = f"`headrace logs CONFIG Evaluator {shown.run_id}`"
+    try:
+        with naming_store(home_of_run(session, run)):
+            verdict = read_judgement(session, run, shown, open_results(session.config).promptly())
+    except HeadraceError as error:
+        reason = on_one_line(str(error).splitlines()[0])
+        _note(f"note: {reason}\n  So whether the model was blessed is not known here; {log} says it.")
+        return
+    if verdict.blessed is False:
+        first, *others = verdict.reasons or [f"{log} says why"]
+        click.echo(on_one_line(f"blessing  not blessed by {', '.join(verdict.refused_by)}: {first}"))
+        for reason in others:
+            click.echo(on_one_line(f"          {reason}"))
 
 
 @config_verb()

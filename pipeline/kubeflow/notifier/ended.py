@@ -11,10 +11,11 @@ message about a pod, which ends with it, only the reason and the exit code do.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +38,7 @@ from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.notify.event import DRIFT, Event, Failure, read_event, timestamp
 from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from headrace.pipeline.results.run_folder import RunFolder
+from headrace.pipeline.results.verdict import ModelVerdict, read_verdict
 
 REASON = re.compile(
     r"OOMKilled|Evicted|DeadlineExceeded|ImagePullBackOff|ErrImagePull|InvalidImageName|CreateContainer\w*Error"
@@ -54,10 +56,14 @@ class Output(NamedTuple):
     file: str
 
 
-OUTPUTS = (
+JUDGEMENTS = (
     Output("Evaluator", "evaluation", "ModelEvaluation", f"evaluation/{EVALUATION}"),
     Output("Canary", "blessing", "InfraBlessing", f"blessing/{VERDICT}"),
     Output("Lite", "blessing", "InfraBlessing", f"blessing/{REPORT_FILE}"),
+)
+"""What the gates of a model wrote."""
+OUTPUTS = (
+    *JUDGEMENTS,
     Output(DRIFT, WHY, "String", RECORD),
     Output("DataVerdict", "verdict", "String", RECORD),
 )
@@ -80,14 +86,10 @@ def read_ended(session: Session, run: Any, store: Store) -> Event:
     tasks = session.tasks(run)
     record = run_record(run, tasks, session.pipeline)
     record.ended = _ended_early(record)
-    names = {component_of(task, name): name for name, task in tasks.items()}
-    results = _Results(session, run, store, names)
-    with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
-        path = Path(folder, "pipeline", "runs", "run")
-        for output in OUTPUTS:
-            results.add(record, output, path)
+    results = _Results(session, run, store, tasks)
+    with results.fetched(record, OUTPUTS) as folder:
         results.add_push(record)
-        event = read_event(RunFolder(path, record))
+        event = read_event(folder)
     return replace(
         event,
         source=session.home(),
@@ -98,13 +100,32 @@ def read_ended(session: Session, run: Any, store: Store) -> Event:
     )
 
 
-class _Results:
-    """The results of a run in the object store. names: the task of each component."""
+def read_judgement(session: Session, run: Any, record: RunRecord, store: Store) -> ModelVerdict:
+    """The verdict of the gates on the model of a run, as far as the run got; what became of the push is not in it.
 
-    def __init__(self, session: Session, run: Any, store: Store, names: Mapping[str, str]) -> None:
-        self._session, self._run, self._store, self._names = session, run, store, names
+    record: the run's, to which the outputs of the gates are added. Raises ServerError, and OSError if the store fails.
+    """
+    with _Results(session, run, store, session.tasks(run)).fetched(record, JUDGEMENTS) as folder:
+        return read_verdict(folder)
+
+
+class _Results:
+    """The results of a run in the object store. tasks: those of its graph, by name."""
+
+    def __init__(self, session: Session, run: Any, store: Store, tasks: Mapping[str, Any]) -> None:
+        self._session, self._run, self._store = session, run, store
+        self._names = {component_of(task, name): name for name, task in tasks.items()}
         self._home = home_of_run(session, run)
         self._uris: frozenset[str] | None = None
+
+    @contextlib.contextmanager
+    def fetched(self, record: RunRecord, outputs: Iterable[Output]) -> Iterator[RunFolder]:
+        """The run as a folder that has these outputs, as far as there are any."""
+        with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+            path = Path(folder, "pipeline", "runs", "run")
+            for output in outputs:
+                self.add(record, output, path)
+            yield RunFolder(path, record)
 
     def add(self, record: RunRecord, output: Output, folder: Path) -> None:
         """Fetch an output into the folder, and add it to the record of its component, if the component succeeded."""

@@ -1,10 +1,13 @@
-"""`headrace status` of a failed run: what its pods said about the failure, such as a gate that stopped the run."""
+"""`headrace status` of a run that ended badly: what its pods said about a failure, such as a gate that stopped the run,
+and which gate refused its model.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ import yaml
 from api_server import ApiServer
 from command import Finished, headrace
 from compiled_trips import TRIPS
-from ended_runs import Kubeflow
+from ended_runs import BLESSED, EVALUATION, HOME, ROOT, Kubeflow
 from ended_runs import kubeflow_of as pipeline_on
 from faulty_backend import serving
 from forks import Forked
@@ -22,10 +25,11 @@ from test_kubeflow_entrypoint import Pod
 from test_kubeflow_gates import config as gated_config
 from test_kubeflow_gates import put_day
 
+from headrace.components.evaluation.result import ThresholdCheck
 from headrace.components.gates.verdict import DataVerdicts, GateRow, GateVerdict
 from headrace.pipeline.kubeflow.compiler import compile as compile_module
 from headrace.pipeline.kubeflow.compiler.tasks import component_tasks
-from headrace.pipeline.kubeflow.store import open_store
+from headrace.pipeline.kubeflow.store import KEYS, open_store
 
 GOLDEN = Path(__file__).with_name("golden") / "plain.golden"
 NODE = "taxi-abc.root.{task}.executor"
@@ -108,11 +112,13 @@ def kubeflow(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return pipeline_on(server, open_store({}), tmp_path)
 
 
-def status(kubeflow: Kubeflow) -> Finished:
+def status(kubeflow: Kubeflow, *options: str, **environment: str) -> Finished:
     tree = yaml.safe_load(Path(TRIPS).read_text(encoding="utf-8"))
+    tree["kubeflow"]["pipeline_root"] = ROOT
     (kubeflow.tmp / "trips.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     endpoint = f"kubeflow.server.endpoint={kubeflow.server.url}"
-    return headrace(kubeflow.tmp, "status", "trips.yaml", "--set", endpoint, KUBECONFIG=str(kubeflow.tmp / "none"))
+    given = ("status", "trips.yaml", "--set", endpoint, *options)
+    return headrace(kubeflow.tmp, *given, **{"KUBECONFIG": str(kubeflow.tmp / "none"), **environment})
 
 
 @pytest.mark.parametrize("from_argo", [True, False], ids=["a node of the workflow", "an error of the task"])
@@ -152,3 +158,67 @@ def test_pod_that_was_killed_for_memory_is_told_once_and_control_characters_do_n
     assert "Evaluator failed: a\N{REPLACEMENT CHARACTER}[31mb" in done.err
     assert "way out" in done.err
     assert json.dumps(done.err).count("\\u001b") == 0
+
+
+CHANGE = ThresholdCheck("auc", "not_worse_than_baseline_by", 0.74, 0.71, 0.75, passed=False)
+
+
+@pytest.mark.parametrize("watched", [(), ("--watch",)], ids=["once", "watched"])
+def test_thresholds_that_refused_a_model_are_named_with_the_values(
+    kubeflow: Kubeflow, watched: tuple[str, ...]
+) -> None:
+    run_id = kubeflow.ended("SUCCEEDED", {})
+    both = (*EVALUATION.checks, CHANGE)
+    kubeflow.evaluated(run_id, replace(EVALUATION, checks=both, reasons=tuple(map(str, both))))
+    done = status(kubeflow, *watched)
+    assert (done.code, done.err) == (0, "")
+    *_, state, first, second = done.out.splitlines()
+    assert state.endswith("succeeded")
+    assert first == "blessing  not blessed by Evaluator: auc is 0.7100; it must be at least 0.8"
+    assert second.strip().startswith("auc is 0.7100; it must be at least 0.7400 (baseline: 0.7500)")
+
+
+def test_canary_that_refused_a_model_is_named_and_control_characters_do_not_reach_the_terminal(
+    kubeflow: Kubeflow,
+) -> None:
+    kubeflow.evaluated(
+        kubeflow.ended("SUCCEEDED", {}), BLESSED, "p99 is 9 ms; \x1b[31mmore", "miles is not as in training"
+    )
+    *_, first, second = status(kubeflow).out.splitlines()
+    assert first == "blessing  not blessed by Canary: canary: p99 is 9 ms; \N{REPLACEMENT CHARACTER}[31mmore"
+    assert second.strip() == "canary: miles is not as in training"
+
+
+def test_model_that_two_components_refused_has_both_even_if_the_run_failed_later(kubeflow: Kubeflow) -> None:
+    run_id = kubeflow.ended("FAILED", {"pusher": ("FAILED", "Error (exit code 1): no space")})
+    kubeflow.evaluated(run_id, EVALUATION, "p99 is 9 ms")
+    done = status(kubeflow)
+    assert done.code == 1
+    assert "Pusher failed: no space" in done.err
+    assert "not blessed by Evaluator, Canary: auc is 0.7100" in done.out
+
+
+def test_refused_model_of_a_cached_evaluation_is_told_and_a_blessed_one_is_not(kubeflow: Kubeflow) -> None:
+    kubeflow.evaluated("an-earlier-run", EVALUATION)
+    given = {"artifacts": {"blessing": {"artifacts": [{"uri": f"{HOME}/an-earlier-run/evaluator/17/blessing"}]}}}
+    command = ["launch", "--executor_input", json.dumps({"inputs": given})]
+    patch = {"name": "pod-spec-patch", "value": json.dumps({"containers": [{"command": command}]})}
+    driver = {"id": "n", "displayName": "record-blessing-driver", "outputs": {"parameters": [patch]}}
+    kubeflow.ended("SUCCEEDED", {"evaluator": ("CACHED", "")}, [driver])
+    assert "not blessed by Evaluator: auc is 0.7100; it must be at least 0.8" in status(kubeflow).out
+    kubeflow.evaluated(kubeflow.ended("SUCCEEDED", {}), BLESSED)
+    done = status(kubeflow)
+    assert (done.out.splitlines()[-1].rpartition("  ")[2], done.err) == ("succeeded", "")
+
+
+def test_results_that_cannot_be_read_leave_the_state_and_the_exit_code(
+    kubeflow: Kubeflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeflow.ended("SUCCEEDED", {})
+    monkeypatch.delenv("HEADRACE_STORE")
+    away = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", **dict.fromkeys(KEYS, "none")}
+    done = status(kubeflow, **away)
+    assert done.code == 0
+    assert done.out.splitlines()[-1].endswith("succeeded")
+    assert HOME in done.err
+    assert "headrace logs CONFIG Evaluator trips" in done.err
