@@ -68,7 +68,8 @@ class ModelVerdict:
         withdrawn: Why a blessed model was not pushed: a rollback took it out of service, or a later one is in service.
         awaiting: The command that pushes a blessed model that awaits approval.
         refused: The directory of the version that is in service and has the very model that this run refused.
-        in_service: The directory of the version that was pushed last, if the run blessed that model and pushed nothing.
+        in_service: The directory of the version that was pushed last, if the run pushed nothing: of the model that it
+            blessed, or of the one that stays as it refused its own.
         canary: The Canary's verdict; None if there is none.
         lite: The comparison of the `.tflite` file with the model; None if there is none.
         unguarded: What a config without thresholds lets pass; "" if there are thresholds, or nothing was judged.
@@ -121,7 +122,7 @@ def read_verdict(folder: RunFolder) -> ModelVerdict:
         pushed,
         withdrawn=_property(folder, WITHDRAWN),
         awaiting=_awaiting(folder) if pushed is None and folder.blessed else None,
-        in_service=_place(folder, IN_SERVICE) if folder.blessed else None,
+        in_service=_place(folder, IN_SERVICE),
         refused=None if folder.blessed else _place(folder, REFUSED),
         canary=folder.canary,
         lite=folder.lite,

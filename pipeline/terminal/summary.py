@@ -62,7 +62,7 @@ def summary(
     if record.ended is not None:
         lines += [
             f"ended     {record.ended}",
-            "          the model in service stays; --param retrain=always trains anyway",
+            "          nothing was trained or pushed; --param retrain=always trains anyway",
         ]
     elif (record.status is Status.DONE or _pushed(record)) and not _only_predicts(record):
         lines += _blessing(verdict or ModelVerdict())
@@ -133,7 +133,7 @@ def _blessing(verdict: ModelVerdict) -> list[str]:
         return [*lines, f"pushed    {verdict.pushed}"]
     if verdict.awaiting is not None:
         return [*lines, "pushed    nothing: the model waits for approval", f"          {verdict.awaiting}"]
-    if verdict.in_service is not None and verdict.withdrawn is None:
+    if verdict.blessed and verdict.in_service is not None and verdict.withdrawn is None:
         return [*lines, f"pushed    nothing: the model is in service as {verdict.in_service}"]
     if verdict.refused is not None:
         return [
@@ -141,7 +141,7 @@ def _blessing(verdict: ModelVerdict) -> list[str]:
             f"pushed    nothing; THE REFUSED MODEL IS IN SERVICE as {verdict.refused}",
             "          `headrace rollback` puts the model before it back into service",
         ]
-    stays = "; the model in service stays" if verdict.blessed is False else ""
+    stays = "; the model in service stays" if verdict.blessed is False and verdict.in_service is not None else ""
     return [*lines, f"pushed    nothing{stays}"]
 
 

@@ -52,7 +52,7 @@ def test_run_is_a_success_that_pushes_nothing_and_says_why(story: Story) -> None
     assert (done.code, done.run.status) == (0, "done")
     assert done.ending("blessing").startswith("not blessed: canary: serving_default: p99 of its latency is ")
     assert "deploy.canary.latency_p99_ms allows 1e-06 ms" in done.out
-    assert done.ending("pushed") == "nothing; the model in service stays"
+    assert done.ending("pushed") == "nothing"  # and no model is in service yet
     assert story.after_refusal == ([], False)
 
 

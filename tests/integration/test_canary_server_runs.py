@@ -112,7 +112,7 @@ def test_model_that_fails_on_the_server_is_neither_blessed_nor_pushed(story: Sto
     done = story.done[name]
     assert (done.code, done.run.status) == (0, "done"), done.out + done.err
     assert done.ending("blessing").startswith("not blessed: canary: server: ")
-    assert done.ending("pushed") == "nothing; the model in service stays"
+    assert done.ending("pushed") == "nothing"  # and no model is in service yet
     blessing = done.uri("Canary", "blessing")
     assert (blessing / "INFRA_NOT_BLESSED").exists()
 

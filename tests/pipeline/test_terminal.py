@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -256,10 +257,12 @@ def test_summary_has_the_remarks_of_the_training() -> None:
 
 
 def test_summary_of_a_refused_model_names_threshold_value_limit_and_baseline() -> None:
-    assert summary(finished(), ModelVerdict(False, (LEAST, MISSED), (str(MISSED),)))[:2] == [
+    refused = ModelVerdict(False, (LEAST, MISSED), (str(MISSED),), in_service="serving/17")
+    assert summary(finished(), refused)[:2] == [
         "blessing  not blessed: auc is 0.9000; it must be at least 0.9190 (baseline: 0.9290)",
         "pushed    nothing; the model in service stays",
     ]
+    assert summary(finished(), replace(refused, in_service=None))[1] == "pushed    nothing"
 
 
 def test_near_miss_shows_enough_decimals_to_differ_from_the_limit() -> None:
