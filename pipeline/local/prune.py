@@ -4,10 +4,11 @@
     plan.freed                         # bytes on disk
     remove(folders, plan)
 
-The newest runs stay, the one whose model was blessed last, and those whose models await approval. So does everything
-that they refer to, whichever run wrote it: their artifacts, so that they can be inspected and reused; the newest
-blessed models and their baselines; the statistics that drift is measured from; and the stored spans that they were
-trained on. The caller holds the folder's lock, so that no run is in progress.
+The newest runs stay, the one whose model was blessed last, the one whose model is in service, and those whose models
+await approval. So does everything that they refer to, whichever run wrote it: their artifacts, so that they can be
+inspected and reused; the newest blessed models and their baselines; the statistics that drift is measured from; and the
+stored spans that they were trained on. Of a run that trained or judged one of these models, at least the record stays,
+and what `headrace lineage` and the model card read. The caller holds the folder's lock, so that no run is in progress.
 """
 
 from __future__ import annotations
@@ -23,12 +24,21 @@ from pathlib import Path
 from headrace.common.errors import RunError
 from headrace.components.example_gen.span_store import keys_used_by
 from headrace.components.stored_models.blessed_record import Entry, Registry
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.results.record import RunRecord, Status
 
 ArtifactId = tuple[str, ...]
 """The component, output and run of an artifact: the last three names of its folder."""
+TRACED = {
+    "Spans": "spans",
+    "Trainer": "model_run",
+    "Evaluator": "evaluation",
+    "Canary": "blessing",
+    "Lite": "blessing",
+}
+"""Components to the outputs that say where a model comes from and how good it is."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,16 @@ class RunFiles:
         for node in self.record.nodes if self.record else ():
             yield from (artifact.uri for artifact in node.outputs.values())
 
+    def traced(self) -> Iterator[str]:
+        """The URIs of what is read to trace its model."""
+        yield from (uri for component, key in TRACED.items() for uri in self.output(component, key))
+
+    def output(self, component: str, key: str) -> Iterator[str]:
+        """The URI of an output of a component; nothing if it has none."""
+        for node in self.record.nodes if self.record else ():
+            if node.id == component and key in node.outputs:
+                yield node.outputs[key].uri
+
     def spans(self) -> Iterator[str]:
         """The keys of the spans that it was trained on."""
         for node in self.record.nodes if self.record else ():
@@ -58,9 +78,10 @@ class RunFiles:
 
 @dataclass(frozen=True)
 class PrunePlan:
-    """The runs that stay, and the folders to remove, each once."""
+    """The runs that stay, those of which the record and little else stays, and the folders to remove, each once."""
 
     kept: Sequence[RunFiles]
+    records: Sequence[RunFiles]
     runs: Sequence[Path]
     artifacts: Sequence[Path]
     spans: Sequence[Path]
@@ -84,16 +105,17 @@ def plan_prune(folders: Folders, keep: int, older_than: float) -> PrunePlan:
     """Decide what to remove.
 
     The newest `keep` runs that made a model stay, and all runs newer than the oldest of them; runs that began at
-    `older_than` (Unix seconds) or later; the runs of the newest blessed model and of those that await approval; and
-    what those need. Raises RunError if the record of a run that stays cannot be read.
+    `older_than` (Unix seconds) or later; the runs of the newest blessed model, of the one in service and of those that
+    await approval; and what those need. Of the runs of the newest `keep` blessed models, the records stay. Raises
+    RunError if the record of a run that stays cannot be read.
     """
-    registry = Registry.read(folders.registry)
+    registry, in_service = Registry.read(folders.registry), _in_service(folders)
     blessed = [entry for entry in registry.models if not entry.awaiting_approval]
-    served_or_waiting = (*blessed[-1:], *registry.waiting)
+    waiting = [entry.uri for entry in registry.waiting]
     runs = sorted(_runs(folders), key=lambda run: (run.started, run.folder.name))
     made = [run.started for run in runs if run.made_a_model]
     since = min(older_than, made[-keep]) if len(made) > keep else 0.0
-    served = {_artifact_id(entry.uri)[-1] for entry in served_or_waiting}
+    served = {_artifact_id(uri)[-1] for uri in (*(entry.uri for entry in blessed[-1:]), *in_service, *waiting)}
     kept = [run for run in runs if run.started >= since or run.folder.name in served]
     if since and (unreadable := [run.folder for run in kept if run.record is None]):
         raise RunError(
@@ -101,16 +123,21 @@ def plan_prune(folders: Folders, keep: int, older_than: float) -> PrunePlan:
             "  Remove that folder; what other runs need stays in any case."
         )
     names = {run.folder.name for run in kept}
+    traced = list(_runs_of([*(entry.uri for entry in blessed[-keep:]), *in_service, *waiting], runs))
+    records = [run for run in runs if run in traced and run.folder.name not in names]
     referenced = [
         *_blessed_and_trained([*blessed[-keep:], *registry.waiting], TrainingRecord.read(folders.trained)),
         *(uri for run in kept for uri in run.uris()),
+        *(uri for run in records for uri in run.traced()),
+        *in_service,
     ]
     needed = {_artifact_id(uri) for uri in referenced}
     artifacts = sorted(path for path in folders.artifacts.glob("*/*/*/") if path.name not in names)
     keys = {stored for run in kept for key in run.spans() for stored in keys_used_by(folders.spans, key)}
     return PrunePlan(
         kept,
-        [run.folder for run in runs if run not in kept],
+        records,
+        [run.folder for run in runs if run not in kept and run not in records],
         [path for path in artifacts if _artifact_id(str(path)) not in needed] if since else [],
         _unused(folders.spans, since, keys),
         _unused(folders.checkpoints, since),
@@ -151,6 +178,22 @@ def _blessed_and_trained(blessed: Iterable[Entry], trained: TrainingRecord) -> I
         yield entry.uri
         yield from (uri for uri in (entry.compared_with, entry.statistics, entry.lite) if uri is not None)
     yield from (data.statistics for data in (trained.judged, trained.blessed) if data is not None)
+
+
+def _in_service(folders: Folders) -> list[str]:
+    """The models that were pushed last, one for each destination."""
+    home = folders.push_record.parent
+    return [str(home / push.uri) for push in PushRecord.read(folders.push_record).last.values()]
+
+
+def _runs_of(models: Iterable[str], runs: Sequence[RunFiles]) -> Iterator[RunFiles]:
+    """The runs that say where models come from: the one that trained it, or the first left that reused it, and the last
+    one that evaluated it. models: their URIs; runs: the oldest first.
+    """
+    for model in map(_artifact_id, models):
+        having = [run for run in runs if model in map(_artifact_id, run.output("Trainer", "model"))]
+        yield from [run for run in having if run.folder.name == model[-1]] or having[:1]
+        yield from [run for run in having if any(run.output("Evaluator", "evaluation"))][-1:]
 
 
 def _artifact_id(uri: str) -> ArtifactId:

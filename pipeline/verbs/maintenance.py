@@ -89,7 +89,8 @@ def prune(config: GivenConfig, keep: int, days: int, dry_run: bool, root: str | 
     """Remove what old runs of CONFIG left on this machine.
 
     The newest runs stay with everything that they need: artifacts that they reused from older runs, and the spans that
-    they were trained on. So do the newest blessed models. Pushed models are never removed.
+    they were trained on. So do the newest blessed models, with the records that `headrace lineage` reads. Pushed models
+    are never removed.
 
     With --root, the spans stored by runs on Kubeflow are removed, except those that the newest runs used and those
     written within the last day. Nothing else in the object store is removed.
@@ -150,14 +151,15 @@ def _summary(plan: PrunePlan, dry_run: bool) -> str:
     from headrace.components.example_gen.span_store import SHARDS_FILE
     from headrace.pipeline.report.formatting import size
 
+    stay = [*plan.kept, *plan.records]
     if not plan.folders:
-        made = sum(run.made_a_model for run in plan.kept)
-        several = f"all {len(plan.kept):,} runs are kept, {made:,} of which made a model"
-        return f"nothing to remove: {['there is no run', 'the only run is kept', several][min(len(plan.kept), 2)]}"
+        made = sum(run.made_a_model for run in stay)
+        several = f"all {len(stay):,} runs are kept, {made:,} of which made a model"
+        return f"nothing to remove: {['there is no run', 'the only run is kept', several][min(len(stay), 2)]}"
     names = [folder.name for folder in plan.runs]
     which = f" ({names[0]} to {names[-1]})" if len(names) > 1 else f" ({names[0]})" if names else ""
     counts = [
-        f"{len(names)} of {plural(len(names) + len(plan.kept), 'run')}{which}",
+        f"{len(names)} of {plural(len(names) + len(stay), 'run')}{which}",
         plural(len(plan.artifacts), "artifact"),
         plural(sum((path / SHARDS_FILE).exists() for path in plan.spans), "stored span"),
         plural(len(plan.checkpoints), "checkpoint"),

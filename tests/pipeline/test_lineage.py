@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from ended_runs import BLESSED
 
 from headrace.common.errors import RunError
 from headrace.common.storage.files import stats
+from headrace.components.evaluation.result import write_evaluation
 from headrace.components.spans.manifest import Span, SpanManifest
+from headrace.components.stored_models.blessed_record import Entry, Registry
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load_with_locations
 from headrace.pipeline import api
+from headrace.pipeline.cli import cli
 from headrace.pipeline.models.lineage import Lineage, lineage
 from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
 
@@ -43,10 +50,10 @@ def trained(home: Path, number: int, spans: tuple[int, ...], base: int | None = 
     read = (Span(span, tuple(stats([str(data / f"{span}.csv")])), str(span)) for span in spans)
     manifest = output(artifacts / "Spans" / "spans" / f"r{number}", "String")
     Path(manifest.uri, "value").write_text(SpanManifest(tuple(read)).to_json(), encoding="utf-8")
-    names = json.dumps(dict.fromkeys(map(str, spans)))
+    names = json.dumps({str(span): f"key-{span}" for span in spans})
     found = {
         "Spans": {"spans": manifest},
-        "ExampleGen": {"examples": output(artifacts / "ExampleGen" / f"r{number}", spans=names)},
+        "ExampleGen": {"examples": output(artifacts / "ExampleGen" / "examples" / f"r{number}", spans=names)},
         "WarmStart": {"base": output(artifacts / "Trainer" / "model" / f"r{base or 0}", exists=int(base is not None))},
         "Trainer": {"model": output(artifacts / "Trainer" / "model" / f"r{number}")},
     }
@@ -112,7 +119,7 @@ def test_version_of_another_program_has_no_origin(home: Path) -> None:
 
 def test_what_is_gone_is_left_out_and_the_rest_is_shown(home: Path) -> None:
     (home / "artifacts" / "Spans" / "spans" / "r4" / "value").write_text("{}")
-    shutil.rmtree(home / "artifacts" / "ExampleGen" / "r4")
+    shutil.rmtree(home / "artifacts" / "ExampleGen" / "examples" / "r4")
     (origin,) = follow(home, "r4").origins
     assert origin.spans == ()
     assert origin.model.spans == ("3", "4")
@@ -126,3 +133,73 @@ def test_unknown_name_is_refused_with_the_spans_that_there_are(home: Path) -> No
         follow(home, "5")
     with pytest.raises(RunError, match="has trained a model yet"):
         lineage(config_of(home), [], None)
+
+
+def command(home: Path, *arguments: str) -> str:
+    given = config_of(home).model_dump(mode="json", exclude_unset=True)
+    (home.parent / "trips.yaml").write_text(json.dumps(given), encoding="utf-8")
+    done = CliRunner().invoke(cli, [*arguments[:1], str(home.parent / "trips.yaml"), *arguments[1:]])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def evaluated(home: Path, run: str, auc: float, *, trained_by: str | None = None) -> None:
+    """Add the evaluation of the run's model to its record; of one that another run trained, to a run that reused it."""
+    folder = home / "runs" / run
+    if trained_by is not None:
+        record = RunRecord.read(home / "runs" / trained_by)
+        record.run_id, record.started = run, float(run[1:])
+        for node in record.nodes:
+            node.status = Status.CACHED
+        folder.mkdir()
+        record.write(folder)
+    (folder / "config.yaml").write_text(f"# of {run}\n", encoding="utf-8")
+    record = RunRecord.read(folder)
+    where = home / "artifacts" / "Evaluator" / "evaluation" / run
+    outputs = {"evaluation": output(where, "ModelEvaluation")}
+    write_evaluation(where, replace(BLESSED, metrics={"auc": auc}))
+    record.nodes = [*(node for node in record.nodes if node.id != "Evaluator")]
+    record.nodes.append(NodeRecord("Evaluator", status=Status.DONE, outputs=outputs))
+    record.write(folder)
+
+
+def test_prune_leaves_the_lineage_of_what_is_in_service_may_be_again_or_waits(home: Path) -> None:
+    for number in (1, 2, 3, 4):
+        evaluated(home, f"r{number}", 0.9 + number / 100)
+    evaluated(home, "r5", 0.99, trained_by="r2")  # a later verdict on the model of the second run
+    trained(home, 6, (4,))
+    trained(home, 7, (4,))
+    models = {number: str(home / "artifacts" / "Trainer" / "model" / f"r{number}") for number in (1, 2, 3, 4)}
+    entries = [Entry(uri=models[number], blessed_at=f"2026-03-0{number}T00:00:00") for number in (1, 2, 3)]
+    waiting = Entry(uri=models[4], blessed_at="2026-03-04T00:00:00", awaiting_approval=True)
+    Registry(models=(*entries, waiting)).write(home / "blessed.json")
+    (home / "serving" / "17").mkdir(parents=True)
+    record = PushRecord()
+    record.write(home / "pushed.json", entries[1], home / "serving" / "17")  # the third was not pushed yet
+    asked: list[tuple[str, ...]] = [(), ("--json",), ("r3",), ("r4", "--json"), ("17",)]
+    before = [command(home, "lineage", *more) for more in asked]
+    assert "auc 0.9900" in before[0]
+    assert '"spans": [\n     "2"' in before[1]
+    assert command(home, "prune", "--keep", "1").startswith("2 of 7 runs (r1 to r6)")
+    assert [command(home, "lineage", *more) for more in asked] == before
+    assert sorted(path.name for path in (home / "runs").iterdir()) == ["r2", "r3", "r4", "r5", "r7"]
+
+
+def test_prune_keeps_the_records_of_models_that_a_rollback_may_restore_but_not_their_data(home: Path) -> None:
+    for number in (1, 2, 3):
+        evaluated(home, f"r{number}", 0.9)
+    trained(home, 5, (4,))
+    models = [str(home / "artifacts" / "Trainer" / "model" / f"r{number}") for number in (1, 2, 3)]
+    entries = tuple(Entry(uri=uri, blessed_at=f"2026-03-0{at}T00:00:00") for at, uri in enumerate(models, 1))
+    Registry(models=entries).write(home / "blessed.json")
+    before = follow(home, "r2").origins[0]
+    command(home, "prune", "--keep", "2")
+    after = follow(home, "r2").origins[0]
+    assert (after.model, after.config_digest, after.spans) == (before.model, before.config_digest, before.spans)
+    assert {key: artifact.exists for key, artifact in after.artifacts.items()} == {
+        "examples": False,
+        "model": True,
+        "evaluation": True,
+    }
+    assert not (home / "runs" / "r1").exists()
+    assert command(home, "prune", "--keep", "2").startswith("nothing to remove: all 4 runs are kept")
