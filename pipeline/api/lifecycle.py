@@ -167,6 +167,7 @@ def roll_back(
     with quiet():
         from headrace.pipeline.models.rollback import roll_back as put_back
     done = put_back(loaded, None if to is None else str(to), dt.datetime.now(dt.UTC))
+    write_card_of(loaded, runs(loaded), Path(done.version))
     register_versions(loaded)
     serve_or_fail(loaded, roll_back=False)
     return done

@@ -75,7 +75,9 @@ def roll_back(config: PipelineConfig, store: Store, to: str | None, now: datetim
 def roll_back_in(place: Place, store: Store, to: str | None, now: datetime) -> ModelChange:
     """Like `roll_back`, from what a pod knows of the config."""
     with _home(place, store) as home:
-        return home.changed(lambda there, _: rolled_back(there, to, now))
+        done = home.changed(lambda there, _: rolled_back(there, to, now))
+    _write_card(place, store, done)
+    return done
 
 
 def promote(
@@ -95,12 +97,16 @@ def promote(
         trained: dict[str, Path | None] = {model.run: model.path for model in models if model.run}
         return PromotableModels(there, models, trained, "--kubeflow").promoted(wanted, now, allow_older=allow_older)
 
-    with _home(Place.of(config), store) as home:
+    place = Place.of(config)
+    with _home(place, store) as home:
         done = home.changed(promoted)
-    uri = home.uri
-    version = done.version.rpartition("/")[2]
-    write_stored_card(uri, home.place.push, store, done.model.removeprefix(f"{uri}/"), version)
+    _write_card(place, store, done)
     return done
+
+
+def _write_card(place: Place, store: Store, done: ModelChange) -> None:
+    model, version = done.model.removeprefix(f"{place.uri}/"), done.version.rpartition("/")[2]
+    write_stored_card(place.uri, place.push, store, model, version)
 
 
 @dataclass(frozen=True)

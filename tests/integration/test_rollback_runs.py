@@ -306,7 +306,8 @@ def test_each_pushed_model_has_a_card_with_what_was_measured_and_what_it_was_mad
         folder = story.folder / "runs/parcels/runs" / done.run.run_id
         card = (folder / "model_card.md").read_text(encoding="utf-8")
         measured = read_evaluation(done.uri("Evaluator", "evaluation"))
-        assert f"Pushed as: {version(done)}\n" in card
+        restored = [json.loads(story.back.out)["version"]] if done is story.first else []
+        assert f"Pushed as: {', '.join(map(str, [version(done), *restored]))}\n" in card
         assert f"{measured.example_count} examples of the {measured.split} split" in card
         for name, value in measured.metrics.items():
             assert value is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from test_stored_models import CONFIG, HOME, blessed_and_pushed, trained
 import headrace
 from headrace.common.errors import RunError
 from headrace.components.evaluation.result import write_evaluation
+from headrace.pipeline.kubeflow.model_changes import roll_back
 from headrace.pipeline.kubeflow.results_store import volume_store
 from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.kubeflow.stored_card import write_stored_card
@@ -126,6 +128,22 @@ def test_card_of_a_pushed_model_lies_with_the_push_and_says_what_is_known(two: S
     assert str(origin.card) == "cards/1790000005/model_card.html"
     (earlier,) = stored_lineage(CONFIG, two, "run-a").origins
     assert earlier.card is None
+
+
+def test_model_that_a_rollback_put_back_has_a_card_with_its_new_version(two: Store, tmp_path: Path) -> None:
+    train(two, tmp_path, "run-c", (3,))
+    put_config(two, "run-c", settings(batch_size=256), "ccc")
+    for run in ("run-b", "run-c"):
+        two.write(f"{HOME}/{run}/trainer/5/model/Format-Serving/saved_model.pb", run)
+    blessed_and_pushed(two, tmp_path / "pod", "run-c", "2026-03-02T12:00:00", "1790000006")
+    done = roll_back(CONFIG, two, None, datetime(2026, 3, 3, tzinfo=UTC))
+    version = done.version.rpartition("/")[2]
+    card = two.text(f"{HOME}/cards/{version}/model_card.md").replace("\\", "")
+    assert f"Pushed as: 1790000005, {version}\n" in card
+    assert "by run run-b" in card
+    assert "batch_size: 128" in card
+    (origin,) = stored_lineage(CONFIG, two, None).origins
+    assert (origin.model.run, str(origin.card)) == ("run-b", f"cards/{version}/model_card.html")
 
 
 def test_folder_of_a_card_is_not_taken_for_a_stray_record(two: Store, caplog: pytest.LogCaptureFixture) -> None:
