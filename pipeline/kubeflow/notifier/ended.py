@@ -140,11 +140,15 @@ class _Results:
         node.outputs[output.key] = ArtifactRecord(output.type, str(uri_of_artifact), properties)
 
     def add_push(self, record: RunRecord) -> None:
-        """Add what the Pusher of this run pushed, which it copies to its output, or that its model awaits approval."""
-        node, uri = self._node(record, PUSHED), self._find(record, PUSHED)
+        """Add what the Pusher of this run pushed, which it copies to its output, or that its model awaits approval.
+
+        An output without a copy, which later tasks are given all the same, is that of a Pusher that pushed nothing.
+        """
+        node = self._node(record, PUSHED)
         if node is None:
             return
-        if node.status is Status.DONE and uri is not None:
+        uri = self._own(PUSHED) if node.status is Status.DONE else None
+        if uri is not None:
             where = self._version() or uri.rpartition("/")[0]
             node.outputs[PUSHED.key] = ArtifactRecord(PUSHED.type, uri, {"pushed": 1, "pushed_destination": where})
         elif self._awaits_approval():
@@ -158,14 +162,17 @@ class _Results:
         """The newest object of that name below the task, or else the one that a later task of the run was given."""
         if self._node(record, output) is None:
             return None
-        task = self._names[output.component]
-        folder = f"{self._home}/{self._run.run_id}/{task}"
-        found = {name: at for name, at in self._store.files(folder).items() if name.partition("/")[2] == output.file}
-        if found:
-            return f"{folder}/{max(found, key=lambda name: found[name])}"
-        pattern = re.compile(rf".+/{re.escape(task)}/[^/]+(?=/)")
+        if (own := self._own(output)) is not None:
+            return own
+        pattern = re.compile(rf".+/{re.escape(self._names[output.component])}/[^/]+(?=/)")
         salts = (match[0] for uri in self._inputs() if (match := pattern.match(uri)))
         return next((f"{salt}/{output.file}" for salt in sorted(salts)), None)
+
+    def _own(self, output: Output) -> str | None:
+        """The newest object of that name below the task."""
+        folder = f"{self._home}/{self._run.run_id}/{self._names[output.component]}"
+        found = {name: at for name, at in self._store.files(folder).items() if name.partition("/")[2] == output.file}
+        return f"{folder}/{max(found, key=lambda name: found[name])}" if found else None
 
     def _inputs(self) -> frozenset[str]:
         """The URIs of the artifacts that the tasks of the run were given."""

@@ -263,6 +263,27 @@ def test_results_from_the_cache_are_found_by_what_later_tasks_were_given(
     assert (event["events"], event["metrics"], event["pushed"]) == (["blessed"], {"auc": 0.71}, None)
 
 
+@pytest.mark.parametrize("pushes", [False, True])
+def test_version_of_a_rollback_is_not_told_as_pushed_by_a_run_that_pushed_nothing(
+    server: ApiServer, store: Store, tmp_path: Path, hook: HttpReceiver, *, pushes: bool
+) -> None:
+    kubeflow = kubeflow_of(server, store, tmp_path, ops={"kind": "webhook", "url": f"{hook.url}/all", "on": ALL})
+    kubeflow.pushed("an-earlier-run", "1790000007")  # the newest one
+    run_id = kubeflow.ended("SUCCEEDED", {})
+    kubeflow.evaluated(run_id, BLESSED)
+    given = {"artifacts": {"pushed_model": {"artifacts": [{"uri": f"{HOME}/{run_id}/pusher/19/pushed_model"}]}}}
+    command = ["launch", "--executor_input", json.dumps({"inputs": given})]
+    patch = {"name": "pod-spec-patch", "value": json.dumps({"containers": [{"command": command}]})}
+    driver = {"id": "n", "displayName": "publish-predictions-driver", "outputs": {"parameters": [patch]}}
+    kubeflow.report(run_id, "SUCCEEDED", {}, [driver])
+    if pushes:
+        kubeflow.pushed(run_id, "1790000008")
+    kubeflow.sweep()
+    (event,) = (one.json["data"] for one in hook.requests)
+    version = f"{HOME}/serving/trips/1790000008"
+    assert (event["events"], event["pushed"]) == ((["blessed", "pushed"], version) if pushes else (["blessed"], None))
+
+
 def test_model_that_awaits_approval_is_told_until_it_is_promoted(
     server: ApiServer, store: Store, tmp_path: Path, hook: HttpReceiver
 ) -> None:
