@@ -122,6 +122,7 @@ class _Target:
         if waits:
             pushed_model.set_string_custom_property(AWAITING, str(self.folder))
         damaged = self.folder / last.version if last and _is_damaged(last, self.folder) else None
+        blessed = blessed and not (newest and last and _pushed_by_person(newest, last, self.folder))
         if withdrawn:
             pushed_model.set_string_custom_property(WITHDRAWN, "the model was rolled back, so it is not pushed again")
         elif overtaken:
@@ -199,11 +200,21 @@ def _why_nothing(withdrawn: str | None, refused: str | None, overtaken: str | No
     return "the model awaits approval, so it is not pushed" if waits else "no model to push"
 
 
+def _pushed_by_person(newest: Entry, last: Push, destination: Path) -> bool:
+    """Whether the rollback or promotion that made the model the newest one has pushed it, and it is in service."""
+    return newest.judged_at is not None and _is_newest(last, destination)
+
+
+def _is_newest(last: Push, destination: Path) -> bool:
+    """Whether the version that was pushed last is the newest there, neither removed nor superseded by another's."""
+    return (destination / last.version).is_dir() and str(max(versions(destination), default=None)) == last.version
+
+
 def _is_damaged(last: Push, destination: Path) -> bool:
     """Whether the version that was pushed last is the newest there, with other files than those that were pushed."""
     version = destination / last.version
-    if not version.is_dir() or str(max(versions(destination), default=None)) != last.version:
-        return False  # it was removed, or superseded by a version that is not ours
+    if not _is_newest(last, destination):
+        return False
     if checksum(version) != last.contents:
         fetch(version)  # of a version in an object store, only its copy here may be damaged
     return checksum(version) != last.contents

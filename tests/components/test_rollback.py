@@ -15,7 +15,7 @@ from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
 from headrace.components.deploy.choices import choose_base_model, choose_baseline
 from headrace.components.lite.verdict import LiteVerdict
-from headrace.components.stored_models.blessed_record import WITHDRAWN, MadeFor, Registry
+from headrace.components.stored_models.blessed_record import IN_SERVICE, WITHDRAWN, MadeFor, Registry
 from headrace.components.stored_models.push_record import PushRecord
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load_with_locations
@@ -97,6 +97,22 @@ def test_withdrawn_model_that_is_blessed_again_is_neither_listed_nor_pushed(home
     assert night(home, "d", blessed=True).get_int_custom_property("pushed") == 1
     assert (in_service(home), compared_with(home, "e")) == ("d", "d")
     back(home)
+    assert in_service(home) == "b"
+
+
+def test_restored_model_that_is_blessed_again_is_not_pushed_twice_unless_its_version_is_gone(home: Path) -> None:
+    done = back(home)
+    before = versions(home)
+    pushed = night(home, "b", blessed=True)
+    assert (pushed.get_int_custom_property("pushed"), versions(home)) == (0, before)
+    assert pushed.get_string_custom_property(IN_SERVICE) == done.version
+    Path(done.version, "saved_model.pb").write_text("damaged", encoding="utf-8")
+    shutil.rmtree(home / "artifacts" / "b" / "pushed", ignore_errors=True)
+    assert night(home, "b", blessed=True).get_int_custom_property("pushed") == 1
+    assert in_service(home) == "b"
+    shutil.rmtree(home / "artifacts" / "b" / "pushed")
+    shutil.rmtree(max((home / "serving").iterdir(), key=lambda path: int(path.name)))
+    assert night(home, "b", blessed=True).get_int_custom_property("pushed") == 1
     assert in_service(home) == "b"
 
 
