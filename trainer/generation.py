@@ -13,7 +13,7 @@ but the text's are missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -23,6 +23,8 @@ from headrace.trainer.columns import PADDING, Column, TextColumn
 
 Tensors = dict[str, tf.Tensor]
 
+GENERATE = "generate"
+"""The name of the signature."""
 INPUT = {
     "prompt": tf.TensorSpec([None], tf.string, name="prompt"),
     "length": tf.TensorSpec([], tf.int32, name="length"),
@@ -31,6 +33,11 @@ INPUT = {
     "top_p": tf.TensorSpec([], tf.float32, name="top_p"),
     "seed": tf.TensorSpec([], tf.int64, name="seed"),
 }
+
+
+def option_names(columns: Collection[str] = ()) -> dict[str, str]:
+    """The input of the signature for each of INPUT. columns: inputs that are data columns, whose names are taken."""
+    return {name: f"{name}_" if name in columns else name for name in INPUT}
 
 
 class Generator(NamedTuple):

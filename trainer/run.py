@@ -53,7 +53,7 @@ def run_fn(fn_args: FnArgs) -> None:
     signatures = Signatures(with_stored_images(model, built), transform_output, RawColumns.of(sections), sections.label)
     if sections.label.text is not None:
         generate = generation.signature(built, sections.label.text, signatures, transform_output)
-        signatures.additional["generate"] = generate
+        signatures.additional[generation.GENERATE] = generate
     if sections.label.kind == "text":
         writing.install(signatures, sections.label, transform_output)
     export(fn_args.serving_model_dir, signatures, job.run_dir / WEIGHTS)

@@ -26,7 +26,7 @@ import tensorflow_transform as tft
 
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.columns import PADDING
-from headrace.trainer.generation import INPUT, choose, vocabulary
+from headrace.trainer.generation import GENERATE, INPUT, choose, option_names, vocabulary
 from headrace.trainer.served_model import PREDICTIONS, SCORE
 from headrace.trainer.signatures import Signatures
 from headrace.trainer.target import END, END_NAME, START, cut, target_column
@@ -61,8 +61,7 @@ def install(signatures: Signatures, label: LabelConfig, output: tft.TFTransformO
     most = label.text_feature.max_tokens or 0
     writer = Writer(signatures.model, class_names(label, output), most)
     named = signatures.all()["serving_raw"][1]
-    taken = {spec.name for spec in named.values()}
-    options = {name: f"{name}_" if name in taken else name for name in INPUT}
+    options = option_names({spec.name for spec in named.values()})
 
     def generate(tensors: Tensors) -> Tensors:
         given = {name: tensors[option] for name, option in options.items()}
@@ -72,7 +71,7 @@ def install(signatures: Signatures, label: LabelConfig, output: tft.TFTransformO
 
     specs = {options[name]: tf.TensorSpec(spec.shape, spec.dtype, name=options[name]) for name, spec in INPUT.items()}
     signatures.answer = writer.most_probable
-    signatures.additional["generate"] = generate, {**named, **specs}
+    signatures.additional[GENERATE] = generate, {**named, **specs}
     examples = tf.TensorSpec([None], tf.string, name="examples")
     signatures.additional[SCORE] = (lambda given: writer.score(*signatures.examples_with_label(given))), examples
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +19,9 @@ from numpy.typing import NDArray
 
 from headrace.common.errors import RunError
 from headrace.common.names import join_names
-from headrace.components.canary.agreement import compare
+from headrace.components.canary.agreement import compare, why_not_drawn
 from headrace.components.canary.caller import PATIENCE, Answer, Caller, first_line
+from headrace.components.canary.generation import generation_inputs, is_generation
 from headrace.components.canary.inputs import odd_inputs, rows_of_many, texts
 from headrace.components.canary.latency import LatencyLimits, measure_latency
 from headrace.components.canary.replay import Pairs, replay
@@ -114,7 +116,7 @@ class _Examination:
         self._model, self._caller, self._examples, self._limits = model, caller, examples, limits
         self._signatures = read_signatures(model)
         self._description = _description(model)
-        self._generates_texts = self._description is not None and self._description.label.kind == "text"
+        self._writes_texts = self._description is not None and self._description.label.kind == "text"
         self._tolerance = HALF_TOLERANCE if computes_in_half(model) else TOLERANCE
         self._reasons: list[str] = []
         self._peak = 0
@@ -179,16 +181,22 @@ class _Examination:
         """The inputs of a signature, or why there are none."""
         if python is None:
             return why_not
-        if self._generates_texts and signature.name == SCORE:
+        if self._writes_texts and signature.name == SCORE:
             return NOT_SERVED
         if not self._examples.size:
             return "there are no examples"
         try:
-            return make_inputs(signature, python, self._examples, self._description)
+            return self._made(signature, python)
         except UnmadeError as error:
             return str(error)
         except tf.errors.OpError as error:
             return f"its inputs cannot be computed of the examples: {first_line(str(error.message))}"
+
+    def _made(self, signature: Signature, python: Any) -> RealInputs:
+        description = self._description
+        if description is not None and is_generation(signature.name, description):
+            return generation_inputs(signature, self._examples, description)
+        return make_inputs(signature, python, self._examples, description)
 
     def _ask(self, signature: Signature, made: RealInputs | str, python: Any) -> SignatureVerdict:
         """Ask one signature with all examples at once, and then one by one."""
@@ -205,17 +213,18 @@ class _Examination:
             return SignatureVerdict(name=signature.name, examples=len(self._examples))
         self._peak = max(self._peak, answer.peak)
         found = dict(zip(signature.fetches, answer.arrays, strict=True))
-        largest, differing = compare(expected, found, self._tolerance, generated=self._generates_texts)
-        not_compared = ""
+        generated = self._writes_texts or made.generates
+        agree = partial(compare, expected, tolerance=self._tolerance, generated=generated, drawn=made.generates)
+        largest, differing = agree(found)
+        random = ""
         if differing:
             again = _expected(python, signature.name, made.inputs)
-            if isinstance(again, str) or compare(expected, again, self._tolerance, generated=self._generates_texts)[1]:
-                not_compared, differing = "its answers are random: two calls by TensorFlow's Python differ", ""
+            if isinstance(again, str) or agree(again)[1]:
+                random = "its answers are random: two calls by TensorFlow's Python differ"
             else:
                 self._refuse(f"{signature.name}: {differing}")
-        rows = rows_of_many(
-            made.inputs, answer.seconds, sum(array.size for array in answer.arrays) // len(self._examples)
-        )
+        not_compared = random or why_not_drawn(self._tolerance, drawn=made.generates)
+        rows = rows_of_many(made, answer.seconds, sum(array.size for array in answer.arrays) // len(self._examples))
         self._probes.append(
             SignatureProbe(
                 signature.name,
@@ -223,9 +232,9 @@ class _Examination:
                 expected,
                 len(self._examples),
                 self._tolerance,
-                not_compared,
+                random,
                 rows,
-                generated=self._generates_texts,
+                generated=generated,
             )
         )
         return SignatureVerdict(
@@ -233,7 +242,7 @@ class _Examination:
             examples=len(self._examples),
             not_compared=not_compared,
             difference=largest if not not_compared and math.isfinite(largest) else None,
-            **self._latency(signature, made.inputs),
+            **({} if made.generates else self._latency(signature, made.inputs)),
         )
 
     def _serve(self, staging: Staging) -> ServerVerdict:
@@ -296,7 +305,7 @@ class _Examination:
     def _odd(self, signature: Signature, made: RealInputs) -> Iterator[OddAnswer]:
         answer = self._call(signature, made.inputs)
         width = sum(array.size for array in answer.arrays) // len(self._examples)
-        for what, inputs in odd_inputs(made, rows_of_many(made.inputs, answer.seconds, width)):
+        for what, inputs in odd_inputs(made, rows_of_many(made, answer.seconds, width)):
             answer = self._call(signature, inputs)
             odd = OddAnswer(what=what, outcome=answer.outcome, detail=answer.detail)
             if not odd.passed:

@@ -19,6 +19,8 @@ from headrace.components.canary.signatures import Inputs, RealInputs
 
 MANY = 10_000
 """Rows of the largest request."""
+MANY_GENERATED = 1_000
+"""The same if it generates texts: it holds the probabilities of all words for each row, in several orders."""
 MANY_BYTES = 1 << 24
 """About how many bytes the largest request has at most: images are long."""
 HUGE = 1_000_000
@@ -39,7 +41,7 @@ class OddInput(NamedTuple):
 def odd_inputs(made: RealInputs, rows: int) -> Iterator[OddInput]:
     """The odd inputs of a signature. made: its inputs for one real example or more; rows: of the largest request."""
     real = made.inputs
-    yield OddInput("an empty batch", {name: array[:0] for name, array in real.items()})
+    yield OddInput("an empty batch", rows_of(real, slice(0)))
     yield OddInput(f"{rows:,} rows", {name: _repeated(array, rows) for name, array in real.items()})
     first = next(iter(real))
     if made.serialized:
@@ -51,7 +53,16 @@ def odd_inputs(made: RealInputs, rows: int) -> Iterator[OddInput]:
     yield OddInput("wrong types", {name: _other_type(array) for name, array in real.items()})
     yield OddInput("features of different lengths", {**real, first: _repeated(real[first], len(real[first]) + 1)})
     if any(array.dtype == object for array in real.values()):
-        yield OddInput("huge strings", {name: _huge_texts(array[:1]) for name, array in real.items()})
+        huge = {name: _huge_texts(array) for name, array in rows_of(real, slice(1)).items()}
+        yield OddInput("huge strings", huge)
+    if any(not array.ndim for array in real.values()):
+        for what, value in _ODD_OPTIONS.items():
+            yield OddInput(what, {name: _other_option(array, value) for name, array in real.items()})
+
+
+def rows_of(real: Inputs, rows: slice) -> Inputs:
+    """Some rows of a request. An input of rank 0, such as a temperature, is for all of them."""
+    return {name: array[rows] if array.ndim else array for name, array in real.items()}
 
 
 def texts(values: Sequence[bytes]) -> NDArray[Any]:
@@ -61,18 +72,23 @@ def texts(values: Sequence[bytes]) -> NDArray[Any]:
     return made
 
 
-def rows_of_many(real: Inputs, seconds: float, width: int) -> int:
+def rows_of_many(made: RealInputs, seconds: float, width: int) -> int:
     """How many rows the largest request has: MANY, or fewer if they are large or slow.
 
-    seconds: that the model takes for `real`; width: the numbers that it returns for each row.
+    seconds: that the model takes for `made`; width: the numbers that it returns for each row.
     """
+    real = made.inputs
     rows = len(next(iter(real.values())))
     size = sum(len(b"".join(array.ravel())) if array.dtype == object else array.nbytes for array in real.values())
-    most = min(MANY, MANY_BYTES * rows // max(size, 1), int(_MANY_SECONDS * rows / max(seconds, 1e-9)))
+    many = MANY_GENERATED if made.generates else MANY
+    most = min(many, MANY_BYTES * rows // max(size, 1), int(_MANY_SECONDS * rows / max(seconds, 1e-9)))
     return max(1, min(most, _MANY_VALUES // max(width, 1)))
 
 
 def _repeated(array: NDArray[Any], rows: int) -> NDArray[Any]:
+    """An array with more rows, or one without any as it is."""
+    if not array.ndim:
+        return array
     return np.asarray(np.resize(array, [rows, *array.shape[1:]]))
 
 
@@ -80,6 +96,12 @@ def _other_type(array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype == object:
         return np.zeros(array.shape, np.float32)
     return np.full(array.shape, b"text", object)
+
+
+def _other_option(array: NDArray[Any], value: float) -> NDArray[Any]:
+    """A number that is for all rows, with another value if its type has that."""
+    fits = not array.ndim and (array.dtype.kind == "f" or (array.dtype.kind == "i" and float(value).is_integer()))
+    return np.asarray(value, array.dtype) if fits else array
 
 
 def _huge_texts(array: NDArray[Any]) -> NDArray[Any]:
@@ -134,6 +156,8 @@ def _changed(text: bytes, new: Mapping[str, tuple[str, list[Any]]]) -> bytes:
     return bytes(example.SerializeToString())
 
 
+_ODD_OPTIONS = {"options of 0": 0, "negative options": -1, "options that are NaN": np.nan}
+"""Not the largest numbers: a length takes as much memory as it says."""
 _EXTREMES: tuple[dict[str, Any], ...] = (
     {"float_list": np.nan, "int64_list": np.iinfo(np.int64).min},
     {"float_list": np.inf, "int64_list": np.iinfo(np.int64).max},

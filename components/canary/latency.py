@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from headrace.components.canary.inputs import rows_of
 from headrace.components.canary.signatures import Inputs
 
 ATTEMPTS = 3
@@ -49,7 +50,7 @@ def measure_latency(
     for _ in range(ATTEMPTS if count else 0):
         seconds: list[float] = []
         for number in range(count):
-            took = ask({name: array[number : number + 1] for name, array in inputs.items()})
+            took = ask(rows_of(inputs, slice(number, number + 1)))
             if took is None:
                 return {}
             seconds.append(took)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from headrace.common.errors import RunError
-from headrace.components.canary.agreement import compare
+from headrace.components.canary.agreement import compare, why_not_drawn
 from headrace.components.canary.caller import PATIENCE, first_line
 from headrace.components.canary.inputs import odd_inputs
 from headrace.components.canary.latency import LatencyLimits, measure_latency
@@ -131,13 +131,15 @@ class _ServerExamination:
             )
             return bare
         tolerance = self._settings.max_difference or probe.tolerance
-        largest, differing = compare(probe.expected, reply.outputs, tolerance, generated=probe.generated)
+        drawn = probe.made.generates
+        largest, differing = compare(probe.expected, reply.outputs, tolerance, generated=probe.generated, drawn=drawn)
         if differing and not probe.not_compared:
             self._reasons.append(f"{what}: {differing}")
-        known = not probe.not_compared and np.isfinite(largest)
-        latency = self._latency(client, probe)
+        not_compared = probe.not_compared or why_not_drawn(tolerance, drawn=drawn)
+        known = not not_compared and np.isfinite(largest)
+        latency = {} if probe.made.generates else self._latency(client, probe)
         return bare.model_copy(
-            update={"not_compared": probe.not_compared, "difference": largest if known else None, **latency}
+            update={"not_compared": not_compared, "difference": largest if known else None, **latency}
         )
 
     def _latency(self, client: Client, probe: SignatureProbe) -> dict[str, float]:

@@ -43,10 +43,15 @@ class UnmadeError(Exception):
 
 
 class RealInputs(NamedTuple):
-    """The inputs of a signature for real examples. serialized: whether the only one is the examples themselves."""
+    """The inputs of a signature for real examples, the first of which has a row for each.
+
+    serialized: whether the only one is the examples themselves; generates: whether texts are generated, as long as one
+    of the inputs says.
+    """
 
     inputs: Inputs
     serialized: bool = False
+    generates: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,24 +118,25 @@ def make_inputs(
         raise UnmadeError("it has no inputs or no outputs")
     if signature.name == TRANSFORMED and description is not None:
         return RealInputs(_features(signature, loaded, examples, description))
-    columns = _raw_columns(signature, description)
-    if columns is not None:
-        return RealInputs({name: _raw(spec, columns[name], examples) for name, spec in signature.inputs.items()})
+    raw = raw_inputs(signature.inputs, examples, description)
+    if raw is not None:
+        return RealInputs(raw)
     name, spec = next(iter(signature.inputs.items()))
     if len(signature.inputs) == 1 and spec.dtype == tf.string and (spec.shape.rank or 1) == 1:
         return RealInputs({name: examples}, serialized=True)
     return RealInputs(_features(signature, loaded, examples, description))
 
 
-def _raw_columns(signature: Signature, description: ModelDescription | None) -> dict[str, str] | None:
-    """The data column of each input, if all are columns of the data with their types."""
+def raw_inputs(
+    inputs: Mapping[str, tf.TensorSpec], examples: NDArray[Any], description: ModelDescription | None
+) -> Inputs | None:
+    """Inputs for serialized tf.Examples [n], if all are columns of the data with their types."""
     if description is None:
         return None
     names = {given: column for column, given in signature_names(description.features).items()}
-    if not signature.inputs.keys() <= names.keys():
+    if any(name not in names or _type(description, names[name]) != spec.dtype for name, spec in inputs.items()):
         return None
-    types = {name: _type(description, names[name]) for name in signature.inputs}
-    return names if all(types[name] == spec.dtype for name, spec in signature.inputs.items()) else None
+    return {name: _raw(spec, names[name], examples) for name, spec in inputs.items()}
 
 
 def _type(description: ModelDescription, column: str) -> tf.DType | None:

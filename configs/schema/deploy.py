@@ -32,9 +32,9 @@ class CanaryConfig(Section):
     """Milliseconds that half of the requests with one example may take, in every signature; see `latency_p99_ms`. null:
     no limit."""
     latency_p99_ms: Annotated[float, Field(gt=0)] | None = None
-    """Milliseconds that 99% of the requests with one example may take, in every signature. A model that exceeds this or
-    `latency_p50_ms` in each of three measurements fails. It is measured on the machine of the run, beside the
-    Evaluator. null: no limit."""
+    """Milliseconds that 99% of the requests with one example may take, in every signature but `generate`, which takes
+    as long as its `length` says. A model that exceeds this or `latency_p50_ms` in each of three measurements fails. It
+    is measured on the machine of the run, beside the Evaluator. null: no limit."""
     memory_mb: Annotated[float, Field(gt=0)] | None = None
     """Megabytes (10^6 bytes) that the process may hold after the real requests, with TensorFlow's own library, which
     takes about 450. null: no limit."""

@@ -46,8 +46,8 @@ class CanaryServer(ServingAddress):
     """Milliseconds that half of the requests with one example may take, with the network, in every signature; see
     `latency_p99_ms`. null: no limit."""
     latency_p99_ms: Annotated[float, Field(gt=0)] | None = None
-    """Milliseconds that 99% of the requests with one example may take, with the network, in every signature. A model
-    that exceeds this or `latency_p50_ms` in each of three measurements fails. null: no limit."""
+    """Milliseconds that 99% of the requests with one example may take, with the network, in every signature but
+    `generate`. A model that exceeds this or `latency_p50_ms` in each of three measurements fails. null: no limit."""
     max_difference: Annotated[float, Field(gt=0)] | None = None
     """Largest difference allowed between a number of the server's and that of TensorFlow's Python here, relative to the
     largest number of an output; a server with a GPU rounds differently. null: 0.0001, or 0.02 if the model computes in

@@ -254,8 +254,8 @@ def test_canary_asks_all_that_is_served_of_examples_and_the_pages_describe_the_m
     assert set(asked) == {
         "generate", "score", "serving_default", "serving_raw", "serving_transformed", "transform_features",
     }  # fmt: skip
-    assert {name for name, why in asked.items() if why} == {"generate", "score"}
-    assert "prompt" in asked["generate"]
+    assert {name for name, why in asked.items() if why} == {"score"}
+    assert {one.not_compared for one in verdict.signatures} == {""}
     assert "only the Evaluator asks it" in asked["score"]
     page = (story.done.folder / "report.html").read_text()
     assert "exact_match" in page
