@@ -116,7 +116,9 @@ def test_pods_that_compare_with_the_blessed_model_have_the_statistics_of_its_dat
 def test_a_night_is_held_against_the_blessed_models_data_in_the_store_and_a_stop_names_its_gates(folder: Path) -> None:
     cluster = Cluster(folder / "cluster", "minio://bucket")
     first = cluster.run(gated(folder))
-    found = {one["gate"]: one for one in json.loads(first.tasks["data-verdict"].parameters["verdict"])["gates"]}
+    judged = first.tasks["data-verdict"]
+    assert cluster.path(judged.artifacts["record"]["uri"]).read_text(encoding="utf-8") == judged.parameters["verdict"]
+    found = {one["gate"]: one for one in json.loads(judged.parameters["verdict"])["gates"]}
     assert {name: one["failed"] for name, one in found.items()} == dict.fromkeys(found, 0)
     assert found["gates.drift.blessed"]["note"] == "no model is blessed whose data is on record"
     assert found["gates.freshness"]["rows"][0]["value"] == "1 day"  # the values of the column, of 3 November
