@@ -55,21 +55,12 @@ class PredictRequest:
     @classmethod
     def parse(cls, body: bytes) -> PredictRequest:
         """Raises BadRequestError if it is not such a body."""
-        try:
-            given = json.loads(body)
-        except ValueError as error:
-            raise BadRequestError(f"the body is not JSON: {error}") from None
-        except RecursionError:
-            raise BadRequestError("the body is nested too deeply") from None
-        if not isinstance(given, dict):
-            raise BadRequestError("the body must be a JSON object with `instances` or `inputs`")
+        given, name = body_object(body, "`instances` or `inputs`")
         if ("instances" in given) == ("inputs" in given):
             raise BadRequestError("the body must have either `instances`, a list of rows, or `inputs`, the columns")
-        rows, name = given.get("instances"), given.get("signature_name")
+        rows = given.get("instances")
         if "instances" in given and not (isinstance(rows, list) and rows):
             raise BadRequestError("`instances` must be a list with at least one row")
-        if name is not None and not isinstance(name, str):
-            raise BadRequestError("`signature_name` must be a string")
         return cls(name or DEFAULT_SIGNATURE, bool(name), rows, given.get("inputs"))
 
     def are_records(self, names: Mapping[str, Any]) -> bool:
@@ -114,6 +105,25 @@ class PredictRequest:
         return {"predictions": [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]}
 
 
+def body_object(body: bytes, holds: str) -> tuple[dict[str, Any], str | None]:
+    """The JSON object of a body, and its signature's name, if it has one. Raises BadRequestError.
+
+    holds: what the object must have, for the error.
+    """
+    try:
+        given = json.loads(body)
+    except ValueError as error:
+        raise BadRequestError(f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise BadRequestError("the body is nested too deeply") from None
+    if not isinstance(given, dict):
+        raise BadRequestError(f"the body must be a JSON object with {holds}")
+    name = given.get("signature_name")
+    if name is not None and not isinstance(name, str):
+        raise BadRequestError("`signature_name` must be a string")
+    return given, name
+
+
 def flat_records(
     rows: Sequence[Mapping[str, Any]], columns: Set[str], features: Collection[str]
 ) -> list[dict[str, Any]]:
@@ -155,7 +165,7 @@ def check_lengths(tensors: Mapping[str, tf.Tensor], inputs: Mapping[str, tf.Tens
 def _tensor(name: str, value: Any, spec: tf.TensorSpec) -> tf.Tensor:
     """A tensor of an input's type and rank. Raises BadRequestError if the value does not fit."""
     if spec.dtype == tf.string:
-        made: Any = _texts(name, value)
+        made: Any = encoded_texts(name, value)
     else:
         _check_numbers(name, value, spec.dtype)
         made = value
@@ -174,10 +184,10 @@ def _shape(spec: tf.TensorSpec) -> str:
     return "(" + ", ".join("any" if size is None else str(size) for size in spec.shape) + ")"
 
 
-def _texts(name: str, value: Any) -> Any:
-    """Strings and `{"b64": …}` as bytes, at any depth."""
+def encoded_texts(name: str, value: Any) -> Any:
+    """Strings and `{"b64": …}` as bytes, at any depth. Raises BadRequestError for other values."""
     if isinstance(value, list):
-        return [_texts(name, one) for one in value]
+        return [encoded_texts(name, one) for one in value]
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str):
@@ -206,6 +216,11 @@ def _plain(value: Any, *, as_bytes: bool) -> Any:
     if isinstance(value, bytes):
         return {"b64": base64.b64encode(value).decode()} if as_bytes else value.decode("utf-8", "replace")
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def plain(array: NDArray[Any]) -> Any:
+    """Lists of values that JSON has, nested as deep as the rank."""
+    return _plain(array.tolist(), as_bytes=False)
 
 
 def arrays(outputs: Mapping[str, tf.Tensor]) -> dict[str, NDArray[Any]]:

@@ -4,7 +4,7 @@ with serving(App(follow(config, None), "taxi"), "127.0.0.1", 8501) as address: .
 
 GET  /v1/models/NAME[/versions/N]             its state
 GET  /v1/models/NAME[/versions/N]/metadata    its signatures
-POST /v1/models/NAME[/versions/N]:predict     predictions
+POST /v1/models/NAME[/versions/N]:predict     predictions; `:classify` and `:regress`, of tf.Examples
 
 It is for trying a model out on one machine. Werkzeug's server, which is TensorBoard's too, answers each request in a
 thread. Rows of data columns that come at the same time are predicted by one call (batching.py). For production there is
@@ -25,6 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 import tensorflow as tf
+from numpy.typing import NDArray
 from tensorflow.core.framework import types_pb2
 from werkzeug.exceptions import BadRequest, HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import Map, Rule
@@ -43,6 +44,7 @@ from headrace.pipeline.predict.models import ChosenModel, choose_model, pushed_v
 from headrace.pipeline.predict.scoring import predict_table
 from headrace.pipeline.predict.trained import TrainedModel
 from headrace.pipeline.serve.batching import Batching
+from headrace.pipeline.serve.examples import ExamplesRequest, Method, answers_of, classifications, regressions
 from headrace.pipeline.serve.rest import (
     BadRequestError,
     PredictRequest,
@@ -56,10 +58,11 @@ logger = logging.getLogger(__name__)
 
 MOST_BYTES = 64 << 20
 """Of a request's body."""
+_METHODS: tuple[Method, ...] = ("predict", "classify", "regress")
 _URLS = Map(
     [
-        Rule("/v1/models/<name>:predict", endpoint="predict"),
-        Rule("/v1/models/<name>/versions/<int:version>:predict", endpoint="predict"),
+        *(Rule(f"/v1/models/<name>:{method}", endpoint=method) for method in _METHODS),
+        *(Rule(f"/v1/models/<name>/versions/<int:version>:{method}", endpoint=method) for method in _METHODS),
         Rule("/v1/models/<name>/metadata", endpoint="metadata"),
         Rule("/v1/models/<name>/versions/<int:version>/metadata", endpoint="metadata"),
         Rule("/v1/models/<name>", endpoint="state"),
@@ -109,17 +112,32 @@ class LoadedModel:
         inputs = self.inputs(request.signature)
         if self.description is not None and request.are_records(inputs):
             return {"predictions": self._of_records(request.rows or [], self.description)}
+        tensors = request.tensors(inputs)
+        if self.description is not None:
+            check_lengths(tensors, inputs)
+        return request.response(self._outputs(request.signature, tensors))
+
+    def answer(self, request: ExamplesRequest, method: Method) -> dict[str, Any]:
+        """The answer to `:classify` or `:regress`. Raises BadRequestError as `predict` does, and for another method
+        than the signature's.
+        """
+        inputs, label = self.inputs(request.signature), None if self.description is None else self.description.label
+        can = answers_of(inputs, self._signatures[request.signature].outputs, label)
+        if can.method != method:
+            raise BadRequestError(f"the signature {request.signature!r} {can.what}: ask it with :{can.method}")
+        (name,) = inputs
+        outputs = self._outputs(request.signature, {name: request.serialized(self.description)})
+        return {"results": classifications(outputs, label) if method == "classify" else regressions(outputs)}
+
+    def _outputs(self, signature: str, tensors: Mapping[str, tf.Tensor]) -> dict[str, NDArray[Any]]:
+        """The outputs of a signature. Raises BadRequestError if the model refuses the tensors."""
         try:
-            tensors = request.tensors(inputs)
-            if self.description is not None:
-                check_lengths(tensors, inputs)
-            outputs = self._model.signatures[request.signature](**tensors)
+            return arrays(self._model.signatures[signature](**tensors))
         except UnicodeDecodeError:  # of TensorFlow's own message, which quotes the request
             raise BadRequestError("the model refuses it: it holds bytes that are not UTF-8") from None
         except tf.errors.OpError as error:
             lines = [line for line in str(error.message).splitlines() if line.strip()]
             raise BadRequestError(f"the model refuses it: {lines[0] if lines else type(error).__name__}") from None
-        return request.response(arrays(outputs))
 
     def _of_records(self, rows: Any, description: ModelDescription) -> list[dict[str, Any]]:
         """The predictions for rows of data columns, with class names as `headrace predict` writes them."""
@@ -198,7 +216,7 @@ class App:
                 endpoint, values = _URLS.bind_to_environ(request.environ).match()
             except NotFound:
                 raise NotFound(f"nothing is at {request.path}") from None
-            allowed = "POST" if endpoint == "predict" else "GET"
+            allowed = "POST" if endpoint in _METHODS else "GET"
             if request.method != allowed:
                 raise MethodNotAllowed([allowed])
             answer = getattr(self, f"_{endpoint}")(self._model(**values), request)
@@ -233,6 +251,14 @@ class App:
     @staticmethod
     def _predict(model: LoadedModel, request: Request) -> dict[str, Any]:
         return model.predict(PredictRequest.parse(request.get_data()))
+
+    @staticmethod
+    def _classify(model: LoadedModel, request: Request) -> dict[str, Any]:
+        return model.answer(ExamplesRequest.parse(request.get_data()), "classify")
+
+    @staticmethod
+    def _regress(model: LoadedModel, request: Request) -> dict[str, Any]:
+        return model.answer(ExamplesRequest.parse(request.get_data()), "regress")
 
     @staticmethod
     def _state(model: LoadedModel, _: Request) -> dict[str, Any]:

@@ -74,6 +74,16 @@ def test_signatures_answer_by_row_and_by_column(pushed: Pushed, expected: np.nda
     ]
 
 
+def test_examples_are_classified(pushed: Pushed, expected: np.ndarray, server: Server) -> None:
+    examples = [{name: row[name] for name in ("distance", "stops", "code", "tags")} for row in pushed.rows]
+    given = [{name: value for name, value in row.items() if value is not None} for row in examples]
+    status, answer = server.ask({"examples": given}, f"/versions/{pushed.version.name}:classify")
+    assert status == 200, answer
+    names = [name.removeprefix("probability_") for name in PROBABILITIES]
+    assert [[name for name, _ in row] for row in answer["results"]] == [names] * len(given)
+    np.testing.assert_allclose([[score for _, score in row] for row in answer["results"]], expected, rtol=0, atol=1e-6)
+
+
 def test_state_and_metadata_name_version_and_signatures(pushed: Pushed, server: Server) -> None:
     status, state = server.ask(None, "")
     assert (status, state["model_version_status"][0]["version"]) == (200, pushed.version.name)
@@ -109,6 +119,8 @@ def test_state_and_metadata_name_version_and_signatures(pushed: Pushed, server: 
         (404, "version 7", "/versions/7:predict", {"instances": [1]}),
         (404, "nothing is at", "/versions", None),
         (405, "POST", ":predict", None),
+        (405, "POST", ":classify", None),
+        (400, "returns classes: ask it with :classify", ":regress", {"examples": [{"distance": 1.0}]}),
     ],
 )
 def test_what_cannot_be_answered_is_named(server: Server, status: int, words: str, path: str, body: Any) -> None:
