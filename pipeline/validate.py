@@ -1,6 +1,6 @@
 """Check that the data and the machine fit the config: every column, file and function that it names must exist.
 
-The checks are quick: they read header lines and the first few megabytes of the newest span, and import none of the
+The checks are quick: they read header lines and the first ten thousand rows of the newest span, and import none of the
 user's code. Contradictions within the config are found when it is loaded (configs/rules).
 
 loaded = load_with_locations("configs/taxi.yaml")
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ from headrace.configs.schema.sources import CsvSource, SourceConfig
 from headrace.pipeline.code.modules import why_not_callable, why_not_importable
 from headrace.pipeline.preview.columns import LISTED
 from headrace.pipeline.preview.requests import request_violations
-from headrace.pipeline.preview.rows import check_rows, list_violations, source_setting
+from headrace.pipeline.preview.rows import RowsCheck, check_rows, list_violations, source_setting
 from headrace.trainer.devices.machine import unmet_requirements
 
 if TYPE_CHECKING:
@@ -41,13 +42,11 @@ if TYPE_CHECKING:
 def check_data(loaded: LoadedConfig) -> list[Problem]:
     """Check the data, files and functions. Returns problems in the order of the config file."""
     config = loaded.config
-    return loaded.problems([*file_violations(config), *function_violations(config), *data_violations(config)[0]])
+    return loaded.problems([*file_violations(config), *function_violations(config), *check_columns(config).rejected])
 
 
-def data_violations(config: PipelineConfig) -> tuple[list[Violation], list[Violation]]:
-    """What does not fit the data: columns that it does not have, and values in its first rows. Then what a run would
-    accept, although it is probably a mistake.
-    """
+def check_columns(config: PipelineConfig) -> RowsCheck:
+    """What does not fit the data: columns that it does not have, and values in its first rows."""
     from headrace.components.sources import open_source
     from headrace.components.sources.by_split import SourceBySplit
 
@@ -57,16 +56,17 @@ def data_violations(config: PipelineConfig) -> tuple[list[Violation], list[Viola
         columns = source.columns(config.read_columns) if isinstance(source, SourceBySplit) else source.columns()
         lists = [*list_violations(config, source)]
     except DataError as error:
-        return [(source_setting(config.data.source), str(error))], []
+        return RowsCheck([(source_setting(config.data.source), str(error))])
     if delimiter := [*_other_delimiter(config.data.source, columns)]:
-        return delimiter, []  # the cause of all that would follow
-    rows, notes = check_rows(config, spans, columns)
-    if rows and not columns:  # nothing could be read, so that no name would be found
-        return rows, []
+        return RowsCheck(delimiter)  # the cause of all that would follow
+    check = check_rows(config, spans, columns)
+    if check.rejected and not columns:  # nothing could be read, so that no name would be found
+        return check
     requests, odd = request_violations(config, spans)
-    said = {where for where, _ in rows}  # lists of texts, of which the check of the rows says more
+    said = {where for where, _ in check.rejected}  # lists of texts, of which the check of the rows says more
     lists = [(where, what) for where, what in lists if where not in said]
-    return [*lists, *_names(config, columns), *rows, *requests], [*notes, *odd]
+    rejected = [*lists, *_names(config, columns), *check.rejected, *requests]
+    return replace(check, rejected=rejected, notes=[*check.notes, *odd])
 
 
 def check_machine(loaded: LoadedConfig) -> list[Problem]:

@@ -20,7 +20,7 @@ from headrace.common.errors import DataError
 from headrace.components.example_gen.checks import check_rows
 from headrace.components.examples.parts import files_of_part
 from headrace.components.examples.tfexample.rounding import RoundingAccumulator
-from headrace.components.sources.base import HasHead, Head, Source
+from headrace.components.sources.base import HasHead, Head, Source, first_pieces
 from headrace.components.sources.types import Kind, declared_types
 from headrace.configs.schema.data import DataConfig
 
@@ -67,7 +67,8 @@ def read_head(
     doubles = [name for name in numbers if kinds.get(name) == "float"]
     infinite: list[str] = []
     batches: list[pa.RecordBatch] = []
-    for batch in islice(head.source.batches(head.part, kinds), None if head.whole else 1):
+    rows = head.source.batches(head.part, kinds)
+    for batch in rows if head.whole else first_pieces((batch, len(batch), batch.nbytes) for batch in rows)[0]:
         checked = roundings.checked(batch.select([name for name in batch.schema.names if name in certain]))
         infinite += [name for name in doubles if pc.any(pc.is_inf(checked.column(name))).as_py()]
         batches.append(batch)

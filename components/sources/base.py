@@ -14,10 +14,16 @@ from headrace.components.sources.types import ARROW, Kind, widest
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Piece = TypeVar("Piece")
 Setting = TypeVar("Setting")
 
 SMALL_WORK = 1 << 28
 """Bytes that one process copies or scans in less time than a Beam pipeline takes to start."""
+
+HEAD_ROWS, HEAD_BYTES = 10_000, 1 << 26
+"""How many of the first rows are looked at before a run, unless they take more bytes than this."""
+HEAD_FILES = 8
+"""Of how many files these rows are, at most."""
 
 
 class ParallelMap(Protocol):
@@ -135,7 +141,21 @@ class HasHead(Protocol):
     """A source whose first rows are quick to read."""
 
     def head(self) -> Head:
-        """The first few megabytes of rows. Raises DataError for data that cannot be read."""
+        """HEAD_ROWS rows or HEAD_BYTES bytes, or a few more. Raises DataError for data that cannot be read."""
+
+
+def first_pieces(pieces: Iterable[tuple[Piece, int, int]]) -> tuple[list[Piece], bool]:
+    """The first pieces of some data, until they have HEAD_ROWS rows or HEAD_BYTES bytes, and whether these are all.
+
+    pieces: each with its rows and its bytes. One more than needed is asked for.
+    """
+    chosen, rows, size = list[Piece](), 0, 0
+    for piece, own_rows, own_size in pieces:
+        if chosen and (rows >= HEAD_ROWS or size >= HEAD_BYTES):
+            return chosen, False
+        chosen.append(piece)
+        rows, size = rows + own_rows, size + own_size
+    return chosen, True
 
 
 @runtime_checkable

@@ -67,6 +67,9 @@ class LoadedConfig:
     """Whether an earlier run checked this data by this config and this code, so that it was not checked again."""
     data_notes: tuple[Violation, ...] = ()
     """What the check noted of the data that a run accepts."""
+    rows_seen: str = ""
+    """Which rows the check looked at, in words; empty: none."""
+    all_rows_seen: bool = False
 
     def pin_selection(self) -> None:
         """From now on, `auto` and patterns stand for the same columns, whatever the data becomes."""

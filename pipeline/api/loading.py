@@ -67,7 +67,8 @@ def load_checked(  # noqa: PLR0913 - most say what to check
     checked; rules: further rules for the config. Raises ConfigError with every mistake.
     """
     from headrace.pipeline.checked_data import data_key, notes_of
-    from headrace.pipeline.validate import data_violations, file_violations, function_violations
+    from headrace.pipeline.preview.rows import RowsCheck
+    from headrace.pipeline.validate import check_columns, file_violations, function_violations
 
     reading = read_config(config, profile, overrides, rules)
     loaded = reading.loaded
@@ -78,21 +79,28 @@ def load_checked(  # noqa: PLR0913 - most say what to check
     key = data_key(loaded.config) if remembered and not reading.problems else None
     known = None if key is None else notes_of(loaded.config, key)
     violations: list[Violation] = []
-    notes = known or []
+    check = RowsCheck(notes=known or [])
     if data or functions:
         violations += function_violations(loaded.config)
     if data:
         violations += file_violations(loaded.config)
     extension = loaded.config.pipeline.extend is not None and not reading.problems and not violations
     if data and reading.data_is_certain and known is None:
-        found, notes = data_violations(loaded.config)
-        violations += found
+        check = check_columns(loaded.config)
+        violations += check.rejected
     if components and extension:
         violations += component_violations(loaded.config)
     reading.checked(loaded.located(violations))
-    for note in loaded.problems(notes):
+    for note in loaded.problems(check.notes):
         logger.warning("note: %s", note)
-    return replace(loaded, data_key=key, data_checked=known is not None, data_notes=tuple(notes))
+    return replace(
+        loaded,
+        data_key=key,
+        data_checked=known is not None,
+        data_notes=tuple(check.notes),
+        rows_seen=check.seen,
+        all_rows_seen=check.whole,
+    )
 
 
 def component_violations(config: PipelineConfig) -> list[Violation]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 from headrace.common.names import join_names
@@ -35,6 +36,11 @@ def facts_in(rows: pa.Table, name: str, kind: Kind) -> ColumnFacts:
     from headrace.components.inference.facts import facts_of
 
     return facts_of(name, kind, plain_column(rows, name))
+
+
+def known_facts(rows: pa.Table, kinds: Mapping[str, Kind]) -> Callable[[str], ColumnFacts]:
+    """The same for any column of these kinds, computed once for all checks."""
+    return cache(lambda name: facts_in(rows, name, kinds[name]))
 
 
 def plain_column(rows: pa.Table, name: str) -> pa.ChunkedArray:

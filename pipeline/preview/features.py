@@ -1,14 +1,14 @@
 """Check that features can use the first rows of the data, and that there is something to learn from them.
 
-rejected, notes = feature_violations(config, rows, kinds, certain=True)    # fractions where categories are taken
-violations = empty_columns(config, rows, kinds)
-notes = feature_notes(config, rows, kinds, whole=True)                     # constants, ids, hours of dates without any
+facts = known_facts(rows, kinds)
+rejected, notes = feature_violations(config, rows, kinds, facts, certain=True)   # fractions where categories are taken
+violations = empty_columns(config, rows, kinds, facts)
+notes = feature_notes(config, rows, kinds, facts, whole=True)                    # constants, ids, dates without hours
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.common.names import join_names
@@ -24,13 +24,15 @@ from headrace.configs.schema.features import (
 )
 from headrace.configs.schema.features.base import FeatureBase
 from headrace.configs.schema.section import KeyPath
-from headrace.pipeline.preview.columns import by_message, columns_that, facts_in
+from headrace.pipeline.preview.columns import by_message, columns_that
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.components.inference.facts import ColumnFacts
     from headrace.components.sources.types import Kind
+
+    Facts = Callable[[str], ColumnFacts]
 
 SHOWN = 3
 """Values that a message shows."""
@@ -51,7 +53,7 @@ class Use(NamedTuple):
 
 
 def feature_violations(
-    config: PipelineConfig, rows: pa.Table, kinds: Mapping[str, Kind], *, certain: bool
+    config: PipelineConfig, rows: pa.Table, kinds: Mapping[str, Kind], facts: Facts, *, certain: bool
 ) -> tuple[list[Violation], list[Violation]]:
     """Features that cannot read their columns. If later rows may turn fractions into texts, which would be read, they
     are the second of the results: notes.
@@ -60,6 +62,7 @@ def feature_violations(
         config: whose features are checked.
         rows: the first rows.
         kinds: the kinds of their columns, by `headrace.components.sources.types`.
+        facts: what is true of their columns.
         certain: whether these are the kinds in all rows.
     """
     rejected, notes = list[Violation](), list[Violation]()
@@ -73,10 +76,10 @@ def feature_violations(
         by_name = {use.column: use for use in reversed(uses)}
         for names in by_message(list(dict.fromkeys(use.column for use in uses))):
             first = by_name[names[0]]
-            facts = facts_in(rows, names[0], kinds[names[0]])
-            what = f"{columns_that(names, 'holds', 'hold')} {_called(facts)}"
+            known = facts(names[0])
+            what = f"{columns_that(names, 'holds', 'hold')} {_called(known)}"
             takes = " or ".join(_IN_WORDS.get(one, one) for one in _fitting(first.feature))
-            found = first.where, f"{what}, and `column: {column}` takes {takes}; {_remedy(first, facts)}"
+            found = first.where, f"{what}, and `column: {column}` takes {takes}; {_remedy(first, known)}"
             (notes if kind == "float" and not certain else rejected).append(found)
     return rejected, notes
 
@@ -108,9 +111,10 @@ def _remedy(use: Use, facts: ColumnFacts) -> str:
     return use.feature.remedy
 
 
-def empty_columns(config: PipelineConfig, rows: pa.Table, kinds: Mapping[str, Kind]) -> Iterator[Violation]:
+def empty_columns(
+    config: PipelineConfig, rows: pa.Table, kinds: Mapping[str, Kind], facts: Facts
+) -> Iterator[Violation]:
     """Columns without any value, which the DataGate refuses if that goes for all rows."""
-    facts = _facts(rows, kinds)
     empty = {use.column: use.where for use in reversed([*uses_of(config, rows)]) if _is_empty(use.column, kinds, facts)}
     for names in by_message(list(reversed(empty))):
         what = f"{columns_that(names, 'has', 'have')} no value in {_seen(rows)}"
@@ -118,10 +122,9 @@ def empty_columns(config: PipelineConfig, rows: pa.Table, kinds: Mapping[str, Ki
 
 
 def feature_notes(
-    config: PipelineConfig, rows: pa.Table, kinds: Mapping[str, Kind], *, whole: bool
+    config: PipelineConfig, rows: pa.Table, kinds: Mapping[str, Kind], facts: Facts, *, whole: bool
 ) -> Iterator[Violation]:
     """Features from which nothing can be learned, as far as the first rows show it. whole: whether these are all."""
-    facts = _facts(rows, kinds)
     uses = [use for use in uses_of(config, rows) if not _is_empty(use.column, kinds, facts)]
     constant, ids = dict[str, KeyPath](), dict[str, KeyPath]()
     for use in uses:
@@ -160,11 +163,7 @@ def uses_of(config: PipelineConfig, rows: pa.Table) -> Iterator[Use]:
                 yield Use(("features", name, *setting), name, feature, column)
 
 
-def _facts(rows: pa.Table, kinds: Mapping[str, Kind]) -> Callable[[str], ColumnFacts]:
-    return cache(lambda name: facts_in(rows, name, kinds[name]))
-
-
-def _is_empty(name: str, kinds: Mapping[str, Kind], facts: Callable[[str], ColumnFacts]) -> bool:
+def _is_empty(name: str, kinds: Mapping[str, Kind], facts: Facts) -> bool:
     return kinds[name] == "missing" or not facts(name).present
 
 

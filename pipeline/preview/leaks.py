@@ -1,6 +1,6 @@
 """Find features that are the label again, in another spelling or as another number.
 
-notes = leak_notes(config, rows, kinds)      # each with the feature that reads the column
+notes = leak_notes(config, rows, kinds, facts)      # each with the feature that reads the column
 
 A model learns nothing from such a feature but to copy it, and it is rarely known when predictions are needed. What is
 only suspiciously good, `headrace init` asks about (components/inference/leaks.py).
@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from headrace.configs.config import PipelineConfig
 from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.section import KeyPath
-from headrace.pipeline.preview.columns import by_message, columns_that, facts_in, plain_column
+from headrace.pipeline.preview.columns import by_message, columns_that, plain_column
 from headrace.pipeline.preview.features import uses_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.components.sources.types import Kind
+    from headrace.pipeline.preview.features import Facts
 
 _KINDS = ("binary", "multiclass", "regression")
 """Labels that a single value can stand for."""
@@ -28,7 +29,7 @@ _LEAVE_OUT = "leave it out if it is not known before the label"
 _LEAVE_ALL_OUT = "leave those out that are not known before the label"
 
 
-def leak_notes(config: PipelineConfig, rows: pa.Table, kinds: Mapping[str, Kind]) -> Iterator[Violation]:
+def leak_notes(config: PipelineConfig, rows: pa.Table, kinds: Mapping[str, Kind], facts: Facts) -> Iterator[Violation]:
     """Columns that give a label away, as far as the first rows show it."""
     columns: dict[str, KeyPath] = {}
     for use in uses_of(config, rows):
@@ -36,24 +37,22 @@ def leak_notes(config: PipelineConfig, rows: pa.Table, kinds: Mapping[str, Kind]
             columns.setdefault(use.column, use.where)
     for part in config.label.parts.values() if config.preprocessing is None else ():
         if part.kind in _KINDS and part.key in rows.column_names:
-            yield from _of_label(part.key, columns, rows, kinds)
+            yield from _of_label(part.key, columns, rows, facts)
 
 
-def _of_label(
-    label: str, columns: Mapping[str, KeyPath], rows: pa.Table, kinds: Mapping[str, Kind]
-) -> Iterator[Violation]:
+def _of_label(label: str, columns: Mapping[str, KeyPath], rows: pa.Table, facts: Facts) -> Iterator[Violation]:
     from headrace.components.inference.columns import show
     from headrace.components.inference.leaks import COPY, determines, suspicion
 
-    target, labels = facts_in(rows, label, kinds[label]), plain_column(rows, label)
+    target, labels = facts(label), plain_column(rows, label)
     found = dict[str, str]()
     for name in columns if target.present else ():
-        facts, values = facts_in(rows, name, kinds[name]), plain_column(rows, name)
-        if not facts.present:
+        known, values = facts(name), plain_column(rows, name)
+        if not known.present:
             continue
-        if determines(values, labels, facts, target):
-            found[name] = f"has one value for each of the label's, such as {show(facts.least)}"
-        elif why := suspicion(values, labels, facts, target, COPY):
+        if determines(values, labels, known, target):
+            found[name] = f"has one value for each of the label's, such as {show(known.least)}"
+        elif why := suspicion(values, labels, known, target, COPY):
             found[name] = why
     for names in by_message([*found]):
         first, way = ("it", _LEAVE_OUT) if len(names) == 1 else ("the first", _LEAVE_ALL_OUT)

@@ -1,20 +1,24 @@
 """Check the first rows of the data: values that a run would reject, and labels and splits that would fail it.
 
-violations, notes = check_rows(config, spans, columns)      # each with the setting that it concerns
+check = check_rows(config, spans, columns)
+check.rejected, check.notes     # each with the setting that it concerns
+check.seen                      # "the first 10,240 rows"
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import DataError
+from headrace.common.names import join_names
 from headrace.configs.config import PipelineConfig
 from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.features import MULTIVALUED_HINT
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import SourceConfig
-from headrace.pipeline.preview.columns import by_message, columns_that
+from headrace.pipeline.preview.columns import by_message, columns_that, known_facts
 from headrace.pipeline.preview.dates import date_violations
 from headrace.pipeline.preview.features import empty_columns, feature_notes, feature_violations
 from headrace.pipeline.preview.labels import label_violations, weight_violations
@@ -35,44 +39,59 @@ MAX_SLICES = 100
 """Distinct values of a column beyond which each slice of it is likely to have too few rows to mean anything."""
 
 
+@dataclass
+class RowsCheck:
+    """What a run would reject, as far as the first rows of the newest span show it, and what it would accept although
+    it is probably a mistake.
+
+    seen: which rows were looked at, in words; empty: none. whole: whether these are all.
+    """
+
+    rejected: list[Violation] = field(default_factory=list)
+    notes: list[Violation] = field(default_factory=list)
+    seen: str = ""
+    whole: bool = False
+
+
 def source_setting(source: SourceConfig) -> KeyPath:
     """The setting that names what is read: `path`, if the source has one and it is set."""
     where: KeyPath = ("data", "source")
     return where if getattr(source, "path", None) is None else (*where, "path")
 
 
-def check_rows(
-    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str]
-) -> tuple[list[Violation], list[Violation]]:
-    """What a run would reject, as far as the first rows of the newest span show it, and what it would accept although
-    it is probably a mistake.
-    """
-    rejected, notes = list[Violation](), list[Violation]()
+def check_rows(config: PipelineConfig, spans: Sequence[Span], columns: Collection[str]) -> RowsCheck:
+    """Check the first rows of the newest span, of each split that has its own data."""
+    check, seen = RowsCheck(whole=len(spans) == 1), list[str]()
     for split in dict.fromkeys(spans[-1].splits) or [""]:
-        own, more = _check_split(config, spans, columns, split)
-        rejected += [(where, f"in the data of {split}: {what}" if split else what) for where, what in own]
-        notes += more if split in {"", "train"} else []
-    return rejected, notes
+        try:
+            found = _first_rows(config, spans, columns, number_columns(config), split)
+        except DataError as error:
+            found, own, more = None, [(source_setting(config.data.source), str(error))], list[Violation]()
+        else:
+            own, more = ([], []) if found is None else _check_split(config, spans, found)
+        check.rejected += [(where, f"in the data of {split}: {what}" if split else what) for where, what in own]
+        check.notes += more if split in {"", "train"} else []
+        check.whole = check.whole and found is not None and found.head.whole
+        if found is not None:
+            count = f"{'all' if found.head.whole else 'the first'} {found.rows.num_rows:,} rows"
+            seen.append(f"{count} of {split}" if split else count)
+    newest = f" of {spans[-1].name}, the newest of {len(spans)} spans" if len(spans) > 1 else ""
+    check.seen = f"{join_names(seen)}{newest}" if seen else ""
+    return check
 
 
 def _check_split(
-    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str], split: str
+    config: PipelineConfig, spans: Sequence[Span], found: FirstRows
 ) -> tuple[list[Violation], list[Violation]]:
-    """The same for one split that has its own data; "" for undivided data."""
-    numbers = number_columns(config)
-    try:
-        found = _first_rows(config, spans, columns, numbers, split)
-    except DataError as error:
-        return [(source_setting(config.data.source), str(error))], []
-    if found is None:
-        return [], []
+    """What is rejected, and what is noted, of the rows of one split that has its own data, or of undivided data."""
+    numbers, facts = number_columns(config), known_facts(found.rows, found.kinds)
     notes = [*_slices(config, found.rows), *lost_digits(config, found.rows, numbers)]
     odd, unseen = value_mismatches(config.declared_features, found.rows, found.kinds, whole=_whole(found, spans))
-    unfit, doubtful = feature_violations(config, found.rows, found.kinds, certain=_settled(found, spans))
-    notes += [*unseen, *doubtful, *feature_notes(config, found.rows, found.kinds, whole=_whole(found, spans))]
-    notes += leak_notes(config, found.rows, found.kinds)
+    unfit, doubtful = feature_violations(config, found.rows, found.kinds, facts, certain=_settled(found, spans))
+    notes += [*unseen, *doubtful, *feature_notes(config, found.rows, found.kinds, facts, whole=_whole(found, spans))]
+    notes += leak_notes(config, found.rows, found.kinds, facts)
     rejected = [*_rejected(config, spans, found, numbers), *unfit, *odd]
-    empty = [*empty_columns(config, found.rows, found.kinds)]
+    empty = [*empty_columns(config, found.rows, found.kinds, facts)]
     (rejected if config.data.on_anomaly == "stop" and _whole(found, spans) else notes).extend(empty)
     if not rejected and _whole(found, spans):
         notes += split_notes(config, found.rows)

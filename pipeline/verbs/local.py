@@ -69,6 +69,7 @@ def validate(config: Path | None, profile: str | None, overrides: tuple[str, ...
     columns = loaded.config.label.columns
     labels = f"label{'s' * (len(columns) > 1)} {', '.join(columns)}"
     click.echo(f"{config}: the config is valid and fits the data ({features}, {labels})")
+    _show_rows(loaded)
     _show_model(loaded.config)
     _show_selection(loaded)
 
@@ -90,6 +91,13 @@ def _unset_tokens(config: PipelineConfig) -> list[tuple[str, str]]:
     named = config.deploy.registry.named if config.deploy.registry else ()
     variables = [(name, server.authorization_env) for name, server in named]
     return [(name, variable) for name, variable in variables if variable and not os.environ.get(variable)]
+
+
+def _show_rows(loaded: LoadedConfig) -> None:
+    """Print how much of the data was looked at."""
+    rest = "" if loaded.all_rows_seen else "; a run checks the others"
+    seen = f"looked at {loaded.rows_seen}{rest}" if loaded.rows_seen else "none are quick to look at; a run checks them"
+    click.echo(f"rows: {seen}")
 
 
 def _show_model(config: PipelineConfig) -> None:

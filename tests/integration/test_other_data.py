@@ -77,6 +77,9 @@ def write_wines(path: Path, rows: int = 1200) -> None:
     path.write_text("\r\n".join(lines) + "\r\n", encoding="utf-8")
 
 
+HOUSE_FILES = 10
+
+
 def write_houses(folder: Path, rows: int = 900) -> None:
     chance = random.Random(5)
     lines: list[str] = []
@@ -84,7 +87,8 @@ def write_houses(folder: Path, rows: int = 900) -> None:
         area, rooms, town = chance.uniform(20, 200), chance.randint(1, 6), chance.choice(["Ulm", "Köln", "Bonn", ""])
         price = area / 50 + rooms / 4 + (town == "Köln") + chance.gauss(0, 0.1)
         lines.append(f"{1700000000.5 + 7 * len(lines)},{area:.2f},{rooms},{town},{price:.4f}")
-    for number, part in enumerate((lines[: rows // 2], lines[rows // 2 :])):
+    for number in range(HOUSE_FILES):
+        part = lines[number * rows // HOUSE_FILES : (number + 1) * rows // HOUSE_FILES]
         (folder / f"houses-{number}.csv").write_text("\n".join(["sold,area,rooms,town,price", *part]) + "\n")
     (folder / "houses-again.csv").symlink_to("houses-0.csv")
 
@@ -119,17 +123,17 @@ def wines(new_folder: Callable[[str], Path]) -> Story:
 
 @pytest.fixture(scope="session")
 def houses(new_folder: Callable[[str], Path]) -> Story:
-    """With a row too short in the second file: stopped, then mended."""
+    """With a row too short in a file that the check before a run does not read: stopped, then mended."""
     folder = new_folder("houses")
     write_houses(folder)
     (folder / "houses.yaml").write_text(HOUSES)
-    second = folder / "houses-1.csv"
-    sound = second.read_text()
+    ninth = folder / "houses-8.csv"
+    sound = ninth.read_text()
     lines = sound.splitlines()
     lines[41] = lines[41].rpartition(",")[0]
-    second.write_text("\n".join(lines) + "\n")
+    ninth.write_text("\n".join(lines) + "\n")
     stopped = headrace(folder, "run", "houses.yaml")
-    second.write_text(sound)
+    ninth.write_text(sound)
     return Story(folder, stopped, headrace(folder, "run", "houses.yaml"))
 
 
@@ -183,7 +187,7 @@ def test_bad_row_stops_the_run_with_its_file_and_line(houses: Story) -> None:
     done = houses.stopped
     assert done.code == 1
     assert done.statuses()["ExampleGen"] == "failed"
-    assert "houses-1.csv:42: " in done.out
+    assert "houses-8.csv:42: " in done.out
     assert "Traceback" not in done.out + done.err
     assert not list((houses.folder / "runs" / "houses" / "artifacts" / "ExampleGen").glob("*/2"))
 

@@ -24,7 +24,7 @@ from headrace.pipeline.api import load_to_run
 from headrace.pipeline.checked_data import UNREAD, data_key, notes_of, remember_checked
 from headrace.pipeline.code.digest import read_again
 from headrace.pipeline.folders import Folders
-from headrace.pipeline.validate import data_violations
+from headrace.pipeline.validate import check_columns
 
 CONFIG: dict[str, Any] = {
     "pipeline": {"name": "trips"},
@@ -142,8 +142,8 @@ UNREADABLE: dict[str, Any] = dict.fromkeys(UNREAD, Unreadable())
 def test_it_reads_nothing_of_the_sections_that_its_key_leaves_out(folder: Path, more: dict[str, Any]) -> None:
     (folder / "log.csv").write_text("fare,kind\n1.5,a\n", encoding="utf-8")
     config = load({**CONFIG, **more})
-    found = data_violations(config)
-    assert data_violations(config.model_copy(update=UNREADABLE)) == found
+    found = check_columns(config)
+    assert check_columns(config.model_copy(update=UNREADABLE)) == found
     with pytest.raises(AssertionError, match="leaves out"):
         print(config.model_copy(update=UNREADABLE).train.epochs)
 

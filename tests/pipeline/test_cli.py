@@ -104,7 +104,8 @@ def test_version_is_that_of_the_package(tmp_path: Path) -> None:
 def test_config_that_fits_its_data_is_said_to_be_sound(here: Path) -> None:
     done = started(here, str(HEADRACE), "validate", "trips.yaml")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "trips.yaml: the config is valid and fits the data (1 feature, label tip)\n" + DEFAULT
+    valid = "trips.yaml: the config is valid and fits the data (1 feature, label tip)\n"
+    assert done.stdout == f"{valid}rows: looked at all 100 rows\n{DEFAULT}"
 
 
 def test_what_the_default_model_stands_for_is_said_and_a_named_kind_is_not(here: Path) -> None:
@@ -114,8 +115,8 @@ def test_what_the_default_model_stands_for_is_said_and_a_named_kind_is_not(here:
     assert said("model.hidden=[4]").endswith(f"\n{DEFAULT}")
     assert said("train.warm_start=true").endswith("\nmodel: wide_and_deep\n")
     assert said("features.hour={column: identity, num_buckets: 2, deep: false}").endswith("\nmodel: wide_and_deep\n")
-    assert said("model.kind=tabm").endswith("label tip)\n")
-    assert said("model.kind=auto").endswith("label tip)\n")
+    assert said("model.kind=tabm").endswith("label tip)\nrows: looked at all 100 rows\n")
+    assert said("model.kind=auto").endswith("label tip)\nrows: looked at all 100 rows\n")
 
 
 @pytest.mark.parametrize("arguments", [("validate", "trips.yaml"), ("run", "trips.yaml")])

@@ -16,7 +16,7 @@ from headrace.components.examples.parts import part_length
 from headrace.components.examples.skips import Skips
 from headrace.components.sources.avro.blocks import AvroBlock, read_blocks, read_header
 from headrace.components.sources.avro.schema import arrow_schema, flat_types, has_uuid, pruned
-from headrace.components.sources.base import Head, ParallelMap, RowScanner, ScanResult, common_types
+from headrace.components.sources.base import Head, ParallelMap, RowScanner, ScanResult, common_types, first_pieces
 from headrace.components.sources.conversion import (
     convert_columns,
     holds_lists,
@@ -69,12 +69,12 @@ class AvroFiles(SourceFiles[AvroSource], RowScanner):
         return line_ranges(states, part_length(sum(map(text_size, states)), len(first)))
 
     def head(self) -> Head:
-        """The first block of the first file. The schema settles the kinds."""
+        """The first blocks of the first file. The schema settles the kinds."""
         path = self.files[0]
-        end = max(len(read_header(path).content), 1)
-        first = LineRange(path, 0, end + 1)
-        whole = len(self.files) == 1 and next(read_blocks(LineRange(path, end + 1)), None) is None
-        return Head(self, (first,), whole=whole, settled=True)
+        start = max(len(read_header(path).content), 1)
+        ends, everything = first_pieces(_block_ends(path, start))
+        first = LineRange(path, 0, ends[-1] if ends else start + 1)
+        return Head(self, (first,), whole=everything and len(self.files) == 1, settled=True)
 
     def scan_rows(
         self, part: Part, declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
@@ -173,6 +173,16 @@ class AvroFiles(SourceFiles[AvroSource], RowScanner):
             return {}
         flat = flat_columns(pa.RecordBatch.from_arrays(arrays, [one.name for one in fields]))
         return dict(zip(*flat, strict=True))
+
+
+def _block_ends(path: str, offset: int) -> Iterator[tuple[int, int, int]]:
+    """For each block the end of the range in which it is the last, its rows, and the bytes before it since the last.
+
+    offset: of the first block.
+    """
+    for block in read_blocks(LineRange(path)):
+        yield block.offset + 1, len(block.records), block.offset - offset
+        offset = block.offset
 
 
 def _grouped(blocks: Iterator[AvroBlock], columns: int) -> Iterator[list[AvroBlock]]:

@@ -8,10 +8,10 @@ the true one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
 from typing import ClassVar
 
 import pyarrow as pa
@@ -21,12 +21,14 @@ from headrace.common.storage.files import at_once, stat, stats
 from headrace.components.examples.parts import grouped, part_length
 from headrace.components.examples.skips import Skips
 from headrace.components.sources.base import (
+    HEAD_FILES,
     Head,
     ParallelMap,
     Result,
     RowScanner,
     ScanResult,
     choose_map,
+    first_pieces,
     suggest_columns,
 )
 from headrace.components.sources.csv.bad_records import first_error, without_bad_records
@@ -66,13 +68,17 @@ class CsvFiles(SourceFiles[CsvSource], RowScanner):
         return grouped(segments, [_size(segment, sizes) for segment in segments], length)
 
     def head(self) -> Head:
-        """The first block of the first file."""
-        path, skips = self.files[0], Skips(reported=0) if self.options.skip_bad else None
-        start = Segment(path, self._first.rows_at)
-        first_two = list(islice(blocks(start, self._dialect, skips, columns=len(self._first.columns)), 2))
-        end = first_two[0].offset + len(first_two[0].text) if first_two else start.start
-        whole = len(first_two) < 2 and len(self.files) == 1
-        return Head(self, (replace(start, end=end),), whole=whole, settled=whole)
+        """The first blocks of the first files."""
+        read = self._blocks(map(self._rows_of, self.files[:HEAD_FILES]), Skips(reported=0))
+        sized = ((block, len(record_ends(block.text, self._dialect)), len(block.text)) for block in read)
+        ends, everything = first_pieces(
+            (Segment(block.path, block.offset, block.offset + size), rows, size) for block, rows, size in sized
+        )
+        by_file = {path: [*own] for path, own in groupby(ends, key=lambda one: one.path)}
+        none = Segment(self.files[0], self._first.rows_at, self._first.rows_at)
+        part = tuple(Segment(path, own[0].start, own[-1].end) for path, own in by_file.items()) or (none,)
+        whole = everything and len(self.files) <= HEAD_FILES
+        return Head(self, part, whole=whole, settled=whole)
 
     def scan_rows(
         self, part: Part, declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
@@ -138,14 +144,19 @@ class CsvFiles(SourceFiles[CsvSource], RowScanner):
                 segments += join_ranges(ranges, list(islice(scans, len(ranges))), self._dialect)
         return segments
 
-    def _ranges(self, path: str, length: int) -> list[FileRange]:
+    def _rows_of(self, path: str) -> Segment:
+        """All rows of a file. Raises DataError if its header differs from that of the first one."""
         header = self._header(path)
         same_header(path, header, self.files[0], self._first)
-        size = 0 if is_gzip(path) else stat(path).size - header.rows_at
-        ranges = cut_ranges(path, header.rows_at, size, length)
+        return Segment(path, header.rows_at)
+
+    def _ranges(self, path: str, length: int) -> list[FileRange]:
+        start = self._rows_of(path).start
+        size = 0 if is_gzip(path) else stat(path).size - start
+        ranges = cut_ranges(path, start, size, length)
         return ranges if self.source.comment is None else at_lines(ranges)
 
-    def _blocks(self, part: Part, skips: Skips) -> Iterator[Block]:
+    def _blocks(self, part: Iterable[Segment], skips: Skips) -> Iterator[Block]:
         to_skip = skips if self.options.skip_bad else None
         columns = len(self._first.columns)
         found = (block for segment in part for block in blocks(segment, self._dialect, to_skip, columns=columns))

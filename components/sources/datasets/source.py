@@ -15,7 +15,7 @@ from headrace.common.errors import DataError
 from headrace.common.storage.files import is_remote, stat
 from headrace.components.examples.parts import grouped, part_length
 from headrace.components.examples.skips import Skips
-from headrace.components.sources.base import Head, ParallelMap, ScanResult, common_types
+from headrace.components.sources.base import Head, ParallelMap, ScanResult, common_types, first_pieces
 from headrace.components.sources.conversion import (
     BadRows,
     beyond_int64,
@@ -41,7 +41,6 @@ from headrace.components.sources.parquet.footers import are_compatible
 from headrace.components.sources.types import LIST, Kind, first_duplicate
 from headrace.configs.schema.sources import DatasetsSource
 
-HEAD_BYTES = 1 << 21
 FIRST_ROWS = 1000
 """How many rows are read to measure lists."""
 UNKNOWN_CLASS = -1
@@ -50,12 +49,16 @@ UNKNOWN_CLASS = -1
 
 @dataclass(frozen=True)
 class Batches:
-    """Record batches of one file, from the number `start` to before `stop`; None: to the end. size: their bytes."""
+    """Record batches of one file, from the number `start` to before `stop`; None: to the end.
+
+    size: their bytes; rows: how many they have, 0 if that is not known.
+    """
 
     path: str
     start: int
     stop: int | None
     size: int
+    rows: int = 0
 
 
 Part = tuple[Batches, ...]
@@ -90,16 +93,11 @@ class StoredDatasets(SourceFiles[DatasetsSource]):
 
     def head(self) -> Head:
         """The first record batches of the first file, without the columns whose kinds depend on all their values."""
-        first, *more = self._pieces(self.files[0])
-        chosen, held = [first], first.size
-        for piece in more:
-            if held + piece.size > HEAD_BYTES:
-                break
-            chosen.append(piece)
-            held += piece.size
+        pieces = self._pieces(self.files[0])
+        chosen, everything = first_pieces((piece, piece.rows, piece.size) for piece in pieces)
         names = tuple(name for name in self.columns() if not is_uint64(self._first.field(name).type))
         source = replace(self, files=self.files[:1], options=replace(self.options, columns=names))
-        return Head(source, _joined(chosen), whole=len(chosen) == len(more) + 1 and len(self.files) == 1, settled=True)
+        return Head(source, _joined(chosen), whole=everything and len(self.files) == 1, settled=True)
 
     def scan(self, part: Part, declared: Mapping[str, Kind]) -> ScanResult:
         """Count the rows. Values are read only if they decide the kind of a column, or which rows to skip."""
@@ -148,8 +146,9 @@ class StoredDatasets(SourceFiles[DatasetsSource]):
         self._check_columns(path)
         if is_remote(path):
             return [Batches(path, 0, None, stat(path).size)]
-        sizes = [batch.nbytes for batch in batches_of(path)]
-        return [Batches(path, at, at + 1, size) for at, size in enumerate(sizes)] or [Batches(path, 0, None, 0)]
+        found = enumerate(batches_of(path))
+        pieces = [Batches(path, at, at + 1, batch.nbytes, batch.num_rows) for at, batch in found]
+        return pieces or [Batches(path, 0, None, 0)]
 
     def _check_columns(self, path: str) -> None:
         """Raise DataError if the columns of a file differ from those of the first one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -15,7 +15,7 @@ from headrace.common.errors import DataError
 from headrace.common.storage.files import stats
 from headrace.components.examples.parts import NAMED, part_length
 from headrace.components.examples.skips import Skips
-from headrace.components.sources.base import Head, ParallelMap, RowScanner, ScanResult
+from headrace.components.sources.base import HEAD_FILES, Head, ParallelMap, RowScanner, ScanResult, first_pieces
 from headrace.components.sources.files import SourceFiles
 from headrace.components.sources.jsonl.blocks import LineBlock, blocks, lines_of
 from headrace.components.sources.jsonl.exact import (
@@ -44,8 +44,8 @@ from headrace.components.sources.streams import (
 from headrace.components.sources.types import ARROW, LIST, Kind, widest
 from headrace.configs.schema.sources import FileSource
 
-HEAD_FILES, HEAD_LINES, HEAD_BLOCKS = 8, 200, 2
-"""How many files, and how many lines and blocks of each, are read for the names of the columns. (A last line without a
+HEAD_LINES, HEAD_BLOCKS = 200, 2
+"""How many lines and blocks of each of the first files are read for the names of the columns. (A last line without a
 line break is a block of its own.)
 """
 
@@ -81,20 +81,22 @@ class JsonlFiles(SourceFiles[FileSource], RowScanner):
         return line_ranges(states, length, splittable=self.splittable)
 
     def head(self) -> Head:
-        """The first block of the first file. A key never has both numbers and strings, so the kinds are settled."""
-        path = self.files[0]
-        skips = Skips(reported=0) if self.options.skip_bad else None
-        first_two = list(islice(blocks(LineRange(path), skips, open_text=self.open_text), 2))
-        end = first_two[0].offset + len(first_two[0].text) if first_two else 0
-        part, whole = (LineRange(path, 0, end),), len(first_two) < 2 and len(self.files) == 1
-        return Head(self, part, whole=whole, settled=True, scanned=None if whole else (*part, *self._elsewhere(end)))
+        """The first blocks of the first files. A key never has both numbers and strings, so the kinds are settled."""
+        read = self._blocks(map(LineRange, self.files[:HEAD_FILES]), Skips(reported=0))
+        sized = ((block, block.text.count(b"\n"), len(block.text)) for block in read)
+        ends, everything = first_pieces(
+            (LineRange(block.path, 0, block.offset + size), rows, size) for block, rows, size in sized
+        )
+        part = tuple({one.path: one for one in ends}.values()) or (LineRange(self.files[0], 0, 0),)
+        whole = everything and len(self.files) <= HEAD_FILES
+        return Head(self, part, whole=whole, settled=True, scanned=None if whole else (*part, *self._elsewhere(part)))
 
-    def _elsewhere(self, end: int) -> Part:
+    def _elsewhere(self, part: Part) -> Part:
         """The first lines of some other files, from all over their order, and the last lines if they can be read alone.
 
-        end: of what is read of the first file.
+        part: what is read of the first files.
         """
-        others = self.files[1:]
+        others, end = self.files[self.files.index(part[-1].path) + 1 :], part[-1].end or 0
         chosen = others[:: -(-len(others) // OTHER_FILES) or 1]
         found = [LineRange(path, 0, OTHER_BYTES) for path in dict.fromkeys([*chosen, *others[-1:]])]
         last = self.files[-1]
@@ -189,7 +191,7 @@ class JsonlFiles(SourceFiles[FileSource], RowScanner):
             first = islice(blocks(LineRange(path), Skips(reported=0), open_text=self.open_text), HEAD_BLOCKS)
             yield [line for _, line in islice((line for block in first for line in lines_of(block.text)), HEAD_LINES)]
 
-    def _blocks(self, part: Part, skips: Skips) -> Iterator[LineBlock]:
+    def _blocks(self, part: Iterable[LineRange], skips: Skips) -> Iterator[LineBlock]:
         to_skip = skips if self.options.skip_bad else None
         columns = len(self._head)
         return (block for lines in part for block in blocks(lines, to_skip, columns=columns, open_text=self.open_text))

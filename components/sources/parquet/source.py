@@ -15,7 +15,15 @@ from headrace.common.storage.files import is_folder
 from headrace.components.examples.parts import LARGEST_PART, MOST_PARTS, grouped
 from headrace.components.examples.skips import Skipped, Skips
 from headrace.components.sources.arrow_files import has_files
-from headrace.components.sources.base import Head, ParallelMap, ScanResult, common_types, serial_map
+from headrace.components.sources.base import (
+    HEAD_FILES,
+    Head,
+    ParallelMap,
+    ScanResult,
+    common_types,
+    first_pieces,
+    serial_map,
+)
 from headrace.components.sources.conversion import (
     BadRows,
     always_fits,
@@ -65,6 +73,11 @@ class RowGroups:
     unsure: frozenset[str]
     clashes: Mapping[str, str]
 
+    def without(self, names: frozenset[str]) -> RowGroups:
+        """The same row groups without these columns, which include the unsure ones."""
+        kinds = {name: kind for name, kind in self.kinds.items() if name not in names}
+        return replace(self, kinds=kinds, unsure=frozenset())
+
 
 Part = tuple[RowGroups, ...]
 
@@ -94,12 +107,16 @@ class ParquetFiles(SourceFiles[ParquetSource]):
         return grouped(pieces, sizes, length)
 
     def head(self) -> Head:
-        """The first row group of the first file, without the columns whose kinds depend on all their values."""
-        piece, *more = (piece for part in replace(self, files=self.files[:1]).parts(serial_map) for piece in part)
-        names = tuple(name for name in piece.kinds if name not in piece.unsure)
-        source = replace(self, files=self.files[:1], options=replace(self.options, columns=names))
-        sure = replace(piece, kinds={name: piece.kinds[name] for name in names}, unsure=frozenset())
-        return Head(source, (sure,), whole=not more and len(self.files) == 1, settled=True)
+        """The first row groups of the first files, without the columns whose kinds depend on all their values."""
+        footers = map(self._footer, self.files[:HEAD_FILES])
+        read, _ = first_pieces((footer, *_rows_and_size(footer.groups)) for footer in footers)
+        source = replace(self, files=self.files[: len(read)])
+        pieces, everything = first_pieces((piece, *_rows_and_size(piece.groups)) for piece in source._pieces(read))
+        unsure = frozenset[str]().union(*(piece.unsure for piece in pieces))
+        names = tuple(dict.fromkeys(name for piece in pieces for name in piece.kinds if name not in unsure))
+        source = replace(source, options=replace(self.options, columns=names))
+        part = tuple(piece.without(unsure) for piece in pieces)
+        return Head(source, part, whole=everything and len(read) == len(self.files), settled=True)
 
     def scan(self, part: Part, declared: Mapping[str, Kind]) -> ScanResult:
         """Use the footers; read only columns whose values decide their kind, or which rows to skip."""
@@ -284,6 +301,10 @@ def _clashes(footer: Footer, first: Mapping[str, tuple[str, Kind]]) -> dict[str,
         for name, kind in footer.kinds.items()
         if not are_compatible(kind, first[name][1]) and name not in footer.unsigned
     }
+
+
+def _rows_and_size(groups: Sequence[RowGroup]) -> tuple[int, int]:
+    return sum(group.rows for group in groups), sum(group.size for group in groups)
 
 
 def _each(groups: tuple[RowGroup, ...]) -> list[tuple[RowGroup, ...]]:
