@@ -90,9 +90,10 @@ def load_checked(  # noqa: PLR0913 - most say what to check
         violations += check.rejected
     if components and extension:
         violations += component_violations(loaded.config)
-    reading.checked(loaded.located(violations))
-    for note in loaded.problems(check.notes):
+    refused = {where for where, _ in violations}
+    for note in loaded.problems(note for note in check.notes if note[0] not in refused):
         logger.warning("note: %s", note)
+    reading.checked(loaded.located(violations))
     return replace(
         loaded,
         data_key=key,

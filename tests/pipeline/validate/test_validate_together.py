@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trips_folder import CONFIG
+from trips_folder import CONFIG, headrace
 from validated import source
 
 from headrace.common.errors import ConfigError
@@ -82,3 +83,28 @@ def test_a_mistake_that_leaves_it_open_what_is_read_is_reported_alone(text: str)
 @given(st.dictionaries(st.sampled_from(["pipeline", "data", "label", "features", "train", "x"]), JSON, max_size=5))
 def test_whatever_is_written_a_config_s_mistakes_are_reported_and_nothing_fails(values: dict[str, object]) -> None:
     assert both(json.dumps({"pipeline": {"name": "x"}, "label": {"key": "tip", "kind": "binary"}} | values))
+
+
+def test_notes_are_shown_along_with_mistakes_and_before_them(caplog: pytest.LogCaptureFixture) -> None:
+    rows = "".join(f"{row}.5,{row // 3 % 2},same,{row}\n" for row in range(150))
+    Path("trips.csv").write_text(f"fare,tip,zone,id\n{rows}", encoding="utf-8")
+    features = "  zone: {column: numeric}\n  id: {column: identity, num_buckets: 3}\n"
+    with caplog.at_level(logging.WARNING, logger="headrace"):
+        (mistake,) = both(CONFIG + features + "evaluate: {slices: [id]}\n")
+    assert mistake.startswith('c.yaml:7: features.zone: column "zone" holds text')
+    assert [note.partition(": column")[0] for note in caplog.messages] == [
+        "note: c.yaml:8: features.id",
+        "note: c.yaml:9: evaluate.slices[0]",
+    ]
+
+
+def test_notes_and_then_mistakes_are_what_a_reader_sees(here: Path) -> None:
+    config = CONFIG.replace("kind: binary}", "kind: binary, classes: ['1', '2']}")
+    (here / "c.yaml").write_text(f"{config}evaluate: {{slices: [fare]}}\n", encoding="utf-8")
+    rows = "".join(f"{row}.5,{row // 3 % 2}\n" for row in range(150))
+    (here / "trips.csv").write_text(f"fare,tip\n{rows}", encoding="utf-8")
+    done = headrace(here, "validate", "c.yaml")
+    first, last = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert first.startswith("note: c.yaml:7: evaluate.slices[0]: ")
+    assert "c.yaml:4: label.classes: the data has 0" in last
