@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,8 +45,11 @@ def check_data(loaded: LoadedConfig) -> list[Problem]:
     return loaded.problems([*file_violations(config), *function_violations(config), *check_columns(config).rejected])
 
 
-def check_columns(config: PipelineConfig) -> RowsCheck:
-    """What does not fit the data: columns that it does not have, and values in its first rows."""
+def check_columns(config: PipelineConfig, inferred_labels: Collection[str] = ()) -> RowsCheck:
+    """What does not fit the data: columns that it does not have, and values in its first rows.
+
+    inferred_labels: the tasks whose label has `kind: auto`, "" for the only label.
+    """
     from headrace.components.sources import open_source
     from headrace.components.sources.by_split import SourceBySplit
 
@@ -59,7 +62,7 @@ def check_columns(config: PipelineConfig) -> RowsCheck:
         return RowsCheck([(source_setting(config.data.source), str(error))])
     if delimiter := [*_other_delimiter(config.data.source, columns)]:
         return RowsCheck(delimiter)  # the cause of all that would follow
-    check = check_rows(config, spans, columns)
+    check = check_rows(config, spans, columns, inferred_labels)
     if check.rejected and not columns:  # nothing could be read, so that no name would be found
         return check
     requests, odd = request_violations(config, spans)

@@ -71,6 +71,12 @@ class LoadedConfig:
     """Which rows the check looked at, in words; empty: none."""
     all_rows_seen: bool = False
 
+    @property
+    def inferred_labels(self) -> frozenset[str]:
+        """The tasks whose label has `kind: auto`, "" for the only label."""
+        label = self.selection.selected.label if self.selection is not None else None
+        return frozenset() if label is None else frozenset(label.get("tasks", {""}))
+
     def pin_selection(self) -> None:
         """From now on, `auto` and patterns stand for the same columns, whatever the data becomes."""
         if self.selection is not None:

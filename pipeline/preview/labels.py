@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.names import join_names
+from headrace.configs.config import PipelineConfig
 from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.section import KeyPath
+from headrace.configs.schema.sources import CsvSource
+from headrace.pipeline.preview.columns import facts_in, plain_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from headrace.components.example_gen.head import FirstRows
 
 LISTED = 12
 """Values that a message lists, and classes that it proposes."""
@@ -60,6 +65,17 @@ def _violations(label: LabelConfig, column: pa.ChunkedArray, *, whole: bool) -> 
             yield ("key",), f"the column holds numbers, but {what}; see data.types"
     elif label.kind in ("binary", "multiclass", "multilabel"):
         yield from _outside_classes(label, values)
+
+
+def stray_label_notes(config: PipelineConfig, found: FirstRows, inferred: Collection[str]) -> Iterator[Violation]:
+    """Values of inferred labels that hardly any row has. inferred: the tasks, "" for the only label."""
+    from headrace.components.inference.strays import stray_note
+
+    for name, part in config.label.parts.items():
+        if name in inferred and part.key in found.rows.column_names:
+            column, facts = plain_column(found.rows, part.key), facts_in(found.rows, part.key, found.kinds[part.key])
+            if what := stray_note(facts, column, has_null_values=isinstance(config.data.source, CsvSource)):
+                yield (*part.setting(name), "kind"), what
 
 
 def weight_violations(label: LabelConfig, rows: pa.Table) -> Iterator[Violation]:

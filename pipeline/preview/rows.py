@@ -21,7 +21,7 @@ from headrace.configs.schema.sources import SourceConfig
 from headrace.pipeline.preview.columns import by_message, columns_that, known_facts
 from headrace.pipeline.preview.dates import date_violations
 from headrace.pipeline.preview.features import empty_columns, feature_notes, feature_violations
-from headrace.pipeline.preview.labels import label_violations, weight_violations
+from headrace.pipeline.preview.labels import label_violations, stray_label_notes, weight_violations
 from headrace.pipeline.preview.leaks import leak_notes
 from headrace.pipeline.preview.numbers import infinite_numbers, lost_digits, not_numbers, number_columns
 from headrace.pipeline.preview.splits import split_notes, split_violations
@@ -59,8 +59,13 @@ def source_setting(source: SourceConfig) -> KeyPath:
     return where if getattr(source, "path", None) is None else (*where, "path")
 
 
-def check_rows(config: PipelineConfig, spans: Sequence[Span], columns: Collection[str]) -> RowsCheck:
-    """Check the first rows of the newest span, of each split that has its own data."""
+def check_rows(
+    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str], inferred_labels: Collection[str] = ()
+) -> RowsCheck:
+    """Check the first rows of the newest span, of each split that has its own data.
+
+    inferred_labels: the tasks whose label has `kind: auto`, "" for the only label.
+    """
     check, seen = RowsCheck(whole=len(spans) == 1), list[str]()
     for split in dict.fromkeys(spans[-1].splits) or [""]:
         try:
@@ -69,6 +74,7 @@ def check_rows(config: PipelineConfig, spans: Sequence[Span], columns: Collectio
             found, own, more = None, [(source_setting(config.data.source), str(error))], list[Violation]()
         else:
             own, more = ([], []) if found is None else _check_split(config, spans, found)
+            more += [] if found is None else stray_label_notes(config, found, inferred_labels)
         check.rejected += [(where, f"in the data of {split}: {what}" if split else what) for where, what in own]
         check.notes += more if split in {"", "train"} else []
         check.whole = check.whole and found is not None and found.head.whole

@@ -112,12 +112,19 @@ def _show(draft: Draft, file: Path, *, runs: bool) -> None:
 
 def _doubts(draft: Draft) -> Iterator[str]:
     """What may be wrong with the columns and the classes."""
+    from headrace.components.inference.facts import facts_of
+    from headrace.components.inference.strays import stray_note
+
     for choice in draft.table.choices:
         if choice.suspicion:
             yield f"{choice.column} {choice.suspicion}"
         if choice.mendable:
             yield f"{choice.column} is left out: {choice.comment}"
     for name, label in draft.table.labels.items():
+        column = draft.sample.column(name)
+        facts = facts_of(name, draft.sample.kinds[name], column)
+        if strays := stray_note(facts, column, has_null_values=draft.source["kind"] == "csv"):
+            yield f"label {name}: {strays}"
         if label.alike:
             classes = join_names(map(repr, label.alike), LISTED_CLASSES)
             yield f"{classes} are different classes of {name}, although some differ in upper case and white space alone"

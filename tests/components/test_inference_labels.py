@@ -10,6 +10,7 @@ from column_facts import facts
 
 from headrace.common.errors import DataError
 from headrace.components.inference.labels import choose_label, likely_labels
+from headrace.components.inference.strays import stray_values
 
 
 @pytest.mark.parametrize(
@@ -89,3 +90,27 @@ def test_classes_that_differ_in_case_and_white_space_are_told() -> None:
     assert choose_label(facts(["red", "green", "Green"] * 9, "string")).alike == ["Green", "green"]
     assert choose_label(facts(["red", "green", "blue"] * 9, "string")).alike == []
     assert choose_label(facts([0, 1, 2] * 30, "int")).alike == []
+
+
+@pytest.mark.parametrize(
+    ("counts", "strays"),
+    [
+        ({"no": 5000, "yes": 4999, "maybe": 1}, ["maybe"]),
+        ({"no": 5000, "yes": 4990, "maybe": 10}, ["maybe"]),
+        ({"no": 5000, "yes": 4989, "maybe": 11}, []),
+        ({"no": 5000, "yes": 4990, "maybe": 6, "perhaps": 4}, ["maybe", "perhaps"]),
+        ({"no": 5000, "yes": 4990, "maybe": 7, "perhaps": 4}, []),
+        ({"no": 60, "yes": 50, "maybe": 2}, ["maybe"]),
+        ({"no": 60, "yes": 50, "maybe": 3}, []),
+        ({"no": 60, "yes": 49, "maybe": 2}, []),
+        ({"a": 500, "b": 300, "c": 200, "d": 1}, ["d"]),
+        ({"no": 10_000, "yes": 3}, []),
+        ({"no": 10_000, "yes": 2, "maybe": 1}, []),
+        ({0: 5000, 1: 4999, 9: 1}, [9]),
+        ({0.0: 5000, 1.0: 4999, 0.5: 1}, [0.5]),
+    ],
+)
+def test_classes_that_hardly_any_row_has_are_stray(counts: dict[Any, int], strays: list[Any]) -> None:
+    kinds = {str: "string", int: "int", float: "float"}
+    kind: Any = kinds[type(next(iter(counts)))]
+    assert stray_values(facts([value for value, count in counts.items() for _ in range(count)], kind)) == strays

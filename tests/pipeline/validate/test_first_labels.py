@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from trips_folder import CONFIG
+from trips_folder import CONFIG, headrace
 from validated import ROWS, reported, rows
 
 
@@ -107,3 +109,25 @@ def test_labels_are_let_through_where_they_only_warn_or_are_computed() -> None:
     rows(*(f"{row}.5,{row % 3}" for row in ROWS))
     assert len(reported(CONFIG)) == 1
     assert reported(CONFIG.replace("label:", "  on_anomaly: warn\nlabel:", 1)) == []
+
+
+def test_a_third_value_in_one_row_is_noted_by_init_and_of_an_inferred_label(here: Path) -> None:
+    tips = ["maybe" if row == 800 else "yes" if row // 3 % 2 else "no" for row in range(1000)]
+    lines = "".join(f"{row}.5,{tip}\n" for row, tip in enumerate(tips))
+    (here / "trips.csv").write_text(f"fare,tip\n{lines}", encoding="utf-8")
+    found = (
+        '"maybe" is in 1 of 1,000 rows, row 801; without it the label would be binary; correct a mistake in the data'
+    )
+    done = headrace(here, "init", "trips.csv", "--label", "tip", "-o", "mine.yaml")
+    assert f"note: label tip: {found}" in done.stderr
+    assert "tip is multiclass" in done.stdout
+    config = CONFIG.replace("kind: binary", "kind: auto")
+    (here / "c.yaml").write_text(config, encoding="utf-8")
+    done = headrace(here, "validate", "c.yaml")
+    assert done.stderr.startswith(f"note: c.yaml:4: label.kind: {found}")
+    assert done.stderr.rstrip().endswith("name it in `data.source.null_values` and set its `missing: drop`")
+    (here / "c.yaml").write_text(config.replace("trips.csv", "trips.csv, null_values: [maybe]"), encoding="utf-8")
+    done = headrace(here, "validate", "c.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "label: {key: tip, kind: binary" in done.stdout
+    assert "missing: drop" in done.stdout
