@@ -29,14 +29,15 @@ from headrace.pipeline.preview.values import value_mismatches
 from headrace.pipeline.preview.vectors import vector_violations
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from headrace.components.example_gen.head import FirstRows
     from headrace.components.sources import Source
     from headrace.components.spans.manifest import Span
+    from headrace.pipeline.preview.features import Facts
 
-MAX_SLICES = 100
-"""Distinct values of a column beyond which each slice of it is likely to have too few rows to mean anything."""
+MAX_SLICES, ROWS_OF_SLICE = 100, 10
+"""Distinct values of a column beyond which its slices mean little, if each has fewer rows than this on average."""
+MAX_FRACTIONS = 20
+"""The same for numbers with fractions, which are measurements if there are more: no two rows need have the same."""
 
 
 @dataclass
@@ -91,7 +92,7 @@ def _check_split(
 ) -> tuple[list[Violation], list[Violation]]:
     """What is rejected, and what is noted, of the rows of one split that has its own data, or of undivided data."""
     numbers, facts = number_columns(config), known_facts(found.rows, found.kinds)
-    notes = [*_slices(config, found.rows), *lost_digits(config, found.rows, numbers)]
+    notes = [*_slices(config, found, facts), *lost_digits(config, found.rows, numbers)]
     odd, unseen = value_mismatches(config.declared_features, found.rows, found.kinds, whole=_whole(found, spans))
     unfit, doubtful = feature_violations(config, found.rows, found.kinds, facts, certain=_settled(found, spans))
     notes += [*unseen, *doubtful, *feature_notes(config, found.rows, found.kinds, facts, whole=_whole(found, spans))]
@@ -121,7 +122,7 @@ def _rejected(
     yield from split_violations(config, found.rows, whole=_whole(found, spans))
 
 
-def _slices(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
+def _slices(config: PipelineConfig, found: FirstRows, facts: Facts) -> Iterator[Violation]:
     """Slices over columns with so many values that the slices mean little."""
     named: dict[str, KeyPath] = {
         name: ("evaluate", "slices", number, *([] if isinstance(entry, str) else [position]))
@@ -129,11 +130,15 @@ def _slices(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
         for position, name in enumerate([entry] if isinstance(entry, str) else entry)
     }
     for name, where in named.items():
-        column = rows.column(name) if name in rows.column_names else None
-        distinct = 0 if column is None else len(column.unique().drop_null())
-        if column is not None and distinct > max(MAX_SLICES, len(column) // 2):
-            what = f'column "{name}" has {distinct:,} different values in its first {len(column):,} rows, each of which'
-            yield where, f"{what} becomes a slice; slice over a column with fewer, such as ranges of its values"
+        if found.kinds.get(name, "missing") == "missing" or name not in found.rows.column_names:
+            continue
+        known = facts(name)
+        fractions = known.scalar == "float" and known.present > 0 and not known.is_whole
+        if known.distinct > (MAX_FRACTIONS if fractions else max(MAX_SLICES, known.present // ROWS_OF_SLICE)):
+            values = "numbers with fractions" if fractions else "values"
+            what = f'column "{name}" has {known.distinct:,} different {values} in its first {known.rows:,} rows'
+            few = "slice over a column with fewer, such as ranges of its values"
+            yield where, f"{what}, each of which becomes a slice; {few}"
 
 
 def list_violations(config: PipelineConfig, source: Source) -> Iterator[Violation]:

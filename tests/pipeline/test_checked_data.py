@@ -213,7 +213,7 @@ def test_what_a_run_would_accept_is_noted_in_every_run_and_checked_once(
             assert checked(evaluate__slices=["fare"]).data_checked == expected
         noted.append(caplog.messages)
     assert "evaluate.slices" in noted[0][0]
-    assert "different values" in noted[0][0]
+    assert "400 different" in noted[0][0]
     assert noted == [noted[0]] * 3
     assert checked().data_notes == ()
 

@@ -61,10 +61,42 @@ def test_integers_that_later_rows_may_turn_into_texts_are_noted(caplog: pytest.L
     assert "none is written 'A'" in note
 
 
+@pytest.mark.parametrize(
+    ("number", "values", "distinct", "words"),
+    [
+        (2000, "fractions", 20, ""),
+        (2000, "fractions", 21, "has 21 different numbers with fractions in its first 2,000 rows"),
+        (2000, "whole floats", 200, ""),
+        (2000, "integers", 200, ""),
+        (2000, "integers", 201, "has 201 different values in its first 2,000 rows"),
+        (2000, "texts", 200, ""),
+        (2000, "texts", 201, "has 201 different values in its first 2,000 rows"),
+        (500, "integers", 100, ""),
+        (500, "integers", 101, "has 101 different values in its first 500 rows"),
+        (60, "fractions", 20, ""),
+        (60, "fractions", 21, "has 21 different numbers with fractions"),
+        (2000, "nothing", 1, ""),
+    ],
+)
+def test_slices_over_measurements_are_noted(
+    number: int, values: str, distinct: int, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    spelled = {"fractions": "{}.25", "whole floats": "{}.0", "integers": "{}", "texts": "zone {}", "nothing": ""}
+    rows(
+        *(f"{row}.5,{row // 3 % 2},{spelled[values].format(row % distinct)}" for row in range(number)),
+        header="fare,tip,of",
+    )
+    found = noted(CONFIG + "evaluate: {slices: [of]}\n", caplog)
+    assert len(found) == bool(words)
+    for note in found:
+        assert note.startswith('note: c.yaml:7: evaluate.slices[0]: column "of" has ')
+        assert words in note
+
+
 def test_a_slice_over_nearly_unique_values_is_noted_and_not_refused(caplog: pytest.LogCaptureFixture) -> None:
     rows(*(f"{row}.5,{row % 2},{row % 7}" for row in range(400)), header="fare,tip,day")
     (note,) = noted(CONFIG + "evaluate: {slices: [day, fare]}\n", caplog)
-    assert note.startswith('note: c.yaml:7: evaluate.slices[1]: column "fare" has 400 different values')
+    assert note.startswith('note: c.yaml:7: evaluate.slices[1]: column "fare" has 400 different numbers')
 
 
 def test_numbers_that_lose_digits_are_noted_until_they_are_float64(caplog: pytest.LogCaptureFixture) -> None:
