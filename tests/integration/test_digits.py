@@ -8,13 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import tensorflow as tf
 import yaml
+from browsing import assert_accessible
 from command import ROOT, Finished, headrace, versions
 from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
@@ -22,6 +23,9 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 from headrace.configs.digits import images
 from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.slow
 
@@ -130,6 +134,10 @@ def test_the_report_shows_each_digit_and_no_bytes(digits: Story) -> None:
     assert "BYTES_VALUE" not in page
     shown = page.partition("</style>")[2].replace("PNG files", "").replace("a JPEG or PNG image", "")
     assert "PNG" not in shown
+
+
+def test_the_report_with_its_confusion_matrix_passes_axe(digits: Story, browser: Browser) -> None:
+    assert_accessible(browser, (digits.done.folder / "report.html").as_uri())
 
 
 def test_record_of_the_training_describes_the_model(digits: Story) -> None:

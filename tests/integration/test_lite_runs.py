@@ -10,12 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from browsing import assert_accessible
 from command import Finished, headrace
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")]
 
@@ -206,6 +210,10 @@ def test_file_that_differs_too_much_is_refused_and_the_one_in_service_stays(stor
     page = (done.folder / "report.html").read_text()
     assert 'id="lite"' in page
     assert "deploy.lite.max_difference allows 1e-07" in page
+
+
+def test_report_of_a_refused_file_passes_axe(story: Story, browser: Browser) -> None:
+    assert_accessible(browser, (story.refused.folder / "report.html").as_uri())
 
 
 def test_models_lists_the_verdict_and_json_has_the_report(story: Story) -> None:

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import tensorflow as tf
+from browsing import assert_accessible
 from command import ROOT, Finished, Going, outputs_on_disk, versions
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
@@ -34,6 +35,9 @@ from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.evaluation.result import read_evaluation
 from headrace.pipeline.kubeflow.verify.compare import folders
 from headrace.pipeline.results.record import RunRecord
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.slow
 
@@ -117,6 +121,12 @@ def test_report_is_one_page_without_links_to_the_network(taxi: Story) -> None:
     assert page.lower().startswith("<!doctype html>")
     assert "chicago-taxi" in page
     assert 'src="http' not in page
+
+
+def test_report_and_model_card_pass_axe(taxi: Story, browser: Browser) -> None:
+    report = taxi.folder / taxi.first.ending("report")
+    for page in (report, report.with_name("model_card.html")):
+        assert_accessible(browser, page.as_uri())
 
 
 def test_what_predictions_depend_on_and_the_worst_of_them_are_in_the_report(taxi: Story) -> None:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from command import headrace
+from browsing import assert_accessible
+from command import Finished, headrace
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 SMALL = ["--set", "train.epochs=2", "--set", "evaluate.thresholds={}", "--set", "deploy.push=null"]
 TUNE = """
@@ -20,13 +25,22 @@ tune:
 """
 
 
-@pytest.mark.slow
-def test_best_values_reach_the_trainer_and_only_what_changed_runs_again(new_folder: Callable[[str], Path]) -> None:
+@pytest.fixture(scope="module")
+def folder(new_folder: Callable[[str], Path]) -> Path:
     folder = new_folder("tuned")
     (folder / "taxi.yaml").write_text((Path(__file__).parents[2] / "configs" / "taxi.yaml").read_text() + TUNE)
+    return folder
 
-    first = headrace(folder, "run", "taxi.yaml", *SMALL)
-    assert first.code == 0, first.out + first.err
+
+@pytest.fixture(scope="module")
+def first(folder: Path) -> Finished:
+    done = headrace(folder, "run", "taxi.yaml", *SMALL)
+    assert done.code == 0, done.out + done.err
+    return done
+
+
+@pytest.mark.slow
+def test_best_values_reach_the_trainer_and_only_what_changed_runs_again(folder: Path, first: Finished) -> None:
     reported = json.loads((first.uri("Tuner", "best_hyperparameters") / "best_hyperparameters.txt").read_text())[
         "headrace"
     ]
@@ -46,3 +60,9 @@ def test_best_values_reach_the_trainer_and_only_what_changed_runs_again(new_fold
     judged = headrace(folder, "run", "taxi.yaml", *SMALL, "--set", "evaluate.metrics=[auc]")
     statuses = judged.statuses()
     assert (statuses["Tuner"], statuses["Trainer"], statuses["Evaluator"]) == ("cached", "cached", "done")
+
+
+@pytest.mark.slow
+def test_report_with_trials_passes_axe(first: Finished, browser: Browser) -> None:
+    assert first.run_dir is not None
+    assert_accessible(browser, (first.run_dir / "report.html").as_uri())
