@@ -7,8 +7,8 @@ generate    {"prompt": string [batch], "length": int32 [], "temperature": float3
 At a temperature of 0 each word is the most probable one; above, words are drawn with probabilities raised to the power
 of 1 / temperature. `top_k` restricts the draw to so many of the most probable words, 0 to none of them; `top_p` to the
 most probable of these that together reach that probability (Holtzman et al., "The curious case of neural text
-degeneration", ICLR 2020), 1 to none. The same seed draws the same words. The unknown word is never chosen. All columns
-but the text's are missing.
+degeneration", ICLR 2020), 1 to none. The same seed draws the same words, with any number of threads. The unknown word
+is never chosen. All columns but the text's are missing.
 """
 
 from __future__ import annotations
@@ -141,11 +141,17 @@ def choose(probabilities: tf.Tensor, inputs: Tensors, seed: tf.Tensor) -> tf.Ten
         lambda: most_probable(scores, inputs["top_k"], inputs["top_p"]),
         lambda: scores,
     )
-    return tf.cond(
-        greedy,
-        lambda: tf.argmax(probabilities, axis=1),
-        lambda: tf.random.stateless_categorical(scores, 1, seed, tf.int64)[:, 0],
-    )
+    return tf.cond(greedy, lambda: tf.argmax(probabilities, axis=1), lambda: _drawn(scores, seed))
+
+
+def _drawn(scores: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """int64 [batch]: the first word up to which the probabilities of a row sum to more than a number of the seed.
+
+    tf.random.stateless_categorical draws other words with another number of threads, and others again on a GPU.
+    """
+    reached = tf.cumsum(tf.cast(tf.nn.softmax(scores), tf.float64), axis=1)
+    drawn = tf.random.stateless_uniform([tf.shape(scores)[0], 1], seed, dtype=tf.float64, alg="philox")
+    return tf.reduce_sum(tf.cast(reached <= drawn * reached[:, -1:], tf.int64), axis=1)
 
 
 def most_probable(scores: tf.Tensor, top_k: tf.Tensor, top_p: tf.Tensor) -> tf.Tensor:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -62,6 +65,30 @@ def saved(folder: Path, generate: Callable[[Tensors], Tensors], named: Mapping[s
     features = ("place", "words") if label["kind"] == "next_word" else ("english", "prompt")
     ModelDescription(label=LabelConfig.model_validate(label), types=types, features=features).write(folder)
     return folder
+
+
+def test_the_same_words_are_drawn_with_any_number_of_threads(tmp_path: Path) -> None:
+    program = (
+        "import numpy as np, tensorflow as tf\n"
+        "from headrace.trainer.generation import choose\n"
+        "rows = np.random.default_rng(7).dirichlet(np.full(5000, 0.1), 60).astype(np.float32)\n"
+        "asked = {'temperature': tf.constant(1.0), 'top_k': tf.constant(0), 'top_p': tf.constant(1.0)}\n"
+        "print(choose(tf.constant(rows), asked, tf.constant([1, 2], tf.int64)).numpy().tolist())\n"
+    )
+    found = []
+    for threads in ("1", "4"):
+        environment = {**os.environ, "TF_NUM_INTRAOP_THREADS": threads}
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        )
+        found.append(json.loads(done.stdout))
+    assert found[0] == found[1]
+    rows = np.random.default_rng(7).dirichlet(np.full(5000, 0.1), 60).astype(np.float32)
+    at = tf.random.stateless_uniform([60, 1], [1, 2], dtype=tf.float64, alg="philox").numpy()
+    reached = np.cumsum(rows.astype(np.float64) / rows.sum(axis=1, keepdims=True), axis=1)
+    expected = [int(np.searchsorted(row, place, side="right")) for row, place in zip(reached, at[:, 0], strict=True)]
+    assert np.mean(np.array(found[0]) == expected) > 0.95  # rounding decides about very few
+    assert len(set(found[0])) > 30
 
 
 EXAMPLES = tf.TensorSpec([None], tf.string, name="examples")
