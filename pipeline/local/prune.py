@@ -33,12 +33,16 @@ ArtifactId = tuple[str, ...]
 """The component, output and run of an artifact: the last three names of its folder."""
 TRACED = {
     "Spans": "spans",
+    "StatisticsGen": "statistics",
+    "SchemaGen": "schema",
+    "DataVerdict": "verdict",
+    "Tuner": "best_hyperparameters",
     "Trainer": "model_run",
     "Evaluator": "evaluation",
     "Canary": "blessing",
     "Lite": "blessing",
 }
-"""Components to the outputs that say where a model comes from and how good it is."""
+"""Components to their outputs, all of them small, that say where a model comes from and how good it is."""
 
 
 @dataclass(frozen=True)

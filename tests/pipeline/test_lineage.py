@@ -185,9 +185,23 @@ def test_prune_leaves_the_lineage_of_what_is_in_service_may_be_again_or_waits(ho
     assert sorted(path.name for path in (home / "runs").iterdir()) == ["r2", "r3", "r4", "r5", "r7"]
 
 
+ON_CARDS = (
+    ("StatisticsGen", "statistics"),
+    ("SchemaGen", "schema"),
+    ("DataVerdict", "verdict"),
+    ("Tuner", "best_hyperparameters"),
+)
+"""Small artifacts that lineage and model cards name."""
+
+
 def test_prune_keeps_the_records_of_models_that_a_rollback_may_restore_but_not_their_data(home: Path) -> None:
     for number in (1, 2, 3):
         evaluated(home, f"r{number}", 0.9)
+    record = RunRecord.read(home / "runs" / "r2")
+    for component, key in ON_CARDS:
+        shown = {key: output(home / "artifacts" / component / key / "r2", "T")}
+        record.nodes.append(NodeRecord(component, status=Status.DONE, outputs=shown))
+    record.write(home / "runs" / "r2")
     trained(home, 5, (4,))
     models = [str(home / "artifacts" / "Trainer" / "model" / f"r{number}") for number in (1, 2, 3)]
     entries = tuple(Entry(uri=uri, blessed_at=f"2026-03-0{at}T00:00:00") for at, uri in enumerate(models, 1))
@@ -200,6 +214,9 @@ def test_prune_keeps_the_records_of_models_that_a_rollback_may_restore_but_not_t
         "examples": False,
         "model": True,
         "evaluation": True,
+        "statistics": True,
+        "schema": True,
     }
+    assert all((home / "artifacts" / component / key / "r2").is_dir() for component, key in ON_CARDS)
     assert not (home / "runs" / "r1").exists()
     assert command(home, "prune", "--keep", "2").startswith("nothing to remove: all 4 runs are kept")
