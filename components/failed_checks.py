@@ -20,6 +20,13 @@ MOST_COLUMNS = 3
 """Columns that a message names."""
 
 
+def reason_of(text: str) -> str:
+    """Why a model refuses an example, by the text of TensorFlow's error; empty if that is."""
+    if several := columns_with_several_values(text):
+        return f"it has several values in {several}"
+    return check_of_feature(text) or without_location(text)
+
+
 def check_of_feature(text: str) -> str | None:
     """The message of a feature column's check: `features.v: ...`; None if it was none that failed."""
     found = _CHECK.search(text)

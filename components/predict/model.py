@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from headrace.common.errors import DataError, RunError
 from headrace.components.examples.tfexample.encode import encode
 from headrace.components.examples.tfexample.float64_columns import with_bits
-from headrace.components.failed_checks import check_of_feature, columns_with_several_values, without_location
+from headrace.components.failed_checks import reason_of, without_location
 from headrace.components.predict.call_size import rows_per_call
 from headrace.components.predict.serving_graph import LoadedSignature, load
 from headrace.configs.schema.label import LabelConfig
@@ -169,8 +169,9 @@ class Predictor:
             row = self._refused(rows)
             own = self._error(rows.slice(row, 1))
             if own is None:
-                raise RunError(f"the model {self.folder} cannot be called: {_reason(error)}") from None
-            raise DataError(f"the model cannot predict record {first + row:,}: {_reason(own)}", file=file) from None
+                raise RunError(f"the model {self.folder} cannot be called: {reason_of(str(error.message))}") from None
+            what = f"the model cannot predict record {first + row:,}: {reason_of(str(own.message))}"
+            raise DataError(what, file=file) from None
 
     def _refused(self, rows: pa.RecordBatch) -> int:
         """The first row that the model refuses, by halving; the last if it refuses none alone."""
@@ -215,13 +216,3 @@ def not_loaded(folder: Path, error: Exception) -> RunError:
         f"{folder} is not a SavedModel that TensorFlow can load: {reason}.\n  Copy the model again from where it was"
         " exported; `headrace models` lists the versions of a config."
     )
-
-
-def _reason(error: tf.errors.InvalidArgumentError) -> str:
-    """What an operation of the model reports, without the location of the operation."""
-    text = str(error.message)
-    if several := columns_with_several_values(text):
-        return f"it has several values in {several}"
-    if checked := check_of_feature(text):
-        return checked
-    return without_location(text) or "InvalidArgumentError"

@@ -12,6 +12,7 @@ is bytes; the features of `context` are in each example that does not have them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -88,7 +89,7 @@ def _features(given: Mapping[str, Any], description: ModelDescription | None) ->
             what = "integers, numbers with a point, or strings"
             raise BadRequestError(f"the values of {name!r} must be of one type: {what}")
         if stored and types and stored != {types[name]}:
-            raise BadRequestError(f"{name!r} takes {_TAKES[types[name]]}; found {values[0]!r:.40}")
+            raise BadRequestError(f"{name!r} takes {_TAKES[types[name]]}; found {json.dumps(values[0])[:40]}")
         found[name] = _feature(name, values, next(iter(stored), None))
     return found
 
@@ -170,7 +171,9 @@ def _scores(outputs: Outputs) -> NDArray[Any]:
 
 
 def regressions(outputs: Outputs) -> list[Any]:
-    """A number for each example."""
+    """A number for each example. Raises BadRequestError if there are several."""
     values = outputs[PREDICTIONS] if PREDICTIONS in outputs else outputs[VALUES]
+    if values.size != len(values):
+        raise BadRequestError("the signature returns several numbers for each example: ask it with :predict")
     found: list[Any] = plain(values.reshape(len(values)))
     return found

@@ -189,7 +189,10 @@ def encoded_texts(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return [encoded_texts(name, one) for one in value]
     if isinstance(value, str):
-        return value.encode()
+        try:
+            return value.encode()
+        except UnicodeEncodeError:  # JSON has halves of surrogate pairs
+            raise BadRequestError(f"{name!r} holds text that is not Unicode") from None
     if isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str):
         try:
             return base64.b64decode(value["b64"], validate=True)

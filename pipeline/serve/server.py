@@ -34,6 +34,7 @@ from werkzeug.wrappers import Request, Response
 
 from headrace.common.errors import DataError, HeadraceError, RunError
 from headrace.common.names import did_you_mean_or_list
+from headrace.components.failed_checks import reason_of
 from headrace.components.predict.model import Predictor
 from headrace.components.predict.predict import predict_batch
 from headrace.components.predict.records import record_batch
@@ -136,8 +137,8 @@ class LoadedModel:
         except UnicodeDecodeError:  # of TensorFlow's own message, which quotes the request
             raise BadRequestError("the model refuses it: it holds bytes that are not UTF-8") from None
         except tf.errors.OpError as error:
-            lines = [line for line in str(error.message).splitlines() if line.strip()]
-            raise BadRequestError(f"the model refuses it: {lines[0] if lines else type(error).__name__}") from None
+            why = reason_of(str(error.message)) or type(error).__name__
+            raise BadRequestError(f"the model refuses it: {why}") from None
 
     def _of_records(self, rows: Any, description: ModelDescription) -> list[dict[str, Any]]:
         """The predictions for rows of data columns, with class names as `headrace predict` writes them."""

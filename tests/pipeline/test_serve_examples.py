@@ -14,7 +14,7 @@ import tensorflow as tf
 from werkzeug.test import Client
 
 from headrace.configs.schema.label import LabelConfig
-from headrace.pipeline.serve.examples import ExamplesRequest, classifications
+from headrace.pipeline.serve.examples import ExamplesRequest, classifications, regressions
 from headrace.pipeline.serve.rest import BadRequestError
 from headrace.pipeline.serve.server import App, served_folder
 from headrace.trainer.description import ModelDescription, StoredType
@@ -116,6 +116,8 @@ def test_json_becomes_the_examples_of_tensorflow_serving() -> None:
         ('{"examples": [{"a": [[1.0]]}]}', "'a'.*a list in a list"),
         ('{"examples": [{"a": [1.0, 2]}]}', "'a' must be of one type"),
         ('{"examples": [{"a": 1}]}', "'a' takes numbers with a point, such as 3.0; found 1"),
+        ('{"examples": [{"a": true}]}', "'a' takes numbers with a point, such as 3.0; found true"),
+        ('{"examples": [{"name": "\\ud800"}]}', "'name' holds text that is not Unicode"),
         ('{"examples": [{"a": 1e39}]}', "'a' does not fit into float32"),
         ('{"examples": [{"y": 9223372036854775808}]}', "'y' does not fit into 64 bits"),
         ('{"examples": [{"name": {"b64": "%"}}]}', "'name'.*base64"),
@@ -173,7 +175,14 @@ def test_another_method_than_the_signatures_is_refused_with_the_right_one(
 
 def test_an_example_that_the_model_refuses_is_named_as_by_predict(models: dict[str, Served]) -> None:
     status, answer = models["binary"].ask("classify", examples=[{"a": [1.0, 2.0]}])
-    assert (status, "the model refuses it" in answer["error"]) == (400, True), answer
+    assert (status, answer["error"].partition(": ")[0]) == (400, "the model refuses it"), answer
+    assert "Key: a, Index: 0" in answer["error"]
+
+
+def test_several_numbers_for_each_example_are_no_regression() -> None:
+    assert regressions({"outputs": np.array([[0.5], [1.5]], np.float32)}) == [0.5, 1.5]
+    with pytest.raises(BadRequestError, match=r"several numbers.*:predict"):
+        regressions({"outputs": np.zeros((2, 3), np.float32)})
 
 
 def test_classes_without_names_are_empty_and_classes_without_scores_have_0() -> None:
