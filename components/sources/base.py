@@ -20,7 +20,7 @@ Setting = TypeVar("Setting")
 SMALL_WORK = 1 << 28
 """Bytes that one process copies or scans in less time than a Beam pipeline takes to start."""
 
-HEAD_ROWS, HEAD_BYTES = 10_000, 1 << 26
+HEAD_ROWS, HEAD_BYTES = 10_000, 1 << 25
 """How many of the first rows are looked at before a run, unless they take more bytes than this."""
 HEAD_FILES = 8
 """Of how many files these rows are, at most."""

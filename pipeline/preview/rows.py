@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import DataError
+from headrace.common.figures import plural
 from headrace.common.names import join_names
 from headrace.configs.config import PipelineConfig
 from headrace.configs.rules.rule import Violation
@@ -80,7 +81,9 @@ def check_rows(
         check.notes += more if split in {"", "train"} else []
         check.whole = check.whole and found is not None and found.head.whole
         if found is not None:
-            count = f"{'all' if found.head.whole else 'the first'} {found.rows.num_rows:,} rows"
+            rows, whole = found.rows.num_rows, found.head.whole
+            those = f"{'all' if whole else 'the first'} {plural(rows, 'row')}"
+            count = "the only row" if whole and rows == 1 else those
             seen.append(f"{count} of {split}" if split else count)
     newest = f" of {spans[-1].name}, the newest of {len(spans)} spans" if len(spans) > 1 else ""
     check.seen = f"{join_names(seen)}{newest}" if seen else ""

@@ -96,8 +96,8 @@ def _unset_tokens(config: PipelineConfig) -> list[tuple[str, str]]:
 def _show_rows(loaded: LoadedConfig) -> None:
     """Print how much of the data was looked at."""
     rest = "" if loaded.all_rows_seen else "; a run checks the others"
-    seen = f"looked at {loaded.rows_seen}{rest}" if loaded.rows_seen else "none are quick to look at; a run checks them"
-    click.echo(f"rows: {seen}")
+    seen = f"looked at {loaded.rows_seen}{rest}"
+    click.echo(f"rows: {seen if loaded.rows_seen else 'not looked at before a run, which checks them'}")
 
 
 def _show_model(config: PipelineConfig) -> None:
