@@ -179,15 +179,28 @@ def _notify_of_no_start(config: PipelineConfig, started: float, error: HeadraceE
 
 
 def write_pages(loaded: LoadedConfig, done: Run) -> Path:
-    """Write the report of a run and, if a model that it pushed or reused is in service, the model's card; returns the
-    path of the report.
+    """Write the report of a run and, if a model that it pushed or reused is in service, the model's card, and that of a
+    model that was put into service in its place; returns the path of the report.
     """
     from headrace.pipeline.report import write_report
+    from headrace.pipeline.results.serving import ServingOutcome
 
     report = write_report(done.path)
     if done.pushed is not None and not (loaded.data_checked and _has_card(loaded.config, done)):
         write_card_of(loaded.config, runs(loaded.config), done.pushed)
+    outcome = ServingOutcome.read(done.path)
+    if outcome is not None and outcome.restored is not None:
+        _write_card_of_restored(loaded.config, outcome.restored)
     return report
+
+
+def _write_card_of_restored(config: PipelineConfig, version: int) -> None:
+    """Write the card of the model that was put into service in place of one that the server rejected."""
+    from headrace.pipeline.folders import Folders
+    from headrace.pipeline.models.destination import Destination
+
+    there = Destination.read(Folders.of(config), config.push_directory or "")
+    write_card_of(config, runs(config), there.path / str(version))
 
 
 def _has_card(config: PipelineConfig, done: Run) -> bool:

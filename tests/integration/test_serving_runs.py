@@ -168,6 +168,8 @@ def test_rejected_version_is_rolled_back_if_the_config_says_so(story: Story) -> 
     listed = json.loads((story.folder / "runs" / "parcels" / "blessed.json").read_text())["models"]
     assert listed[-1]["withdrawn_at"] is None
     assert any(one["withdrawn_at"] for one in listed)
+    cards = [card.read_text() for card in (story.folder / "runs" / "parcels" / "runs").glob("*/model_card.md")]
+    assert sum(str(version) in card for card in cards) == 1
 
 
 def test_server_that_is_away_is_no_reason_to_roll_back(story: Story) -> None:
