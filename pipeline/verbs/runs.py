@@ -157,8 +157,11 @@ def _print_refusal(session: Session, shown: RunRecord, run: Any) -> None:
         _note(f"note: {reason}\n  So whether the model was blessed is not known here; {log} says it.")
         return
     if verdict.blessed is False:
-        first, *others = verdict.reasons or [f"{log} says why"]
-        click.echo(on_one_line(f"blessing  not blessed by {', '.join(verdict.refused_by)}: {first}"))
+        gates, reasons = verdict.refused_by, list(verdict.reasons) or [f"{log} says why"]
+        if len(gates) == 1:  # which is said once
+            reasons = [reason.removeprefix(f"{gates[0].lower()}: ") for reason in reasons]
+        first, *others = reasons
+        click.echo(on_one_line(f"blessing  not blessed{' by ' if gates else ''}{', '.join(gates)}: {first}"))
         for reason in others:
             click.echo(on_one_line(f"          {reason}"))
 

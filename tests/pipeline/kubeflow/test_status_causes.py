@@ -185,8 +185,8 @@ def test_canary_that_refused_a_model_is_named_and_control_characters_do_not_reac
         kubeflow.ended("SUCCEEDED", {}), BLESSED, "p99 is 9 ms; \x1b[31mmore", "miles is not as in training"
     )
     *_, first, second = status(kubeflow).out.splitlines()
-    assert first == "blessing  not blessed by Canary: canary: p99 is 9 ms; \N{REPLACEMENT CHARACTER}[31mmore"
-    assert second.strip() == "canary: miles is not as in training"
+    assert first == "blessing  not blessed by Canary: p99 is 9 ms; \N{REPLACEMENT CHARACTER}[31mmore"
+    assert second.strip() == "miles is not as in training"
 
 
 def test_model_that_two_components_refused_has_both_even_if_the_run_failed_later(kubeflow: Kubeflow) -> None:
