@@ -95,8 +95,8 @@ EXAMPLES = tf.TensorSpec([None], tf.string, name="examples")
 LABEL = {"key": "next_word", "kind": "next_word", "text": "words"}
 
 
-def of_generate(model: Path, limits: Limits = Limits()) -> tuple[bool, SignatureVerdict, tuple[str, ...]]:  # noqa: B008
-    verdict = examine(model, NEXT_WORD, limits)
+def of_generate(model: Path, limits: Limits | None = None) -> tuple[bool, SignatureVerdict, tuple[str, ...]]:
+    verdict = examine(model, NEXT_WORD, limits or Limits())
     (one,) = [one for one in verdict.signatures if one.name == "generate"]
     return verdict.passed, one, verdict.reasons
 
