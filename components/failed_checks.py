@@ -14,6 +14,7 @@ _CHECK = re.compile(r"(assertion failed: \[)?(features\.\w+: [^\n]*)")
 _END_OF_PART = re.compile(r"\](?: \[Condition [^\n]*)?\s*$")
 _SEVERAL_VALUES = re.compile(r"an example has several values in\] \[([^\n]*)\] \[[^\n\]]*\]")
 _BETWEEN_COLUMNS = re.compile(r"(?<=takes one) (?=column )")
+_ASSERTION = re.compile(r"^assertion failed: \[([^\]]*)\]$")
 _OPERATION = re.compile(r"^\{\{.*?\}\} | \[Op:\w+\].*$")
 _LOCATION = re.compile(r"Graph execution|Detected at|File |\[\[|\(\d+\)|def |\d+ |$")
 MOST_COLUMNS = 3
@@ -50,6 +51,7 @@ def columns_with_several_values(text: str) -> str | None:
 def without_location(text: str) -> str:
     """The first line of an error's text that says what is wrong, without the operation and the code that found it."""
     lines = [_OPERATION.sub("", line).strip() for line in text.splitlines() if line.strip()]
+    lines = [_ASSERTION.sub(r"\1", line) for line in lines]
     own = [line for line in lines if not _LOCATION.match(line)]
     return next((line for line in own if not line.startswith("<")), lines[0] if lines else "")
 

@@ -8,7 +8,7 @@ At a temperature of 0 each word is the most probable one; above, words are drawn
 of 1 / temperature. `top_k` restricts the draw to so many of the most probable words, 0 to none of them; `top_p` to the
 most probable of these that together reach that probability (Holtzman et al., "The curious case of neural text
 degeneration", ICLR 2020), 1 to none. The same seed draws the same words, with any number of threads. The unknown word
-is never chosen. All columns but the text's are missing.
+is never chosen. All columns but the text's are missing. A `length` below 0 or above MAX_LENGTH is refused.
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ INPUT = {
 }
 
 
+MAX_LENGTH = 10_000
+"""The most words that a request may ask for: their memory is allocated before the first is chosen."""
+
+
 def option_names(columns: Collection[str] = ()) -> dict[str, str]:
     """The input of the signature for each of INPUT. columns: inputs that are data columns, whose names are taken."""
     return {name: f"{name}_" if name in columns else name for name in INPUT}
@@ -53,7 +57,7 @@ class Generator(NamedTuple):
     """Features → probabilities, float32 [batch, words + 1]."""
 
     def generate(self, inputs: Tensors) -> Tensors:
-        prompt, length, seed = inputs["prompt"], inputs["length"], inputs["seed"]
+        prompt, length, seed = inputs["prompt"], checked_length(inputs), inputs["seed"]
         features = self.transform(prompt)
         start = _ragged(features[self.column.name])
         known = tf.cast(start.row_lengths(), tf.int32)
@@ -123,6 +127,15 @@ def signature(columns: Mapping[str, Column], text: str, signatures: Any, output:
 
 def _ragged(ids: tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor:
     return ids if isinstance(ids, tf.RaggedTensor) else tf.RaggedTensor.from_tensor(ids, padding=PADDING)
+
+
+def checked_length(inputs: Tensors) -> tf.Tensor:
+    """int32 []: `length` of INPUT. The graph raises InvalidArgumentError if it is not 0 to MAX_LENGTH."""
+    length = inputs["length"]
+    fits = (length >= 0) & (length <= MAX_LENGTH)
+    check = tf.debugging.Assert(fits, [f"length: it must be from 0 to {MAX_LENGTH:,}"])
+    with tf.control_dependencies([check]):
+        return tf.identity(length)
 
 
 def choose(probabilities: tf.Tensor, inputs: Tensors, seed: tf.Tensor) -> tf.Tensor:

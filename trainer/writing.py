@@ -26,7 +26,7 @@ import tensorflow_transform as tft
 
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.columns import PADDING
-from headrace.trainer.generation import GENERATE, INPUT, choose, option_names, vocabulary
+from headrace.trainer.generation import GENERATE, INPUT, checked_length, choose, option_names, vocabulary
 from headrace.trainer.served_model import PREDICTIONS, SCORE
 from headrace.trainer.signatures import Signatures
 from headrace.trainer.target import END, END_NAME, START, cut, target_column
@@ -109,7 +109,7 @@ class Writer(NamedTuple):
         return self._write(self.model.read(features), prompt, inputs)
 
     def _write(self, read: Any, prompt: Prompt, inputs: Tensors) -> Tensors:
-        length, begun = tf.maximum(inputs["length"], 0), prompt.lengths
+        length, begun = checked_length(inputs), prompt.lengths
         total = length + tf.maximum(tf.reduce_max(begun), 0)  # of no texts, it is the smallest integer
         written = self._classes(read, prompt, inputs, total)
         positions = begun[:, tf.newaxis] + tf.range(length)

@@ -156,8 +156,8 @@ def _changed(text: bytes, new: Mapping[str, tuple[str, list[Any]]]) -> bytes:
     return bytes(example.SerializeToString())
 
 
-_ODD_OPTIONS = {"options of 0": 0, "negative options": -1, "options that are NaN": np.nan}
-"""Not the largest numbers: a length takes as much memory as it says."""
+_ODD_OPTIONS = {"options of 0": 0, "negative options": -1, "huge options": 2**31 - 1, "options that are NaN": np.nan}
+"""The name and value of an option of `generate`, such as its length."""
 _EXTREMES: tuple[dict[str, Any], ...] = (
     {"float_list": np.nan, "int64_list": np.iinfo(np.int64).min},
     {"float_list": np.inf, "int64_list": np.iinfo(np.int64).max},

@@ -23,7 +23,7 @@ from headrace.components.canary.signatures import read_signatures
 from headrace.components.canary.verdict import SignatureVerdict
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.description import ModelDescription
-from headrace.trainer.generation import INPUT, choose
+from headrace.trainer.generation import INPUT, checked_length, choose
 
 WORDS = ["a", "b", "c", "d", "e", "f"]
 PROBABILITIES = np.array([0.3, 0.25, 0.2, 0.1, 0.1, 0.05], np.float32)
@@ -42,7 +42,7 @@ NEXT_WORD = [example(words=["the", f"word{number}"], place=[f"p{number}"]) for n
 
 def drawn(inputs: Tensors) -> Tensors:
     """Texts of words with the same probabilities at each place."""
-    rows, length = tf.size(inputs["prompt"]), inputs["length"]
+    rows, length = tf.size(inputs["prompt"]), checked_length(inputs)
 
     def word(step: tf.Tensor) -> tf.Tensor:
         seed = tf.stack([inputs["seed"], tf.cast(step, tf.int64)])
@@ -107,7 +107,8 @@ def test_drawn_texts_are_asked_with_real_prompts_and_equal_in_both_runtimes(tmp_
     assert (one.examples, one.difference, one.p99_ms) == (60, 0, None)
     outcomes = {odd.what: odd.outcome for odd in one.odd}
     assert outcomes["an empty batch"] == outcomes["1,000 rows"] == outcomes["huge strings"] == "answered"
-    assert outcomes["missing features"] == outcomes["wrong types"] == outcomes["negative options"] == "refused"
+    assert outcomes["missing features"] == outcomes["wrong types"] == "refused"
+    assert outcomes["negative options"] == outcomes["huge options"] == "refused"
     assert outcomes["options that are NaN"] in {"answered", "refused"}
 
 

@@ -25,7 +25,7 @@ from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.evaluation.result import Evaluation, read_evaluation
 from headrace.configs.loading.loader import load
 from headrace.pipeline.predict.models import ChosenModel
-from headrace.pipeline.serve.rest import PredictRequest
+from headrace.pipeline.serve.rest import BadRequestError, PredictRequest
 from headrace.pipeline.serve.server import LoadedModel
 from headrace.trainer.export import WEIGHTS
 from headrace.trainer.model import build_model
@@ -278,6 +278,9 @@ def test_served_model_answers_records_and_generate(story: Story) -> None:
     options = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0}
     found = ask({"signature_name": "generate", "inputs": {**inputs, **options}})
     assert found == {"outputs": {"text": ["Fuchs Hund"], "words": [["Hund", "", ""]]}}
+    with pytest.raises(BadRequestError) as refused:
+        ask({"signature_name": "generate", "inputs": {**inputs, **options, "length": 2**31 - 1}})
+    assert str(refused.value).endswith("length: it must be from 0 to 10,000")
 
 
 def test_another_vocabulary_transforms_again_and_another_model_does_not(story: Story) -> None:

@@ -252,6 +252,14 @@ def test_seed_decides_what_is_drawn_and_temperature_how_evenly() -> None:
         np.testing.assert_allclose(shares, wanted, atol=0.04)
 
 
+@pytest.mark.parametrize("length", [-1, 10_001, 2**31 - 1])
+def test_length_that_could_take_all_memory_is_refused(length: int) -> None:
+    made = generation()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="length: it must be from 0 to 10,000"):
+        run(made, ["a"], length)
+    assert run(made, ["a"], 0) == [[]]
+
+
 def restricted(row: np.ndarray, temperature: float, top_k: int, top_p: float) -> np.ndarray:
     """The distribution that words are drawn from, one word after the other from the most probable down."""
     p = row ** (1 / temperature)
