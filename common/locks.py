@@ -57,6 +57,18 @@ def wait_until_free(file: Path, seconds: float) -> bool:
     return free
 
 
+def is_held(file: Path) -> bool:
+    """Whether a process holds the file. It is asked with a shared lock, which others that ask do not notice."""
+    try:
+        with file.open(encoding="utf-8") as opened:
+            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # there is no such file, or the file system has no locks
+        return False
+    return False
+
+
 def adopt(descriptor: int) -> None:
     """Hold a lock that this process inherited.
 

@@ -28,6 +28,11 @@ VERBS = {
         "report": "local:report",
         "explain-cache": "maintenance:explain_cache",
     },
+    "Runs": {
+        "runs": "runs:runs",
+        "status": "runs:status",
+        "logs": "runs:logs",
+    },
     "Models": {
         "predict": "predict:predict",
         "serve": "serve:serve",
@@ -52,9 +57,6 @@ VERBS = {
         "backfill": "submit:backfill",
         "schedule": "submit:schedule",
         "unschedule": "submit:unschedule",
-        "runs": "runs:runs",
-        "status": "runs:status",
-        "logs": "runs:logs",
         "cancel": "runs:cancel",
         "retry": "runs:retry",
     },

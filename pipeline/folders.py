@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.common.errors import RunError
-from headrace.common.locks import hold, wait_until_free
+from headrace.common.locks import hold, is_held, wait_until_free
 from headrace.common.storage.paths import is_remote
 from headrace.components.stored_models.stored_versions import copy_of
 from headrace.configs.config import PipelineConfig
@@ -109,6 +109,15 @@ def processes_file(home: Path) -> Path:
     return home / ".at-work"
 
 
+def in_progress(home: Path) -> bool:
+    """Whether a command holds the lock of a pipeline's folder, such as a run."""
+    return is_held(_lock_file(home))
+
+
+def _lock_file(home: Path) -> Path:
+    return home / ".lock"
+
+
 @contextlib.contextmanager
 def locked(home: Path, holder: str = "another run") -> Iterator[None]:
     """Hold the lock of a pipeline's folder, after the processes of a killed command have ended.
@@ -117,7 +126,7 @@ def locked(home: Path, holder: str = "another run") -> Iterator[None]:
     when this process dies. Raises RunError at once if another command holds it, or after PATIENCE_SECONDS if processes
     of a killed command still run.
     """
-    file = home / ".lock"
+    file = _lock_file(home)
 
     def refusal() -> str:
         what = f"{_holder(file)} of this pipeline is in progress in {home}."

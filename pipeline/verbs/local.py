@@ -20,13 +20,11 @@ from headrace.pipeline.verbs.options import (
     param_option,
     reports_errors,
     short,
-    short_place,
 )
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from headrace.components.bulk_predictor.record import PublishedPredictions
     from headrace.configs.config import PipelineConfig
     from headrace.configs.loading.loader import LoadedConfig
     from headrace.pipeline.run import Run
@@ -194,42 +192,12 @@ def _options(profile: str | None, overrides: tuple[str, ...]) -> str:
 
 def _report_and_summary(console: Console, loaded: LoadedConfig, done: Run, options: str) -> None:
     """Write the report and the model card, and print the summary. options: for the command that promotes the model."""
-    from dataclasses import replace
-
     from headrace.pipeline.api import write_pages
-    from headrace.pipeline.report.data import anomalies_in_words, gates_in_words
-    from headrace.pipeline.report.training import read_training
     from headrace.pipeline.results.run_folder import RunFolder
-    from headrace.pipeline.results.verdict import read_verdict
-    from headrace.pipeline.terminal import print_summary
-    from headrace.pipeline.terminal.summary import PREDICTED
+    from headrace.pipeline.verbs.local_runs import show_summary
 
     report_file = short(write_pages(loaded, done))
-    folder = RunFolder(done.path, done.record)
-    verdict, training = read_verdict(folder), read_training(folder.directory("Trainer", "model_run"))
-    if verdict.pushed is not None:
-        verdict = replace(verdict, pushed=short_place(verdict.pushed))
-    if verdict.in_service is not None:
-        verdict = replace(verdict, in_service=short_place(verdict.in_service))
-    if verdict.awaiting is not None:
-        verdict = replace(verdict, awaiting=f"{verdict.awaiting}{options}")
-    remarks = {
-        "data": anomalies_in_words(folder),
-        "gates": gates_in_words(folder),
-        "training": training.remarks if training else (),
-        "test": folder.evaluation.remarks if folder.evaluation else (),
-        PREDICTED: _predicted(folder.predicted),
-    }
-    print_summary(console, done.record, verdict, report_file, remarks)
-
-
-def _predicted(done: PublishedPredictions | None) -> list[str]:
-    """The line about the predictions of new data."""
-    if done is None:
-        return []
-    if done.output is None:
-        return [done.words]
-    return [f"{short(Path(done.output))}{'' if done.changed else ' (unchanged)'}: {done.words}"]
+    show_summary(console, RunFolder(done.path, done.record), report_file, options)
 
 
 @config_verb()
@@ -242,15 +210,9 @@ def report(config: GivenConfig, run_id: str | None) -> None:
     from headrace.common.errors import RunError
     from headrace.pipeline.folders import Folders
     from headrace.pipeline.report import write_report
-    from headrace.pipeline.results.record import newest_first
+    from headrace.pipeline.verbs.local_runs import find_run
 
-    folders = Folders.of(config.load().config)
-    runs = [path.name for path in newest_first(folders.runs)]
-    if not runs:
-        raise RunError(f"there is no run in {folders.runs} yet; start one with `headrace run {config}`")
-    if run_id is not None and run_id not in runs:
-        raise RunError(f"there is no run {run_id} in {folders.runs}; the latest are {', '.join(runs[:5][::-1])}")
-    run_dir = folders.runs / (run_id or runs[0])
+    run_dir = find_run(Folders.of(config.load().config), str(config), run_id)
     try:
         click.echo(short(write_report(run_dir)))
     except (ValueError, TypeError, KeyError) as error:

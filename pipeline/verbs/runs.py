@@ -1,19 +1,25 @@
-"""`headrace runs`, `status`, `logs`, `cancel` and `retry`: follow and control runs on Kubeflow."""
+"""`headrace runs`, `status`, `logs`, `cancel` and `retry`: follow and control runs on Kubeflow.
+
+The first three show runs on this machine with --local, or if the config names no server of Kubeflow.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 
 from headrace.pipeline.verbs.options import GivenConfig, config_verb
 
 if TYPE_CHECKING:
+    from headrace.configs.config import PipelineConfig
     from headrace.pipeline.kubeflow.server.session import Session
     from headrace.pipeline.results.record import RunRecord
 
+P = ParamSpec("P")
 FAILED, CANCELLED = 1, 3
 """Exit codes for a run that failed, and for one that was cancelled or is lost."""
 LOST = (
@@ -22,7 +28,19 @@ LOST = (
 )
 
 
+def _local_option(verb: Callable[P, None]) -> Callable[P, None]:
+    help_text = "Show runs on this machine, as without a `kubeflow.server.endpoint` in CONFIG."
+    return click.option("--local", is_flag=True, help=help_text)(verb)
+
+
+def _local_config(config: GivenConfig, local: bool) -> PipelineConfig | None:
+    """The config if runs on this machine are meant, else None."""
+    loaded = config.load().config
+    return loaded if local or loaded.kubeflow.server.endpoint is None else None
+
+
 @config_verb()
+@_local_option
 @click.option(
     "--limit",
     type=click.IntRange(1, 200),
@@ -31,9 +49,17 @@ LOST = (
     metavar="N",
     help="List at most this many runs.",
 )
-def runs(config: GivenConfig, limit: int) -> None:
-    """List the runs of CONFIG on Kubeflow, newest first."""
-    session = config.session()
+def runs(config: GivenConfig, limit: int, local: bool) -> None:
+    """List the runs of CONFIG, newest first."""
+    if (here := _local_config(config, local)) is not None:
+        from headrace.pipeline.verbs.local_runs import list_runs
+
+        list_runs(here, limit)
+    else:
+        _list_server_runs(config.session(), limit)
+
+
+def _list_server_runs(session: Session, limit: int) -> None:
     found = session.settled(session.runs(limit), _note)
     width = max((len(run.display_name) for run in found), default=0)
     for run in found:
@@ -54,13 +80,18 @@ def _run_line(run: Any, width: int) -> str:
 
 
 @config_verb()
+@_local_option
 @click.argument("run", required=False)
 @click.option("--watch", is_flag=True, help="Follow the run until it has ended.")
-def status(config: GivenConfig, run: str | None, watch: bool) -> None:
-    """Show the state of a run of CONFIG on Kubeflow.
+def status(config: GivenConfig, run: str | None, watch: bool, local: bool) -> None:
+    """Show the state of a run of CONFIG.
 
     RUN is its name or id, by default the newest.
     """
+    if (here := _local_config(config, local)) is not None:
+        from headrace.pipeline.verbs.local_runs import show_run
+
+        sys.exit(show_run(here, str(config), run, watch=watch))
     session = config.session()
     found = session.run(run, _note)
     if watch:
@@ -167,15 +198,24 @@ def _print_refusal(session: Session, shown: RunRecord, run: Any) -> None:
 
 
 @config_verb()
+@_local_option
 @click.argument("component")
 @click.argument("run", required=False)
 @click.option("--follow", is_flag=True, help="Keep printing until the component has ended.")
-def logs(config: GivenConfig, component: str, run: str | None, follow: bool) -> None:
-    """Print the log of a component of a run on Kubeflow.
+def logs(config: GivenConfig, component: str, run: str | None, follow: bool, local: bool) -> None:
+    """Print the log of a component of a run of CONFIG.
 
-    COMPONENT is its name in the report. RUN is the name or id of a run of CONFIG, by default the newest.
+    COMPONENT is its name in the report. RUN is the name or id of the run, by default the newest.
     """
-    session = config.session()
+    if (here := _local_config(config, local)) is not None:
+        from headrace.pipeline.verbs.local_runs import print_log
+
+        print_log(here, str(config), component, run, follow=follow)
+    else:
+        _print_server_log(config.session(), component, run, follow=follow)
+
+
+def _print_server_log(session: Session, component: str, run: str | None, *, follow: bool) -> None:
     from headrace.common.errors import RunError
     from headrace.common.names import did_you_mean_or_list
     from headrace.pipeline.kubeflow.server import logs as server_logs

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 from browsing import assert_accessible
-from command import ROOT, Finished, Going, outputs_on_disk, versions
+from command import ROOT, Finished, Going, headrace, outputs_on_disk, versions
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 from numpy.typing import NDArray
@@ -231,6 +231,17 @@ def test_second_run_reuses_everything_and_pushes_nothing(taxi: Story) -> None:
     assert taxi.second.ending("blessing") == taxi.first.ending("blessing")
     assert versions(taxi.folder) == taxi.versions
     assert len(json.loads((taxi.home / "blessed.json").read_text())["models"]) == 1
+
+
+def test_runs_are_listed_and_the_first_is_shown_as_it_ended(taxi: Story) -> None:
+    config = str(ROOT / "configs" / "taxi.yaml")
+    listed = headrace(taxi.folder, "runs", config).lines
+    ids = [taxi.second.run.run_id, taxi.first.run.run_id]
+    assert [line.split()[2:4] for line in listed] == [["done", run_id] for run_id in ids]
+    assert listed[1].endswith(f"pushed {taxi.first.ending('pushed')}")
+    summary = taxi.first.out[taxi.first.out.index("\nblessing ") :]
+    assert headrace(taxi.folder, "status", config, ids[1]).out.endswith(summary)
+    assert "pushed to " in headrace(taxi.folder, "logs", config, "Pusher", ids[1]).out
 
 
 def test_second_run_names_the_same_outputs(taxi: Story) -> None:

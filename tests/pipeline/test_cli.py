@@ -72,7 +72,7 @@ def test_help_names_every_verb(tmp_path: Path) -> None:
     functions = [name for file in files for name in made.findall(file.read_text())]
     assert sorted(listed) == sorted(name.rstrip("_").replace("_", "-") for name in functions)
     headings = re.findall(r"^(\w+):$", done.stdout, re.MULTILINE)
-    assert headings == ["Options", "Local", "Models", "Training", "Kubeflow", "Maintenance"]
+    assert headings == ["Options", "Local", "Runs", "Models", "Training", "Kubeflow", "Maintenance"]
     assert headrace(tmp_path, "-h").stdout == done.stdout
     page = (ROOT / "docs" / "commands.md").read_text()
     assert re.findall(r"^\| `headrace (\S+?)[ `]", page, re.MULTILINE) == listed
