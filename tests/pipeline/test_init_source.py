@@ -131,6 +131,28 @@ def test_a_csv_file_is_read_as_it_is_found(tmp_path: Path, header: str, values: 
     load(yaml.safe_load((tmp_path / "x.yaml").read_text(encoding="utf-8")))
 
 
+@pytest.mark.parametrize(
+    ("mark", "numbers", "rows", "expected"),
+    [
+        ("k. A.", 40, 3, "numeric"),
+        ("refused", 20, 2, "numeric"),
+        ("k. A.", 19, 3, "vocabulary"),
+        ("over 9", 40, 3, "vocabulary"),
+        ("k. A.", 40, 1, "vocabulary"),
+    ],
+)
+def test_one_text_among_many_numbers_is_a_missing_one(
+    tmp_path: Path, mark: str, numbers: int, rows: int, expected: str
+) -> None:
+    values = [mark] * rows + [str(number) for number in range(numbers)] * 10
+    text = "".join(f"{number % 2},{value}\n" for number, value in enumerate(values))
+    (tmp_path / "x.csv").write_text(f"y,n\n{text}", encoding="utf-8")
+    source = given_source(str(tmp_path / "x.csv"))
+    draft = write(tmp_path / "x.yaml", "rows", source, ("y",), lambda labels: f"headrace init {labels[0]}")
+    assert draft.source.get("null_values") == (("", mark) if expected == "numeric" else None)
+    assert yaml.safe_load((tmp_path / "x.yaml").read_text())["features"]["n"]["column"] == expected
+
+
 def test_a_folder_stands_for_its_files_of_one_kind(tmp_path: Path) -> None:
     for day in "12":
         (tmp_path / f"{day}.jsonl").write_text('{"a": 1}\n')
