@@ -126,8 +126,7 @@ def section(rows: Sequence[Mapping[str, Any]]) -> Section:
     cells = [[name, f"{found:.2f}", f"{found / seconds['polars']:.1f}"] for name, found in figures.items()]
     caption = f"{rows[0]['rows']:,} rows of 40 columns, from CSV to transformed examples"
     notes = (
-        "13 integers with gaps, standardized, and 26 columns of hashes with a vocabulary each. Measured: the"
-        " executors' `Do`, without imports.",
+        "13 integers with gaps, standardized, and 26 columns of hashes with a vocabulary each.",
         "polars on one thread: read, describe, 26 vocabularies, replace values by their ranks, write Parquet. It splits"
         " nothing, checks nothing and writes no graph for serving.",
     )

@@ -138,7 +138,7 @@ def section(rows: Sequence[Mapping[str, Any]]) -> Section:
         f"{small[0]['rows']:,.0f} rows: {measure.by_stock(small, 1)}",
         "Equal work: a gzip file of tf.Examples and the exported model of the taxi example, its four metrics in two"
         f" slicings, to the same files. All {small[0]['metrics']} metrics are those of TFMA: to five digits,"
-        " the AUC to three, as TFMA counts it in 10,000 buckets. Measured: the executor's `Do`, without imports.",
+        " the AUC to three, as TFMA counts it in 10,000 buckets.",
     )
     return Section("Evaluator", [("Evaluation of a model", Table(["", *measure.THROUGHPUT], cells))], notes)
 

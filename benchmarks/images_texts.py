@@ -121,7 +121,6 @@ def section(rows: Sequence[Row]) -> Section:
         f"Texts of {WORDS} words of {VOCABULARY:,}: lower case, marks removed, the vocabulary by frequency, and ids."
         " Headrace also reads the texts from gzip shards of tf.Example and writes Arrow columns; tokenizers (a"
         " WordLevel model, trained and applied in a thread per core) has them in memory.",
-        "Measured: the executor's `Do`, an epoch from files in the page cache, or the call, without imports.",
     )
     return Section("Images and texts", [("Decode and tokenize", table)], notes)
 

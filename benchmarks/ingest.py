@@ -170,7 +170,7 @@ def section(rows: Sequence[Mapping[str, float | str]]) -> Section:
     notes = (
         *_ratios({(int(row["copies"]), str(row["engine"])): row for row in rows}),
         "One CSV file, of copies of the taxi data with other numbers in each, becomes gzip shards of tf.Example in"
-        " three splits; stock does not shuffle the rows. Measured: the executor's `Do`, without imports.",
+        " three splits; stock does not shuffle the rows.",
     )
     caption = "CSV to sharded examples. `grew MB` is the peak of memory beyond what the process held before."
     return Section("Ingest", [(caption, Table(head, cells))], notes)

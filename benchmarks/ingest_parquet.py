@@ -82,8 +82,8 @@ def section(rows: Sequence[Mapping[str, float | str]]) -> Section:
     cells = [[names[str(row["engine"])], f"{row['file_mb']:.1f}", *measure.throughput_cells(row)] for row in rows]
     notes = (
         measure.by_stock(rows),
-        "Equal work: one Parquet file (Snappy, dictionaries) to gzip shards of tf.Example in three splits. Measured:"
-        " the executor's `Do`, without imports. The data: the taxi data 32 times, with noise in its numbers.",
+        "Equal work: one Parquet file (Snappy, dictionaries) of the taxi data 32 times, with noise in its numbers, to"
+        " gzip shards of tf.Example in three splits.",
     )
     table = Table(["", "MB", *measure.THROUGHPUT], cells)
     return Section("Ingest of Parquet", [("Parquet to sharded examples", table)], notes)

@@ -130,7 +130,7 @@ def section(rows: Sequence[Mapping[str, float | str]]) -> Section:
     notes = (
         f"Rows per CPU second, Headrace by stock: {', '.join(ratios)}.",
         "Gzip shards of tf.Example in three splits become statistics of each; counts, extremes and the most frequent"
-        " values of all features are the same in both. Measured: the executor's `Do`, without imports.",
+        " values of all features are the same in both.",
     )
     return Section("Statistics", [("Statistics of written examples", Table(["", *measure.THROUGHPUT], cells))], notes)
 

@@ -147,7 +147,7 @@ def section(rows: Sequence[Figures]) -> Section:
     table = Table(header, [_cells(row) for row in rows])
     notes = (
         "Both are our executor with the same columns and 5,000 rows; TFT's analysis is the one that a user's own"
-        " preprocessing_fn gets. Measured: the executor's `Do`, without imports. The transformed examples are equal.",
+        " preprocessing_fn gets. The transformed examples are equal.",
     )
     return Section("Transform of wide tables", [("Transform of many columns", table)], notes)
 
