@@ -237,15 +237,18 @@ def test_a_page_is_begun_with_what_was_measured() -> None:
     assert page.count("| `ingest_parquet` | A |") == 1
 
 
-def test_the_readme_repeats_figures_of_the_headlines() -> None:
+@pytest.mark.parametrize(
+    ("page", "heading", "rows"), [("README.md", "Performance", 6), ("docs/comparison.md", "Speed", 10)]
+)
+def test_other_pages_repeat_figures_of_the_headlines(page: str, heading: str, rows: int) -> None:
     headlines = {
         (cells[1], cells[column], cells[column + 1]) for cells in table(DOCUMENT, "Headlines") for column in (2, 4)
     }
     repeated = {
         (cells[1].removesuffix(" s"), cells[2].removesuffix(" s"), cells[3])
-        for cells in table((ROOT / "README.md").read_text(), "Performance")
+        for cells in table((ROOT / page).read_text(), heading)
     }
-    assert len(repeated) == 6
+    assert len(repeated) == rows
     assert repeated <= headlines
 
 
