@@ -47,7 +47,7 @@ def register_pushed(given: Mapping[str, Any], home: str, store: Store, environ: 
         registries = ModelRegistries.model_validate(given["registries"])
         with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
             stored = StoredHome(home, push, store, Path(folder))
-            shelf = stored_shelf(stored, registries, pipeline, home, push, store)
+            shelf = stored_shelf(stored, registries, pipeline, home, push)
             for one in register(registries, pipeline, shelf, environ):
                 if one.added:
                     logger.info(f"registry: {one}")
@@ -55,9 +55,7 @@ def register_pushed(given: Mapping[str, Any], home: str, store: Store, environ: 
         logger.warning(f"deploy.registry: no version is registered: {error}; the next run tries again")
 
 
-def stored_shelf(
-    home: StoredHome, registries: ModelRegistries, pipeline: str, uri: str, push: str, store: Store
-) -> Shelf:
+def stored_shelf(home: StoredHome, registries: ModelRegistries, pipeline: str, uri: str, push: str) -> Shelf:
     """The folder `deploy.push` in the object store. uri: that of the pipeline's folder, `home`.
 
     Raises RunError if `blessed.json` or `pushed.json` is damaged, OSError if the store fails.
@@ -69,7 +67,7 @@ def stored_shelf(
     states = {
         number: state_of(number, every, withdrawn=model.withdrawn_at is not None) for number, model in pushed.items()
     }
-    origins = Origins(uri, home, store, _NEWEST)
+    origins = Origins(home, _NEWEST)
 
     def describe(number: int) -> PushedVersion:
         model = home.judged(pushed[number])

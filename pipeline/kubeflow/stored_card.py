@@ -49,7 +49,7 @@ def _card(home: str, push: str, store: Store, model: str, version: int) -> dict[
         if pushed is None:
             return {}
         versions = tuple(sorted({*pushed.versions, version}))
-        run = StoredRuns(stored, Origins(home, stored, store, len(models)), Path(folder, "runs")).read(
+        run = StoredRuns(stored, Origins(stored, len(models)), Path(folder, "runs")).read(
             replace(pushed, versions=versions)
         )
         if run.origin.record is None:

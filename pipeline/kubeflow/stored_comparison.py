@@ -33,7 +33,7 @@ def compare_stored(config: PipelineConfig, store: Store, names: Sequence[str]) -
         home = StoredHome(uri, config.push_directory, store, Path(folder))
         models = by_age(home.models())
         require_several(names, _choices(models))
-        runs = StoredRuns(home, Origins(uri, home, store, len(models)), Path(folder, "runs"))
+        runs = StoredRuns(home, Origins(home, len(models)), Path(folder, "runs"))
         found = [runs.read(_wanted(models, home, uri, name)) for name in names]
         return side_by_side(names, [_side(run, number) for number, run in enumerate(found)])
 

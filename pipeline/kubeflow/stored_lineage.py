@@ -9,7 +9,6 @@ left in the store; neither ML Metadata nor the API server is asked.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import tempfile
 from collections.abc import Sequence
@@ -18,20 +17,22 @@ from functools import cached_property
 from pathlib import Path
 
 from headrace.common.errors import RunError
-from headrace.components.spans.manifest import SpanManifest
 from headrace.components.stored_models.blessed_record import MANUAL
 from headrace.configs.config import PipelineConfig
-from headrace.pipeline.kubeflow.document import task_name
-from headrace.pipeline.kubeflow.pod.origin import CONFIG_FILE, FILE, SPANS_FILE, ModelOrigin, Upstream
-from headrace.pipeline.kubeflow.pod.paths import RECORD
+from headrace.pipeline.kubeflow.pod.origin import CONFIG_FILE, FILE, ModelOrigin, Upstream
 from headrace.pipeline.kubeflow.results_store import home_uri
 from headrace.pipeline.kubeflow.store import Store
-from headrace.pipeline.kubeflow.stored_models import StoredHome, StoredModel, by_age, with_commit
+from headrace.pipeline.kubeflow.stored_models import (
+    UPSTREAM,
+    StoredHome,
+    StoredModel,
+    by_age,
+    made_from,
+    names_of,
+    with_commit,
+)
 from headrace.pipeline.models.lineage import Lineage, forward, name_of
-from headrace.pipeline.models.origin import MADE_FROM, ArtifactOrigin, Origin, SpanOrigin
-
-_UPSTREAM = {key: task_name(component) for key, component in MADE_FROM.items() if key != "model"}
-"""Outputs that a model was made from to the tasks that write them."""
+from headrace.pipeline.models.origin import ArtifactOrigin, Origin
 
 
 def stored_lineage(config: PipelineConfig, store: Store, name: str | None) -> Lineage:
@@ -49,7 +50,7 @@ def stored_lineage(config: PipelineConfig, store: Store, name: str | None) -> Li
         models = by_age(home.models(manual=config.deploy.approval == MANUAL))
         if not models:
             raise RunError(f"no run of {config.pipeline.name} has trained a model in {uri} yet")
-        origins = Origins(uri, home, store, len(models))
+        origins = Origins(home, len(models))
         chosen = choose(models, home, uri, name)
         if chosen is None:
             assert name is not None  # noqa: S101 - without a name there is a model
@@ -74,9 +75,7 @@ def choose(models: Sequence[StoredModel], home: StoredHome, uri: str, name: str 
 class Origins:
     """Reads origins. number: how many models there are."""
 
-    uri: str
     home: StoredHome
-    store: Store
     number: int
 
     def of(self, model: StoredModel) -> Origin:
@@ -86,11 +85,11 @@ class Origins:
         record = self.home.origin(model)
         if record is None:
             return Origin(replace(model, spans=spans))
-        examples, card = self._path(record, "examples"), self.home.card(model)
-        read = self._spans(examples)
+        examples, card = made_from(record, "examples"), self.home.card(model)
+        read = self.home.spans_read(examples)
         compiled = record.compiled
         config = compiled.config if compiled else None
-        spans = tuple(span.name for span in read if span.name) or spans
+        spans = names_of(read) or spans
         given = record.upstream.get(examples or "", Upstream())
         return Origin(
             with_commit(replace(model, spans=spans), record),
@@ -110,13 +109,8 @@ class Origins:
             parameters=record.parameters,
         )
 
-    def _path(self, record: ModelOrigin, key: str) -> str | None:
-        """The path of the artifact of that name which a model was made from."""
-        ends = (path.split("/") for path in record.upstream)
-        return next(("/".join(parts) for parts in ends if parts[1:2] + parts[-1:] == [_UPSTREAM[key], key]), None)
-
     def _artifacts(self, model: StoredModel, record: ModelOrigin) -> dict[str, ArtifactOrigin]:
-        paths = {key: self._path(record, key) for key in _UPSTREAM}
+        paths = {key: made_from(record, key) for key in UPSTREAM}
         if paths["statistics"] is None and paths["examples"]:  # with a schema that the config names, none is inferred
             paths["statistics"] = self._other_output(paths["examples"].partition("/")[0], "statistics")
         contents = {path: one.contents for path, one in record.upstream.items()} | {str(model.path): record.contents}
@@ -129,21 +123,7 @@ class Origins:
 
     def _other_output(self, run: str, key: str) -> str | None:
         ends = (path.split("/") for path in sorted(self.home.artifacts))
-        return next(("/".join(one) for one in ends if one[:2] + one[-1:] == [run, _UPSTREAM[key], key]), None)
-
-    def _spans(self, examples: str | None) -> tuple[SpanOrigin, ...]:
-        """The spans that ExampleGen read, from the record of Spans in the same run, or on a volume from its own."""
-        if examples is None:
-            return ()
-        run, folder = examples.partition("/")[0], examples.rpartition("/")[0]
-        records = [path for path in self.home.artifacts if path.startswith(f"{run}/spans/") and path.endswith(RECORD)]
-        for path in (f"{folder}/{SPANS_FILE}", *records):
-            with contextlib.suppress(OSError):
-                for line in self.store.text(f"{self.uri}/{path}").splitlines():  # RECORD has the other outputs too
-                    with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
-                        found = SpanManifest.from_json(line).spans
-                        return tuple(SpanOrigin(one.name, one.fingerprint, one.files) for one in found)
-        return ()
+        return next(("/".join(one) for one in ends if one[:2] + one[-1:] == [run, UPSTREAM[key], key]), None)
 
     @cached_property
     def _spans_by_run(self) -> dict[str, tuple[str, ...]]:

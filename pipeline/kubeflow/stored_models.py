@@ -25,13 +25,15 @@ from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.evaluation.result import FILE_NAME as EVALUATION
 from headrace.components.evaluation.result import read_evaluation
 from headrace.components.lite.verdict import REPORT_FILE, LiteVerdict
+from headrace.components.spans.manifest import SpanManifest
 from headrace.components.stored_models.blessed_record import MANUAL, Registry, inside
 from headrace.components.stored_models.push_record import PushRecord
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.configs.config import PipelineConfig
+from headrace.pipeline.kubeflow.document import task_name
 from headrace.pipeline.kubeflow.pod.origin import FILE as ORIGIN
-from headrace.pipeline.kubeflow.pod.origin import ModelOrigin
-from headrace.pipeline.kubeflow.pod.paths import PARTS_BELOW_HOME
+from headrace.pipeline.kubeflow.pod.origin import SPANS_FILE, ModelOrigin
+from headrace.pipeline.kubeflow.pod.paths import PARTS_BELOW_HOME, RECORD
 from headrace.pipeline.kubeflow.pod.records import BLESSINGS, PUSHES, TRAININGS
 from headrace.pipeline.kubeflow.pod.state import GRAPH
 from headrace.pipeline.kubeflow.results_store import home_uri
@@ -39,6 +41,7 @@ from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.models import CARD
 from headrace.pipeline.models.destination import Destination
 from headrace.pipeline.models.listing import Model, with_entry
+from headrace.pipeline.models.origin import MADE_FROM, SpanOrigin
 
 OUTPUT = re.compile(
     rf"(?P<run>[^/]+)/(?P<task>trainer|evaluator|canary|lite)/[^/]+/"
@@ -48,6 +51,8 @@ OUTPUT = re.compile(
 SERVING = f"/Format-Serving/{GRAPH}"
 CARDS = "cards"
 """The folder whose folders, named after versions, have the cards of pushed models."""
+UPSTREAM = {key: task_name(component) for key, component in MADE_FROM.items() if key != "model"}
+"""Outputs that a model was made from to the tasks that write them."""
 _CARD = re.compile(rf"{CARDS}/(\d+)/{CARD}")
 
 
@@ -71,17 +76,33 @@ def stored_models(config: PipelineConfig, store: Store, limit: int) -> list[Stor
         home = StoredHome(home_uri(config), config.push_directory, store, Path(folder))
         order = by_age(home.models(manual=config.deploy.approval == MANUAL))
         spans = home.spans(2 * limit)
-        chosen = (model for place, model in enumerate(order) if place < limit or model.in_service)
-        return [
-            home.judged(with_commit(replace(model, spans=spans.get(model.run or "", ())), home.origin(model)))
-            for model in chosen
-        ]
+        chosen = [model for place, model in enumerate(order) if place < limit or model.in_service]
+        return [home.judged(_with_origin(home, model, spans.get(model.run or "", ()))) for model in chosen]
+
+
+def _with_origin(home: StoredHome, model: StoredModel, spans: tuple[str, ...]) -> StoredModel:
+    """The model with what its record says. spans: those that the record of its training has, else those read."""
+    record = home.origin(model)
+    if record is not None and not spans:
+        spans = names_of(home.spans_read(made_from(record, "examples")))
+    return with_commit(replace(model, spans=spans), record)
 
 
 def with_commit(model: StoredModel, origin: ModelOrigin | None) -> StoredModel:
     """The model with the commit that it was compiled from, as far as its record has it."""
     compiled = None if origin is None else origin.compiled
     return model if compiled is None else replace(model, commit=compiled.commit, dirty=compiled.dirty)
+
+
+def made_from(record: ModelOrigin, key: str) -> str | None:
+    """The path of the artifact of that name in UPSTREAM which a model was made from."""
+    ends = (path.split("/") for path in record.upstream)
+    return next(("/".join(parts) for parts in ends if parts[1:2] + parts[-1:] == [UPSTREAM[key], key]), None)
+
+
+def names_of(spans: Iterable[SpanOrigin]) -> tuple[str, ...]:
+    """The names of spans; none for data without spans."""
+    return tuple(span.name for span in spans if span.name)
 
 
 def by_age(models: Iterable[StoredModel]) -> list[StoredModel]:
@@ -101,6 +122,7 @@ class StoredHome:
         self._push, self._store, self._tmp = push, store, tmp
         self._uri = uri
         self._listing = store.listing(self._uri)
+        self._read: dict[str, tuple[SpanOrigin, ...]] = {}
 
     def models(self, *, manual: bool = False) -> list[StoredModel]:
         """All models, with their versions and what the list of blessed ones says of them.
@@ -203,6 +225,28 @@ class StoredHome:
                 if data is not None and any(data.spans):
                     found[data.statistics.partition("/")[0]] = data.spans
         return found
+
+    def spans_read(self, examples: str | None) -> tuple[SpanOrigin, ...]:
+        """The spans that ExampleGen read, from the record of Spans in the same run, or on a volume from its own.
+
+        examples: the path of what it wrote; None if that is unknown, as are the spans then.
+        """
+        if examples is None:
+            return ()
+        if examples not in self._read:
+            self._read[examples] = self._manifest_of(examples)
+        return self._read[examples]
+
+    def _manifest_of(self, examples: str) -> tuple[SpanOrigin, ...]:
+        run, folder = examples.partition("/")[0], examples.rpartition("/")[0]
+        records = [path for path in self.artifacts if path.startswith(f"{run}/spans/") and path.endswith(RECORD)]
+        for path in (f"{folder}/{SPANS_FILE}", *records):
+            with contextlib.suppress(OSError):
+                for line in self._store.text(f"{self._uri}/{path}").splitlines():  # RECORD has the other outputs too
+                    with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+                        found = SpanManifest.from_json(line).spans
+                        return tuple(SpanOrigin(one.name, one.fingerprint, one.files) for one in found)
+        return ()
 
     def origin(self, model: StoredModel) -> ModelOrigin | None:
         """The record that the Trainer's pod wrote beside the model; None if there is none, as of an earlier version.

@@ -24,6 +24,7 @@ from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.results_store import volume_store
 from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.kubeflow.stored_lineage import stored_lineage
+from headrace.pipeline.kubeflow.stored_models import stored_models
 from headrace.pipeline.models.lineage import Lineage
 
 EXAMPLES, GRAPH, MODEL = (f"tfx.types.standard_artifacts:{name}" for name in ("Examples", "TransformGraph", "Model"))
@@ -131,6 +132,21 @@ def test_model_leads_back_to_its_data_and_a_span_forward_through_warm_starts(sto
         stored_lineage(CONFIG, store, "7")
 
 
+def test_models_are_listed_with_the_spans_they_lead_back_to_without_a_record_of_the_training(
+    store: Store, tmp_path: Path
+) -> None:
+    train(store, tmp_path, "run-a", (1, 2))
+    train(store, tmp_path, "run-b", (3,))
+    trained(store, tmp_path, "run-c", BLESSED)  # without a record beside the model
+    blessed_and_pushed(store, tmp_path / "pod", "run-b", "2026-03-01T12:00:00", "1790000005")
+    found = {model.run: model for model in stored_models(CONFIG, store, 20)}
+    # that of run-b's training has spans 4 and 5, and comes first
+    assert {run: model.spans for run, model in found.items()} == {"run-a": ("1", "2"), "run-b": ("4", "5"), "run-c": ()}
+    assert (found["run-a"].commit, found["run-a"].dirty) == ("4f0c2a", True)
+    store.remove(f"{HOME}/run-a/spans/5/record")
+    assert {model.run: model.spans for model in stored_models(CONFIG, store, 20)}["run-a"] == ()
+
+
 def test_spans_on_a_volume_are_those_that_example_gen_wrote_beside_its_examples(tmp_path: Path) -> None:
     store = volume_store(str(tmp_path / "volume"), HOME)
     train(store, tmp_path, "run-a", (1, 2))
@@ -145,6 +161,7 @@ def test_spans_on_a_volume_are_those_that_example_gen_wrote_beside_its_examples(
         ("1", "s3://in/1.csv"),
         ("2", "s3://in/2.csv"),
     ]
+    assert [model.spans for model in stored_models(CONFIG, store, 20)] == [("1", "2")]
 
 
 def test_model_without_a_record_is_listed_and_a_damaged_record_is_named(store: Store, tmp_path: Path) -> None:
