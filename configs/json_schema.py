@@ -22,7 +22,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from headrace.common.names import join_names, join_or
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.features import FEATURE_COLUMNS, FUNCTION
-from headrace.configs.schema.metrics import LEVEL_NAMES_PATTERN, TASK_METRIC
+from headrace.configs.schema.metrics import LEVEL_NAMES_PATTERN, TASK_METRIC, TOP_K_PATTERN
 from headrace.configs.schema.models import CUSTOM_KIND
 from headrace.configs.schema.section import KeyPath, Section
 from headrace.configs.schema.selection import AUTO, COLUMN_TYPES, PATTERN
@@ -255,6 +255,7 @@ PATTERN_DESCRIPTIONS = {
     r"^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$": "a host and a port, such as serving:8500",
     r"^(/|[a-z][a-z0-9+.-]*://)": "an absolute path, or a URI such as gs://models/taxi",
     LEVEL_NAMES_PATTERN: "a metric with a level, such as precision@0.3 or precision_at_recall@0.9",
+    TOP_K_PATTERN: "top_K_accuracy with K from 2 to one less than the number of classes",
     TASK_METRIC: "a task's metric, such as price/mean_absolute_error",
 }
 """A description of every regular expression in the config."""

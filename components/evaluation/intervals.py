@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from headrace.components.evaluation.metrics.accumulator import FOLDS, LabelMetrics, MetricAccumulator
 from headrace.components.evaluation.result import Interval, Intervals
-from headrace.configs.schema.metrics import FRACTION_METRICS, LOWER_IS_BETTER, base_of
+from headrace.configs.schema.metrics import FRACTION_METRICS, LOWER_IS_BETTER, base_of, is_fraction
 
 Values = Mapping[str, float]
 LEAST_EXAMPLES = 2 * FOLDS
@@ -115,7 +115,7 @@ def _around(name: str, value: float, width: float) -> Interval:
     (the delta method). A value at an end has no place on the scale, so its interval ends at what the metric can be.
     """
     base = base_of(name)
-    if base in FRACTION_METRICS:
+    if is_fraction(name):
         if not _ROUNDING < value < 1 - _ROUNDING:
             return max(value - width, 0.0), min(value + width, 1.0)
         to_side = min(width / (value * (1 - value)), _WIDEST)

@@ -15,8 +15,11 @@ from headrace.configs.schema.metrics import (
     DECISION_METRICS,
     METRICS,
     ON_REQUEST,
+    TOP_K,
+    key_in_metrics,
     lower_is_better,
     split_level,
+    top_k,
 )
 from headrace.trainer.served_model import PREDICTIONS, SCORE, ModelCall, task_output
 
@@ -135,7 +138,10 @@ def _metric_config(kind: str, name: str, evaluate: EvaluateConfig) -> config_pb2
         settings |= {"thresholds": [threshold]}
     elif base in AT_TARGET:
         settings |= {AT_TARGET[base]: level}
-    metric = config_pb2.MetricConfig(class_name=METRICS[kind][base], config=json.dumps(settings))
+    key = key_in_metrics(kind, base)
+    if key == TOP_K:
+        settings |= {"top_k": top_k(base)}
+    metric = config_pb2.MetricConfig(class_name=METRICS[kind][key], config=json.dumps(settings))
     if name in evaluate.thresholds and (required := _threshold(name, evaluate.thresholds[name])).ByteSize():
         metric.per_slice_thresholds.add(slicing_specs=[config_pb2.SlicingSpec()], threshold=required)
     return metric

@@ -15,18 +15,20 @@ from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.metrics import (
     AT_TARGET,
     DECISION_METRICS,
-    FRACTION_METRICS,
     METRICS,
     ONE_VS_REST,
     ONE_VS_REST_CLASSES,
     SIGNED,
+    TOP_K,
     base_of,
     is_fraction,
+    key_in_metrics,
     metrics_of_kinds,
     own_name,
     split_level,
     split_task,
     task_metric,
+    top_k,
     with_example,
 )
 from headrace.configs.schema.models import ImageModel, ModelConfig, TextModel
@@ -140,20 +142,41 @@ def one_vs_rest_has_few_classes(label: LabelConfig, evaluate: EvaluateConfig) ->
 def _is_metric(name: str, label: LabelConfig) -> bool:
     """Whether it can be measured for the label: with a level if it needs one, or may have one."""
     task, own = split_task(name)
-    kind, (base, level) = label.kinds.get(task), split_level(own)
-    if kind is None or task_metric(task, own) != name:
+    part, (base, level) = label.parts.get(task), split_level(own)
+    if part is None or task_metric(task, own) != name:
         return False
+    kind = part.kind
     if level is None:
-        return own in METRICS[kind] and own not in AT_TARGET
+        key = key_in_metrics(kind, own)
+        return key in METRICS[kind] and own not in AT_TARGET and (key != TOP_K or not _top_k_is_off(own, part))
     return base in METRICS[kind] and (base in AT_TARGET or base in DECISION_METRICS.get(kind, ()))
 
 
 def _unsuitable_metric(name: str, label: LabelConfig) -> str:
-    return _unsuitable_for(name, label.kind) if label.tasks is None else _no_metric_of_a_task(name, label)
+    return _unsuitable_for(name, label) if label.tasks is None else _no_metric_of_a_task(name, label)
 
 
-def _unsuitable_for(name: str, kind: str) -> str:
-    base, mark, level = name.partition("@")
+def _top_k_is_off(own: str, label: LabelConfig) -> bool:
+    """Whether the K of a name such as `top_3_accuracy` is none, or says nothing about the label."""
+    k = top_k(own)
+    return k is None or not 1 < k < label.num_classes
+
+
+def _unsuitable_top_k(name: str, classes: int) -> str:
+    if classes <= 2:
+        return f"{TOP_K} needs a label of at least 3 classes, and this one has {classes}; use `accuracy`"
+    found = name.removeprefix("top_").removesuffix("_accuracy")
+    what = f'the K of "{name}" is "{found}", but must be an integer from 2 to {classes - 1:,}'
+    return f"{what}, because the label has {classes:,} classes{'; K = 1 is `accuracy`' if found == '1' else ''}"
+
+
+def _unsuitable_for(name: str, label: LabelConfig) -> str:
+    kind, (base, mark, level) = label.kind, name.partition("@")
+    looks_so = base.startswith("top_") and base.endswith("_accuracy")
+    if looks_so and TOP_K in METRICS[kind] and _top_k_is_off(base, label):
+        return _unsuitable_top_k(base, label.num_classes)
+    if mark and key_in_metrics(kind, base) == TOP_K:
+        return f"{base} depends on no decision threshold; write `{base}`"
     if base in METRICS[kind] and base in AT_TARGET:
         found = f'"{level}" is not one' if mark else "there is none"
         return f"{base} needs a {AT_TARGET[base]} above 0 and below 1, as `{with_example(base)}`; {found}"
@@ -163,7 +186,7 @@ def _unsuitable_for(name: str, kind: str) -> str:
         what = f'the decision threshold of "{name}" is not a number above 0 and below 1 in its shortest form'
         return f"{what}; write it as `{base}@0.3`"
     name = base
-    others = [other for other, names in METRICS.items() if name in names]
+    others = [other for other, names in METRICS.items() if key_in_metrics(other, name) in names]
     what = f'"{name}" is for {join_or(others)} labels, but this label is {kind}' if others else f'no metric "{name}"'
     return f"{what}; for {kind}: {join_or(METRICS[kind])}{did_you_mean(name, METRICS[kind])}"
 
@@ -175,9 +198,9 @@ def _no_metric_of_a_task(name: str, label: LabelConfig) -> str:
     if having:
         return f'"{name}" is a metric of {"one task" if len(having) == 1 else "several tasks"}; write {join_or(having)}'
     task, metric = split_task(name)
-    if task in label.kinds and base_of(name) in METRICS[label.kinds[task]]:
-        return f"{task}: {_unsuitable_for(metric, label.kinds[task])}"
-    if task in label.kinds and base_of(name) in {one for each in METRICS.values() for one in each}:
+    if task in label.kinds and key_in_metrics(label.kinds[task], base_of(name)) in METRICS[label.kinds[task]]:
+        return f"{task}: {_unsuitable_for(metric, label.parts[task])}"
+    if task in label.kinds and any(key_in_metrics(kind, base_of(name)) in METRICS[kind] for kind in METRICS):
         own = METRICS[label.kinds[task]]
         return f'"{metric}" is not for {label.kinds[task]} labels, as {task} is one; for it: {join_or(own)}'
     return f'no metric "{name}"{did_you_mean(name, names)}; a task\'s name comes first, as in {next(iter(names))}'
@@ -199,7 +222,7 @@ def _range(name: str, threshold: Threshold | SliceThreshold, where: KeyPath) -> 
     """Bounds that the metric cannot reach."""
     own = base_of(name)
     low, range_ = (-1, "at most 1") if own in SIGNED else (0, "between 0 and 1")
-    if own in FRACTION_METRICS | SIGNED and threshold.min is not None and threshold.min > 1:
+    if (is_fraction(name) or own in SIGNED) and threshold.min is not None and threshold.min > 1:
         what = f"found {threshold.min:g}, but {name} is {range_}"
         yield (*where, "min"), f"{what}{_of_percent(threshold.min)}"
     if own != "r_squared" and threshold.max is not None and threshold.max < low:

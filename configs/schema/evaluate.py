@@ -102,9 +102,10 @@ class EvaluateConfig(Section):
     """The split to evaluate. null: `test` if it exists, else `eval`."""
     metrics: tuple[MetricName, ...] = ()
     """Names of [metrics](#metrics). Those of decisions may have a decision threshold of their own, as `precision@0.3`,
-    and be listed for several. `precision_at_recall@0.9` and its like need a target of the other metric. Empty: the
-    usual ones for the label's kind. With several labels, each name is prefixed with the task's, as in
-    `price/mean_absolute_error`, and a task of which none is named has its usual ones."""
+    and be listed for several. `precision_at_recall@0.9` and its like need a target of the other metric. The K of
+    `top_K_accuracy` is yours, as in `top_3_accuracy`. Empty: the usual ones for the label's kind. With several labels,
+    each name is prefixed with the task's, as in `price/mean_absolute_error`, and a task of which none is named has its
+    usual ones."""
     decision_threshold: Annotated[float, Field(gt=0, lt=1)] = 0.5
     """For a binary label: the predicted probability above which an example counts as positive in the metrics of
     decisions, such as `precision`; for a multilabel label, above which it counts as one of a class. The report shows

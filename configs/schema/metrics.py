@@ -12,6 +12,9 @@ from typing import Annotated
 
 from pydantic import JsonValue, WithJsonSchema
 
+TOP_K = "top_K_accuracy"
+"""Stands for the metrics of a multiclass label that are named after how many of the most probable classes count, such
+as `top_3_accuracy`."""
 METRICS = {
     "binary": {
         "auc": "AUC",
@@ -49,8 +52,7 @@ METRICS = {
         "micro_recall": "MicroRecall",
         "micro_f1": "MicroF1",
         "matthews_correlation": "MulticlassMatthewsCorrelation",
-        "top_3_accuracy": "Top3Accuracy",
-        "top_5_accuracy": "Top5Accuracy",
+        TOP_K: "TopKAccuracy",
         "macro_auc": "MulticlassMacroAUC",
         "weighted_auc": "MulticlassWeightedAUC",
     },
@@ -163,12 +165,12 @@ NEITHER_IS_BETTER = frozenset({"predicted_positive_rate"})
 
 _FRACTIONS = """
 auc auc_precision_recall binary_accuracy balanced_accuracy precision recall specificity f1 accuracy
-macro_precision macro_recall macro_f1 weighted_f1 top_3_accuracy top_5_accuracy squared_correlation macro_auc
+macro_precision macro_recall macro_f1 weighted_f1 top_5_accuracy squared_correlation macro_auc
 micro_auc micro_f1 micro_precision micro_recall subset_accuracy hamming_loss exact_match weighted_precision
 weighted_recall weighted_auc false_positive_rate false_negative_rate negative_predictive_value
 predicted_positive_rate brier_score
 """
-FRACTION_METRICS = frozenset({*_FRACTIONS.split(), *AT_TARGET})
+FRACTION_METRICS = frozenset({*_FRACTIONS.split(), *AT_TARGET, TOP_K})
 """Metrics between 0 and 1."""
 
 SIGNED = frozenset({"r_squared", "matthews_correlation"})
@@ -198,6 +200,21 @@ def split_level(name: str) -> tuple[str, float | None]:
     """
     match = _LEVEL.fullmatch(name)
     return (match["base"], float(match["level"])) if match else (name, None)
+
+
+_TOP = re.compile(r"top_(0|[1-9][0-9]{0,8})_accuracy")
+
+
+def top_k(name: str) -> int | None:
+    """The K of a metric's own name such as `top_3_accuracy`, even if no label has that metric; None without one."""
+    match = _TOP.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def key_in_metrics(kind: str, base: str) -> str:
+    """What stands for a metric without its task and level in METRICS of a kind of label: TOP_K for `top_3_accuracy`."""
+    stands = TOP_K in METRICS[kind] and top_k(base) is not None
+    return TOP_K if stands else base
 
 
 def task_metric(task: str, metric: str) -> str:
@@ -250,19 +267,22 @@ def lower_is_better(name: str) -> bool:
 
 def is_fraction(name: str) -> bool:
     """Whether a metric, by its name in the config, is between 0 and 1."""
-    return base_of(name) in FRACTION_METRICS
+    base = base_of(name)
+    return base in FRACTION_METRICS or top_k(base) is not None
 
 
 WITH_LEVELS = frozenset({*AT_TARGET, *(name for names in DECISION_METRICS.values() for name in names)})
 """Metrics whose names may have a level."""
 LEVEL_NAMES_PATTERN = rf"^({'|'.join(sorted(WITH_LEVELS))})@{LEVEL_PATTERN}$"
-_METRIC_NAMES: list[JsonValue] = [*sorted({name for names in METRICS.values() for name in names} - {*AT_TARGET})]
+_METRIC_NAMES: list[JsonValue] = [*sorted({name for names in METRICS.values() for name in names} - {*AT_TARGET, TOP_K})]
+TOP_K_PATTERN = "^top_([2-9]|[1-9][0-9]{1,8})_accuracy$"
 TASK_METRIC = rf"^[A-Za-z]\w*/\w+(@{LEVEL_PATTERN})?$"
 """A metric of one of several labels."""
 ANY_METRIC: dict[str, JsonValue] = {
     "anyOf": [
         {"enum": _METRIC_NAMES},
         {"type": "string", "pattern": LEVEL_NAMES_PATTERN},
+        {"type": "string", "pattern": TOP_K_PATTERN},
         {"type": "string", "pattern": TASK_METRIC},
     ]
 }

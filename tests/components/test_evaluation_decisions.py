@@ -134,7 +134,7 @@ def test_metrics_by_class_equal_scikit_learn_without_a_fold_too() -> None:
     scores = np.exp(random.normal(size=(2000, 7)) + 1.5 * np.eye(7)[labels.astype(int)])
     p, weights = scores / scores.sum(axis=1, keepdims=True), random.choice([0.25, 1.0, 4.0], 2000)
     folds, groups = random.integers(0, FOLDS, 2000), random.integers(0, 2, 2000)
-    metrics = LABEL_METRICS["multiclass"]
+    metrics = metrics_of("multiclass", 0.5, ("top_3_accuracy", "top_5_accuracy"))
     found = metrics.accumulate(ExampleGroups(labels, p, groups, 2, weights, folds))
     for group, fold in ((0, None), (1, 3), (1, None)):
         rows = (groups == group) & (folds != fold)
@@ -166,6 +166,32 @@ def test_metrics_by_class_equal_scikit_learn_without_a_fold_too() -> None:
         assert confusion.classes == tuple(range(7))
         share = np.bincount(labels[rows].astype(int), weights[rows]) / weights[rows].sum()
         assert metrics.constant(totals)["accuracy"] == pytest.approx(share.max())
+
+
+def test_accuracy_among_the_k_most_probable_classes_is_that_of_keras_ties_included() -> None:
+    random = np.random.default_rng(13)
+    labels, weights = random.integers(0, 8, 3000), random.choice([0.25, 1.0, 4.0], 3000)
+    p = random.integers(0, 5, (3000, 8)) + 2 * np.eye(8)[labels] + 0.5
+    p /= p.sum(axis=1, keepdims=True)
+    own = p[np.arange(3000), labels]
+    assert np.mean((p == own[:, None]).sum(axis=1) > 1) > 0.4  # ties
+    metrics = metrics_of("multiclass", 0.5, [f"top_{k}_accuracy" for k in (7, 2, 3, 4)])
+    folds, groups = random.integers(0, FOLDS, 3000), random.integers(0, 2, 3000)
+    found = metrics.accumulate(ExampleGroups(labels.astype(float), p, groups, 2, weights, folds))
+    for group, fold in ((0, None), (1, 3)):
+        rows = (groups == group) & (folds != fold)
+        values = metrics.metrics(found[group].total(without=fold))
+        assert [name for name in values if name.startswith("top_")] == [f"top_{k}_accuracy" for k in (2, 3, 4, 7)]
+        for k in (2, 3, 4, 7):
+            theirs = keras.metrics.SparseTopKCategoricalAccuracy(k)
+            theirs.update_state(labels[rows], p[rows].astype(np.float32), weights[rows])
+            more = [sum(each > mine for each in row) for row, mine in zip(p, own, strict=True)]
+            plain = np.average((np.array(more) < k)[rows], weights=weights[rows])
+            assert values[f"top_{k}_accuracy"] == pytest.approx(plain)
+            assert values[f"top_{k}_accuracy"] == pytest.approx(float(theirs.result()), abs=1e-6)
+    p[5] = np.nan
+    (broken,) = metrics.accumulate(ExampleGroups(labels.astype(float), p, np.zeros(3000, np.int64), 1, weights))
+    assert np.isnan([metrics.metrics(broken.total())[f"top_{k}_accuracy"] for k in (2, 7)]).all()
 
 
 def test_classes_are_too_many_for_a_table_only_above_a_limit() -> None:

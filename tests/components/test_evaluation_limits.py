@@ -102,7 +102,7 @@ def test_weights_count_as_so_many_equal_examples() -> None:
 
 def test_a_perfect_model_of_several_classes_has_intervals_of_each_class() -> None:
     labels = np.array([0.0, 1, 2]).repeat([20, 80, 100])
-    names = ("accuracy", "micro_f1", "macro_recall", "macro_precision", "macro_f1", "weighted_f1", "top_3_accuracy")
+    names = ("accuracy", "micro_f1", "macro_recall", "macro_precision", "macro_f1", "weighted_f1", "top_2_accuracy")
     label = LabelConfig(key="y", kind="multiclass", classes=3)
     found = judged(
         label,
@@ -114,7 +114,7 @@ def test_a_perfect_model_of_several_classes_has_intervals_of_each_class() -> Non
     f1 = [2 * share / (1 + share) for share in each]
     assert {name: low for name, (low, _) in found.intervals.items()} == pytest.approx(
         {
-            **dict.fromkeys(("accuracy", "micro_f1", "top_3_accuracy"), exact(200, 200)[0]),
+            **dict.fromkeys(("accuracy", "micro_f1", "top_2_accuracy"), exact(200, 200)[0]),
             **dict.fromkeys(("macro_recall", "macro_precision"), np.mean(each)),
             "macro_f1": np.mean(f1),
             "weighted_f1": np.average(f1, weights=(20, 80, 100)),

@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 import sklearn.metrics
 import tensorflow_model_analysis as tfma
-from evaluator_runs import ROWS, InProcess, Stock, evaluate, run
+from evaluator_runs import ROWS, InProcess, Stock, evaluate, predictions, run
 from plain_shards import unpacked
 from scipy.special import expit, logit
 from tensorflow_model_analysis.proto import config_pb2
@@ -40,6 +40,23 @@ def test_binary_metrics_equal_numpy_over_the_whole_and_every_slice(
     assert evaluation.blessed
     assert evaluation.curves is not None
     assert blessing.get_string_custom_property("current_model") == models["binary"].uri
+
+
+@pytest.mark.parametrize(("required", "blessed"), [(0.6, True), (0.99, False)])
+def test_accuracy_among_the_two_most_probable_classes_decides_on_the_blessing(
+    data: Any, examples: Any, models: Any, tmp_path: Path, required: float, blessed: bool
+) -> None:
+    thresholds = {"top_2_accuracy": Threshold(min=required)}
+    evaluation, _ = evaluate(tmp_path, "multiclass", examples, models["multiclass"], thresholds=thresholds)
+    p, y = predictions(models["multiclass"], data), data["multiclass"].astype(int)
+    among = [label in np.argsort(-row)[:2] for row, label in zip(p, y, strict=True)]
+    assert evaluation.metrics["top_2_accuracy"] == pytest.approx(np.mean(among))
+    assert 0.6 < np.mean(among) < 0.99
+    assert evaluation.blessed is blessed
+    low, high = evaluation.intervals["top_2_accuracy"]
+    assert 0.6 < low < np.mean(among) < high < 1
+    stored = tfma.load_eval_result(str(tmp_path / "evaluation")).get_metrics_for_slice()
+    assert stored["top_2_accuracy"]["boundedValue"]["value"] == pytest.approx(np.mean(among))
 
 
 def test_multiclass_metrics_equal_numpy(data: Any, examples: Any, models: Any, tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ def test_every_rule_has_a_config_that_breaks_it() -> None:
     [
         "train: {epochs: 1, optimizer: Adam}",
         "evaluate: {split: train, thresholds: {recall: {min: 0.5}}}",
+        "evaluate: {metrics: [top_2_accuracy, top_11_accuracy]}\nlabel: {key: tip, kind: multiclass, classes: 12}",
         "evaluate: {metrics: [mean_squared_error]}\nlabel: {key: tip, kind: regression}",
         "predict: {source: {kind: csv, path: '{SPAN:2}/v{VERSION}/*.csv'}, output: '../s/{SPAN}.csv', window: all}",
         "predict: {source: {kind: csv, path: 's3://new/*.csv'}, output: 'new/scored.tfrecord.gz', columns: []}",

@@ -12,7 +12,7 @@ from headrace.components.evaluation.metrics.multiclass import MulticlassMetrics,
 from headrace.components.evaluation.metrics.multilabel import MultilabelMetrics
 from headrace.components.evaluation.metrics.regression import RegressionMetrics
 from headrace.components.evaluation.metrics.texts import TextMetrics
-from headrace.configs.schema.metrics import ONE_VS_REST, OURS, split_level
+from headrace.configs.schema.metrics import ONE_VS_REST, OURS, split_level, top_k
 
 LABEL_METRICS: dict[str, LabelMetrics] = {
     "binary": BinaryMetrics(),
@@ -28,12 +28,14 @@ LABEL_METRICS: dict[str, LabelMetrics] = {
 def metrics_of(kind: str, decision_threshold: float, names: Iterable[str] = ()) -> LabelMetrics:
     """The metrics of a kind of label, of which those of yes-or-no decisions depend on a threshold.
 
-    names: of metrics, among them those with a level and those of ONE_VS_REST, which are computed only if named.
+    names: of metrics, among them those with a level, those of ONE_VS_REST and those such as `top_3_accuracy`, which are
+    computed only if named.
     """
     requested = {*names}
     levels = tuple(sorted({name for name in requested if split_level(name)[1] is not None}))
     if kind == "multiclass":
-        return MulticlassMetrics(one_vs_rest=not ONE_VS_REST.isdisjoint(requested))
+        tops = sorted({k for k in map(top_k, requested) if k is not None})
+        return MulticlassMetrics(one_vs_rest=not ONE_VS_REST.isdisjoint(requested), tops=tuple(tops))
     if kind == "multilabel":
         return MultilabelMetrics(decision_threshold, levels)
     return BinaryMetrics(decision_threshold, levels) if kind == "binary" else LABEL_METRICS[kind]
@@ -42,7 +44,7 @@ def metrics_of(kind: str, decision_threshold: float, names: Iterable[str] = ()) 
 def _register_with_tfma(name: str) -> None:
     """Register a metric class that TFMA's validation looks up by its name in an EvalConfig. It computes nothing."""
 
-    def initialize(self: metric_types.Metric, name: str, thresholds: list[float] | None = None) -> None:  # noqa: ARG001
+    def initialize(self: metric_types.Metric, name: str, **_: object) -> None:
         metric_types.Metric.__init__(self, lambda **_: [], name=name)
 
     metric_types.register_metric(type(name, (metric_types.Metric,), {"__init__": initialize}))

@@ -25,7 +25,7 @@ from headrace.components.evaluation.metrics.by_class import (
 from headrace.components.evaluation.metrics.classification import EPSILON, TOO_WIDE, confusion_of, entropy, wilson_width
 from headrace.components.evaluation.metrics.one_vs_rest import MACRO, WEIGHTED, OneVsRest, buckets_of, classes_of
 from headrace.components.evaluation.result import ClassMetrics, Confusion
-from headrace.configs.schema.metrics import METRICS
+from headrace.configs.schema.metrics import METRICS, TOP_K
 
 TOP = 5
 UNKNOWN_WORD = -1
@@ -38,10 +38,17 @@ MOST_CLASSES = 30
 class MulticlassMetrics(LabelMetrics):
     """Metrics for classes 0 to n, from a probability for each. The most probable class is the prediction.
 
-    one_vs_rest: whether the areas under the ROC curves of the classes are measured too.
+    one_vs_rest: whether the areas under the ROC curves of the classes are measured too; tops: each K of a
+    `top_K_accuracy`, for which an example is right if less than K classes are more probable than its own, as in Keras'
+    TopKCategoricalAccuracy.
     """
 
     one_vs_rest: bool = False
+    tops: tuple[int, ...] = ()
+
+    @property
+    def _top_names(self) -> tuple[str, ...]:
+        return tuple(f"top_{k}_accuracy" for k in self.tops)
 
     def usable(self, labels: Array) -> NDArray[np.bool_]:
         return labels >= 0
@@ -54,15 +61,16 @@ class MulticlassMetrics(LabelMetrics):
 
     def sums(self, labels: Array, predictions: Array) -> Array:
         ids, probability = labels.astype(np.int64), _of_labels(labels, predictions)
-        loss = self.losses(labels, predictions)
-        rank = _rank(ids, predictions, probability)
-        in_top = [np.where(np.isfinite(probability), rank < k, np.nan) for k in (1, 3, 5)]
-        return np.stack([np.ones(len(ids)), *in_top, loss], axis=1)
+        loss, finite = self.losses(labels, predictions), np.isfinite(probability)
+        correct = np.where(finite, _rank(ids, predictions, probability) == 0, np.nan)
+        above = np.sum(predictions > probability[:, None], axis=1) if self.tops else 0
+        in_top = [np.where(finite, above < k, np.nan) for k in self.tops]
+        return np.stack([np.ones(len(ids)), correct, *in_top, loss], axis=1)
 
     def metrics(self, totals: Totals) -> dict[str, float]:
-        examples, correct, in_top_3, in_top_5, loss = totals.sums
+        examples, correct, *in_top, loss = totals.sums
         if not np.isfinite(loss):
-            return dict.fromkeys(METRICS["multiclass"], np.nan)
+            return dict.fromkeys((*METRICS["multiclass"].keys() - {TOP_K}, *self._top_names), np.nan)
         averages = OneVsRest.of(totals).averages() if self.one_vs_rest else {}
         precision, recall, f1, present = scores_by_class(totals)
         return {
@@ -76,8 +84,7 @@ class MulticlassMetrics(LabelMetrics):
             "weighted_recall": float(np.average(recall, weights=present)),
             **dict.fromkeys(("micro_precision", "micro_recall", "micro_f1"), float(correct / examples)),
             "matthews_correlation": correlation_of_classes(totals),
-            "top_3_accuracy": float(in_top_3 / examples),
-            "top_5_accuracy": float(in_top_5 / examples),
+            **{name: float(each / examples) for name, each in zip(self._top_names, in_top, strict=True)},
             **averages,
         }
 
@@ -105,7 +112,7 @@ class MulticlassMetrics(LabelMetrics):
         whole = (Proportion(totals.effective_examples),)
         names = ("accuracy", "weighted_recall", "micro_precision", "micro_recall", "micro_f1")
         averages = OneVsRest.of(totals).proportions(totals) if self.one_vs_rest else {}
-        found = dict.fromkeys((*names, "top_3_accuracy", "top_5_accuracy"), whole)
+        found = dict.fromkeys((*names, *self._top_names), whole)
         return {**found, **proportions_by_class(totals), **averages}
 
     def classes(self, totals: Totals) -> tuple[ClassMetrics, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broken_rules.sections import Broken, features
 
+FOUR = "label: {key: tip, kind: multiclass, classes: 4}\n"
 BROKEN: Broken = {
     "auto_searches_alone": [
         (
@@ -45,8 +46,36 @@ BROKEN: Broken = {
             "evaluate: {metrics: [recall_at_precision@90]}",
             '1: evaluate.metrics[0]: as `recall_at_precision@0.9`; "90" is not one',
         ),
+        (f"{FOUR}evaluate: {{metrics: [top_1_accuracy]}}", "2: evaluate.metrics[0]: classes; K = 1 is `accuracy`"),
+        (
+            f"{FOUR}evaluate: {{metrics: [top_0_accuracy]}}",
+            '2: evaluate.metrics[0]: "0", but must be an integer',
+        ),
+        (f"{FOUR}evaluate: {{metrics: [accuracy, top_4_accuracy]}}", "2: evaluate.metrics[1]: the label has 4 classes"),
+        (
+            f"{FOUR}evaluate: {{metrics: [top_K_accuracy]}}",
+            "2: evaluate.metrics[0]: must be an integer from 2 to 3",
+        ),
+        (f"{FOUR}evaluate: {{metrics: [top_02_accuracy]}}", '2: evaluate.metrics[0]: "02", but must be an integer'),
+        (f"{FOUR}evaluate: {{metrics: [top_2_accuracy@0.3]}}", "2: evaluate.metrics[0]: write `top_2_accuracy`"),
+        (
+            "evaluate: {metrics: [top_3_accuracy]}",
+            "1: evaluate.metrics[0]: is for multiclass labels",
+        ),
+        (
+            "label: {key: tip, kind: multiclass, classes: 2}\nevaluate: {metrics: [top_2_accuracy]}",
+            "2: evaluate.metrics[0]: at least 3 classes, and this one has 2; use `accuracy`",
+        ),
     ],
     "thresholds_have_metrics": [
+        (
+            f"{FOUR}evaluate: {{thresholds: {{top_9_accuracy: {{min: 0.5}}}}}}",
+            "2: evaluate.thresholds.top_9_accuracy: the label has 4 classes",
+        ),
+        (
+            f"{FOUR}evaluate: {{metrics: [top_2_accuracy], thresholds: {{top_3_accuracy: {{min: 0.5}}}}}}",
+            "2: evaluate.thresholds.top_3_accuracy: not in evaluate.metrics",
+        ),
         (
             "evaluate: {metrics: [auc], thresholds: {recall: {min: 0.5}}}",
             "1: evaluate.thresholds.recall: or remove the threshold",
@@ -78,6 +107,10 @@ BROKEN: Broken = {
         (
             "evaluate: {thresholds: {recall@0.2: {min: 85}}}",
             "1: evaluate.thresholds.recall@0.2.min: did you mean 0.85?",
+        ),
+        (
+            f"{FOUR}evaluate: {{thresholds: {{top_3_accuracy: {{min: 85}}}}}}",
+            "2: evaluate.thresholds.top_3_accuracy.min: did you mean 0.85?",
         ),
         (
             "evaluate: {thresholds: {binary_crossentropy: {max: -1}}}",
