@@ -24,6 +24,7 @@ from pathlib import Path
 import dying_run
 import numpy as np
 from command import Finished, headrace, outputs_on_disk, processes_in, wait_until
+from compared_outputs import compared
 from forks import FIRST
 
 from headrace.components.stored_models.blessed_record import Registry
@@ -63,16 +64,6 @@ ONLY_PREDICTS = ("--profile", "only")
 """Options of the pipeline that trains nothing. Its predictions have other columns, so none are reused."""
 TUNE = "tune: {max_trials: 2, epochs: 1, parameters: {train.learning_rate: {min: 0.001, max: 0.01}}}"
 ROWS = 400
-VARYING = re.compile(
-    r"Spans/|Drift/|ServingLog/|DataVerdict/|PredictSpans/|Canary/|Lite/blessing/report.json|ProfileVerdict/|ProfileGate/|RecordBlessing/entry|RecordTraining/entry"
-    r"|ModelInService/version|PublishPredictions/|Trainer/model_run/(?!.*\.h5)"
-    r"|.*/(saved_model\.pb|fingerprint\.pb|origin\.json|eval_config\.json|best_hyperparameters\.txt)"
-    r"|(?!Transform/).*variables/"
-)
-"""Outputs that differ from run to run: paths, times, measurements, reasons to train, what the data of the model blessed
-last is like, and graphs in which the order of the nodes varies, and so their size in the report on the `.tflite` file.
-Everything else is the same, byte for byte.
-"""
 STAMP = re.compile(r"\d{10}\.\S+?\.\d+\.\d+\.v2|\d{4}(_\d\d){5}")
 """What varies in names: the time and the process of TensorBoard's files."""
 
@@ -211,17 +202,19 @@ class Nights:
         """The contents of all that BulkPredictor has written."""
         return set(_files(self.home / "artifacts" / "BulkPredictor").values())
 
-    def outputs(self, run: RunRecord) -> dict[str, bytes | None]:
-        """The files of a run's outputs, whichever run wrote them; None for those that vary."""
+    def outputs(self, run: RunRecord) -> dict[str, object]:
+        """What is compared of the files of a run's outputs, whichever run wrote them."""
         return dict(self._outputs(run))
 
-    def _outputs(self, run: RunRecord) -> Iterator[tuple[str, bytes | None]]:
+    def _outputs(self, run: RunRecord) -> Iterator[tuple[str, object]]:
         for node in run.nodes:
             for output, artifact in node.outputs.items():
                 path = Path(artifact.uri)
-                for name, content in _files(path).items() if path.is_dir() else [("", path.read_bytes())]:
+                for file in path.rglob("*") if path.is_dir() else [path]:
+                    name = str(file.relative_to(path)) if file != path else ""
                     full = f"{node.id}/{output}/{STAMP.sub('*', name)}"
-                    yield full, None if VARYING.match(full) else content
+                    if file.is_file():
+                        yield full, compared(self.folder, file, full)
 
     def unknown(self) -> set[Path]:
         """Outputs on disk of which ML Metadata knows nothing, unless they are empty and of a run: those of a component
