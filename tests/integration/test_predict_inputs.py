@@ -221,3 +221,34 @@ def test_the_data_of_the_config_through_beam(pushed: Pushed) -> None:
     here, beam = (pushed.table("--columns", "id", *more) for more in ((), ("--set", "beam.runner=direct")))
     assert here.num_rows == 600
     assert beam.equals(here)
+
+
+@pytest.fixture(scope="module")
+def long(pushed: Pushed) -> str:
+    """A file of new rows that is read in several parts: 40 times the rows, and 2 kB in each that no one reads."""
+    with (pushed.folder / "long.jsonl").open("w", encoding="utf-8") as file:
+        for times in range(40):
+            for number, row in enumerate(pushed.rows):
+                file.write(
+                    json.dumps({**row, "place": times * len(pushed.rows) + number, "padding": "x" * 2000}) + "\n"
+                )
+    return "long.jsonl"
+
+
+@pytest.mark.parametrize(
+    "runner",
+    [
+        "{runner: direct, workers: 2}",
+        "{runner: direct, workers: 2, direct_running_mode: multi_processing}",
+        "{runner: portable, options: {job_endpoint: embed, environment_type: LOOPBACK}}",
+    ],
+    ids=["threads", "processes", "job server"],
+)
+def test_new_data_in_several_parts_through_beam_keeps_its_order(
+    pushed: Pushed, expected: np.ndarray, long: str, runner: str
+) -> None:
+    found = pushed.table("--input", long, "--columns", "place,distance", "--set", f"beam={runner}")
+    assert found["place"].to_pylist() == list(range(40 * len(pushed.rows)))
+    assert found["distance"].to_pylist() == [row["distance"] for row in pushed.rows] * 40
+    check(found, np.tile(expected, (40, 1)))
+    assert (pushed.folder / long).stat().st_size > 16 << 20
