@@ -43,8 +43,8 @@ VARYING = {
 }
 """Names in JSON whose values differ from run to run, and what they are."""
 OF_THE_BLESSED = "gates.drift.blessed"
-"""The gate that compares with the model blessed last. The night's own run may have ended with its blessing, so only
-what it judges is compared, and not how far it is from that."""
+"""The gate that compares with the model blessed last. The night's own run may have ended with its blessing, before
+which there may be none, so what the gate found is not compared."""
 _NAMED = (
     (re.compile(r"\b\d{8}-\d{6}(-\d+)?\b"), "<run>"),
     (re.compile(r"\b1\d{9}\b"), "<version>"),
@@ -87,6 +87,5 @@ def _without_varying(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if value.get("gate") == OF_THE_BLESSED:
-        rows = [(row["what"], row["measure"], row["limit"]) for row in value["rows"]]
-        return {"gate": OF_THE_BLESSED, "rows": sorted(rows), "judged": value["judged"]}
+        return {name: value[name] for name in ("gate", "on_anomaly")}
     return {name: _without_varying(each) for name, each in value.items() if name not in VARYING}

@@ -27,6 +27,7 @@ DATA = {
         {"gate": "gates.rows", "rows": [{"what": "1", "measure": "rows", "value": "400", "limit": "at least 100"}]},
         {
             "gate": "gates.drift.blessed",
+            "on_anomaly": "warn",
             "rows": [{"what": "fare", "measure": "Jensen-Shannon divergence", "value": "0.67", "limit": "0.1"}],
             "failed": 1,
             "judged": 6,
@@ -92,7 +93,7 @@ def of_json(folder: Path, name: str, content: Any) -> object:
         ("ServingLog/log/", SPANS, lambda each: each["spans"][0]["files"][0].update(path="{folder}/2.csv"), True),
         ("DataVerdict/verdict/", DATA, lambda each: each["gates"][0]["rows"][0].update(value="399"), True),
         ("DataVerdict/verdict/", DATA, lambda each: each["gates"][1]["rows"][0].update(value="0.1"), False),
-        ("DataVerdict/verdict/", DATA, lambda each: each["gates"][1]["rows"][0].update(what="kind"), True),
+        ("DataVerdict/verdict/", DATA, lambda each: each["gates"][1].update(on_anomaly="stop"), True),
         ("RecordBlessing/entry/", ENTRY, lambda each: each.update(uri=ENTRY["uri"].replace("230929", "9")), True),
         ("RecordBlessing/entry/", ENTRY, lambda each: each.update(uri=ENTRY["uri"].replace("0929", "0930")), False),
         ("RecordBlessing/entry/", ENTRY, lambda each: each.update(awaiting_approval=True), True),
