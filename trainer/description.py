@@ -28,15 +28,18 @@ class ModelDescription(BaseModel, frozen=True, extra="forbid"):
     """What a model reads and predicts.
 
     label: what it predicts; types: the type of each data column of the training data; features: the columns that the
-    model reads; float64: those of which it reads float64 values; multivalued: those of which it uses all values, None
-    if that is unknown; words: for a next_word or text label, the words in the order of the classes, without the last
-    one, which stands for all others; model: its kind and the settings of `model:` that are not the defaults, which for
-    `kind: auto` are those of the model that was chosen; signature, preprocessing, prediction_key: as in `ModelCall`.
+    model reads; reads: the data columns that each of its features reads, directly or through others, empty if that is
+    unknown or code of the user's computes a feature; float64: those of which it reads float64 values; multivalued:
+    those of which it uses all values, None if that is unknown; words: for a next_word or text label, the words in the
+    order of the classes, without the last one, which stands for all others; model: its kind and the settings of
+    `model:` that are not the defaults, which for `kind: auto` are those of the model that was chosen; signature,
+    preprocessing, prediction_key: as in `ModelCall`.
     """
 
     label: LabelConfig
     types: dict[str, StoredType]
     features: tuple[str, ...]
+    reads: dict[str, tuple[str, ...]] = {}
     float64: tuple[str, ...] = ()
     multivalued: tuple[str, ...] | None = None
     words: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from headrace.configs.schema.auto_model import AutoModel
 from headrace.configs.schema.data import bits_column
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer import columns, generation, writing
+from headrace.trainer.columns.base import is_foreign
 from headrace.trainer.columns.image import with_stored_images
 from headrace.trainer.description import ModelDescription, stored_types
 from headrace.trainer.devices.errors import explain_out_of_memory
@@ -78,12 +79,23 @@ def _describe(
         label=sections.label,
         types={name: kind for name, kind in stored_types(signatures.raw_feature_spec).items() if name not in bits},
         features=tuple(signatures.raw_inputs),
+        reads=feature_columns(sections, built, signatures),
         float64=sections.float64,
         multivalued=tuple(sorted(signatures.multivalued)),
         model={"kind": sections.model.kind, **sections.model.model_dump(mode="json", exclude_defaults=True)},
         words=_words(sections.label, built, transform_output),
         prediction_key=writing.TEXT if sections.label.kind == "text" else None,
     )
+
+
+def feature_columns(
+    sections: TrainerSections, built: Mapping[str, columns.Column], signatures: Signatures
+) -> dict[str, tuple[str, ...]]:
+    """The data columns that each feature of the model reads; empty if a feature is computed by code of the user's."""
+    if any(map(is_foreign, built.values())):
+        return {}
+    features = sections.features
+    return {name: features[name].data_columns(name, features) for name in signatures.model_inputs}
 
 
 def _words(

@@ -27,6 +27,7 @@ from headrace.components.evaluation.metrics.regression import RegressionMetrics
 from headrace.components.evaluation.ranked_examples import EXAMPLES, RankedExamples
 from headrace.components.evaluation.result import Evaluation, Explanation, FeatureImportance, PartialDependence
 from headrace.components.evaluation.screening import Plan, measured, planned
+from headrace.components.evaluation.transformed_sample import TransformedSample
 from headrace.components.examples.tfexample.encode import encode
 from headrace.components.examples.tfexample.float64_columns import with_bits, without_bits
 from headrace.configs.schema.evaluate import AUTO
@@ -94,7 +95,7 @@ def explain(
     if SAMPLE in ranked:
         evaluation = replace(evaluation, explanation=_explanation(ranked[SAMPLE], judge, settings))
     if WORST in ranked:
-        important = [one.column for one in evaluation.explanation.importance]
+        important = dict.fromkeys(one.column for one in evaluation.explanation.importance)
         others = [name for name in judge.columns(ranked[WORST]) if name not in important]
         rows = worst_examples(ranked[WORST], [*important, *others], judge.class_name)
         evaluation = replace(evaluation, worst=rows)
@@ -153,28 +154,46 @@ class Judge:
             return lambda row: join_names(map(named, np.flatnonzero(row).tolist()), MOST_NAMES) or "none"
         return named
 
-    def explainer(self, batch: pa.RecordBatch, labels: Array, weights: Array) -> Explainer:
-        """One for a sample."""
-        loaded, float64 = loaded_model(self.model), self.float64
+    def transformed(self, batch: pa.RecordBatch) -> TransformedSample | None:
+        """A sample as the model takes it, if it can be had."""
+        reads = self.described.reads if self.described is not None else {}
+        return TransformedSample.of(loaded_model(self.model), self.call, reads, batch, self._serialized)
+
+    def explainer(
+        self, batch: pa.RecordBatch, labels: Array, weights: Array, transformed: TransformedSample | None
+    ) -> Explainer:
+        """One for a sample. transformed: the same sample, or None."""
+        loaded = loaded_model(self.model)
 
         def predict(rows: pa.RecordBatch) -> Array:
-            examples = tf.constant(encode(with_bits(rows, float64)).to_pylist(), tf.string)
-            found = self.call.predictions(loaded, examples).numpy()
+            found = self.call.predictions(loaded, self._serialized(rows)).numpy()
             return np.asarray(found, np.float64).reshape(rows.num_rows, -1)
 
-        return Explainer(predict, lambda predictions: self.metrics.losses(labels, predictions), batch, weights)
+        def loss(predictions: Array) -> Array:
+            return self.metrics.losses(labels, predictions)
+
+        return Explainer(predict, loss, batch, weights, transformed)
+
+    def _serialized(self, rows: pa.RecordBatch) -> tf.Tensor:
+        """tf.Examples, string [rows]."""
+        return tf.constant(encode(with_bits(rows, self.float64)).to_pylist(), tf.string)
 
 
 def _explanation(ranked: RankedExamples, judge: Judge, settings: Explaining) -> Explanation:
     columns = judge.columns(ranked)
+    labels, weights, serialized = (ranked.columns[name] for name in ("label", "weight", EXAMPLES))
+    batch = without_bits(ExamplesToRecordBatchDecoder().DecodeBatch(serialized.tolist()), judge.float64)
+    transformed = judge.transformed(batch)
+    row_work = transformed.model.row_work if transformed else None
     own = Plan(min(len(ranked), settings.importance))
-    plan = planned(len(columns), len(ranked)) if settings.importance == AUTO else own
+    plan = planned(len(columns), len(ranked), row_work) if settings.importance == AUTO else own
     if not plan.examples:
         long = f"the model reads {len(columns):,} columns, which would take long"
         return Explanation(note=f"{long}; set `evaluate.importance` to a number of examples")
-    labels, weights, serialized = (ranked.columns[name][: plan.examples] for name in ("label", "weight", EXAMPLES))
-    batch = without_bits(ExamplesToRecordBatchDecoder().DecodeBatch(serialized.tolist()), judge.float64)
-    explainer = judge.explainer(batch, labels, weights)
+    rows = plan.examples
+    explainer = judge.explainer(
+        batch.take(pa.array(np.arange(rows))), labels[:rows], weights[:rows], transformed and transformed.first(rows)
+    )
     present = [name for name in columns if batch.schema.get_field_index(name) >= 0]
     try:
         found, screening = measured(explainer, present, plan)

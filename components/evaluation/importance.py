@@ -12,9 +12,12 @@ forests", Machine Learning 45, 2001); partial dependence the mean prediction whe
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +27,7 @@ from numpy.typing import NDArray
 from headrace.common.record_batches import concatenated
 from headrace.components.evaluation.metrics.accumulator import Array
 from headrace.components.evaluation.result import FeatureImportance, PartialDependence
+from headrace.components.evaluation.transformed_sample import TransformedSample
 
 MOST_EXAMPLES, LEAST_EXAMPLES, REPEATS = 1000, 100, 5
 WORK = 10_000_000
@@ -60,37 +64,40 @@ def permutations(rows: int, repeats: int) -> list[NDArray[np.int64]]:
 @dataclass(frozen=True)
 class Explainer:
     """A model on a sample. loss: of each example, [rows], for predictions [rows, outputs]; batch: the sample, [rows],
-    whose columns are lists; weights: [rows].
+    whose columns are lists; weights: [rows]; transformed: the sample as the model takes it, if it can be had.
     """
 
     predict: Predict
     loss: Callable[[Array], Array]
     batch: pa.RecordBatch
     weights: Array
+    transformed: TransformedSample | None = None
 
     def importance(self, columns: Sequence[str]) -> list[FeatureImportance]:
         """Of each column, the most important first."""
         orders = permutations(self.batch.num_rows, REPEATS)
-        found = [self._importance(column, orders) for column in columns]
+        losses = self._permuted([Permutation((column,), order) for column in columns for order in orders])
+        found = [_importance(column, np.array([next(losses) for _ in orders]) - self.base) for column in columns]
         return sorted(found, key=lambda one: -one.increase)
 
     def increases(self, blocks: Sequence[Sequence[str]]) -> list[float]:
         """By how much the loss grows if the rows of all columns of a block are permuted together, for each block."""
-        (order,) = map(pa.array, permutations(self.batch.num_rows, 1))
-        permuted = [{name: self.batch.column(name).take(order) for name in block} for block in blocks]
-        return [self._mean_loss(predictions) - self.base for predictions in self._with_each(permuted)]
+        (order,) = permutations(self.batch.num_rows, 1)
+        return [loss - self.base for loss in self._permuted([Permutation(block, order) for block in blocks])]
 
     @functools.cached_property
     def base(self) -> float:
         """The loss on the sample as it is."""
+        if self.transformed is not None:
+            return next(map(self._mean_loss, self.transformed.predict_each([{}])))
         return self._mean_loss(self.predict(self.batch))
 
-    def _importance(self, column: str, orders: Sequence[NDArray[np.int64]]) -> FeatureImportance:
-        values = self.batch.column(column)
-        permuted = self._with_each([{column: values.take(pa.array(order))} for order in orders])
-        grown = np.array([self._mean_loss(predictions) for predictions in permuted]) - self.base
-        error = float(grown.std(ddof=1)) / math.sqrt(len(grown)) if len(grown) > 1 else 0.0
-        return FeatureImportance(column, float(grown.mean()), error)
+    def _permuted(self, permutations: Sequence[Permutation]) -> Iterator[float]:
+        """The loss with each of the permutations."""
+        if self.transformed is not None:
+            changes = itertools.starmap(self.transformed.permuted, permutations)
+            return map(self._mean_loss, self.transformed.predict_each(changes))
+        return map(self._mean_loss, self._with_each([partial(_taken, self.batch, *one) for one in permutations]))
 
     def dependence(self, column: str, *, classes: bool) -> PartialDependence | None:
         """On a column; None if its rows do not have a single number or short text.
@@ -102,7 +109,7 @@ class Explainer:
             return None
         rows = self.batch.num_rows
         filled = [{column: _same(one, rows, values.type)} for one in grid]
-        means = [np.average(each, axis=0, weights=self.weights) for each in self._with_each(filled)]
+        means = [np.average(each, axis=0, weights=self.weights) for each in self._replaced(filled)]
         table = np.stack(means)
         if not np.isfinite(table).all():
             return None
@@ -129,19 +136,43 @@ class Explainer:
         few = 1 < len(counts) <= max(MOST_TEXTS, len(values) // 2)
         return pa.array(texts, values.type) if few and all(map(_is_short_text, texts)) else None
 
-    def _with_each(self, replacements: Sequence[Mapping[str, pa.Array]]) -> Iterator[Array]:
-        """The predictions with each of these in place of the columns of their names, several in a call."""
+    def _replaced(self, replacements: Sequence[Mapping[str, pa.Array]]) -> Iterator[Array]:
+        """The predictions with each of these in place of the columns of their names, the same in each."""
+        if self.transformed is not None:
+            return self.transformed.predict_each(self.transformed.replaced(replacements))
+        return self._with_each([partial(dict, one) for one in replacements])
+
+    def _with_each(self, replacements: Sequence[Callable[[], Mapping[str, pa.Array]]]) -> Iterator[Array]:
+        """The predictions with what each of these returns in place of the columns of its names, several in a call."""
         rows, own = self.batch.num_rows, dict(zip(self.batch.schema.names, self.batch.columns, strict=True))
         together = max(1, _ROWS // rows)
         for start in range(0, len(replacements), together):
             some = replacements[start : start + together]
             batches = [
-                pa.RecordBatch.from_arrays([*{**own, **each}.values()], schema=self.batch.schema) for each in some
+                pa.RecordBatch.from_arrays([*{**own, **each()}.values()], schema=self.batch.schema) for each in some
             ]
             yield from np.split(self.predict(concatenated(batches)), len(some))
 
     def _mean_loss(self, predictions: Array) -> float:
         return float(np.average(self.loss(predictions), weights=self.weights))
+
+
+class Permutation(NamedTuple):
+    """Columns, and the rows whose values each row gets in them."""
+
+    columns: Sequence[str]
+    order: NDArray[np.int64]
+
+
+def _taken(batch: pa.RecordBatch, columns: Sequence[str], order: NDArray[np.int64]) -> dict[str, pa.Array]:
+    rows = pa.array(order)
+    return {name: batch.column(name).take(rows) for name in columns}
+
+
+def _importance(column: str, grown: Array) -> FeatureImportance:
+    """From how much the loss grew in each repeat."""
+    error = float(grown.std(ddof=1)) / math.sqrt(len(grown)) if len(grown) > 1 else 0.0
+    return FeatureImportance(column, float(grown.mean()), error)
 
 
 def _same(value: pa.Scalar, rows: int, kind: pa.DataType) -> pa.Array:

@@ -8,7 +8,7 @@ that raises the loss most is halved, then the half that raises it more, down to 
 among the blocks. The columns that are reached in this way are measured with all repeats. Then the next block follows,
 until the predictions that the time allows are used up, or none of the blocks that are left raises the loss. For k
 columns that matter among n, this takes about k (2 log2(n / 16) + 5) predictions of the sample; to measure all columns
-takes 5 n.
+takes 5 n, which is done as long as it takes no more than some minutes.
 
 Columns whose effects cancel are missed if they are in the same block: the difference of two equal columns stays the
 same when both are permuted together.
@@ -58,17 +58,42 @@ class ColumnGroup(NamedTuple):
         return 2 * math.ceil(math.log2(len(self.columns))) + REPEATS
 
 
-def planned(columns: int, available: int) -> Plan:
-    """The plan for a model of this many columns and a sample of at most `available` examples, if the config leaves it
-    open. Importance then takes at most WORK encoded values.
+class Budget(NamedTuple):
+    """What importance may take. row: to predict a row; usual: for more than the fewest examples; each: to measure every
+    column on these; screened: if even that takes more.
     """
-    each = WORK // (REPEATS * max(columns, 1) ** 2)
-    if each >= LEAST_EXAMPLES:
-        return Plan(min(each, MOST_EXAMPLES, available))
-    examples = min(max(WORK // (CALLS * columns), LEAST_EXAMPLES), available)
-    calls = WORK // (examples * columns)
-    if calls >= REPEATS * columns:
-        return Plan(examples)
+
+    row: int
+    usual: int
+    each: int
+    screened: int
+
+    @classmethod
+    def of_examples(cls, columns: int) -> Budget:
+        """In values that are encoded: about ten seconds."""
+        return cls(columns, WORK, WORK, WORK)
+
+    @classmethod
+    def of_features(cls, row_work: int) -> Budget:
+        """In units of a model's `row_work`: some seconds, five minutes and one minute of a processor."""
+        return cls(row_work, 2 * 10**9, 10**11, 2 * 10**10)
+
+
+def planned(columns: int, available: int, row_work: int | None = None) -> Plan:
+    """The plan for a model of this many columns and a sample of at most `available` examples, if the config leaves it
+    open. row_work: of the model if it predicts from the sample's features, None if from examples.
+    """
+    columns = max(columns, 1)
+    usual = Budget.of_examples(columns)
+    row, most, for_each, screened = usual if row_work is None else Budget.of_features(row_work)
+    many = max(most // (REPEATS * columns * row), usual.usual // (REPEATS * columns**2))
+    if many >= LEAST_EXAMPLES:
+        return Plan(min(many, MOST_EXAMPLES, available))
+    few = min(LEAST_EXAMPLES, available)
+    if few * REPEATS * columns * row <= for_each:
+        return Plan(few)
+    examples = min(max(screened // (CALLS * row), LEAST_EXAMPLES), available)
+    calls = screened // (examples * row)
     return Plan(examples, calls) if calls >= LEAST_CALLS else Plan(0)
 
 

@@ -20,6 +20,8 @@ from headrace.pipeline.report.formatting import figure, score, value_in_words
 STYLES = ("first", "second", "quiet")
 SHOWN = 12
 """Columns whose importance is shown without unfolding the others."""
+LISTED = 200
+"""Columns whose importance is shown at all."""
 MISSING = "(missing)"
 MEDIAN = BAND.index(0.5)
 
@@ -44,11 +46,15 @@ class DependenceTable:
 
 @dataclass(frozen=True)
 class ExplanationSection:
-    """Importance and partial dependence. folded: the columns behind the first ones."""
+    """Importance and partial dependence. folded: the columns behind the first ones; unlisted: how many are not in the
+    table; most: by how much one of these raises the loss at most.
+    """
 
     result: Explanation
     rows: list[ImportanceRow]
     folded: list[ImportanceRow]
+    unlisted: int
+    most: float
     pictures: list[Picture]
     tables: list[DependenceTable]
 
@@ -79,7 +85,8 @@ def explanation_section(
     if not explanation.importance and not explanation.note:
         return None
     most = max((one.increase for one in explanation.importance), default=0.0)
-    rows = [_importance_row(one, most) for one in explanation.importance]
+    rows = [_importance_row(one, most) for one in explanation.importance[:LISTED]]
+    unlisted = explanation.importance[LISTED:]
     dependence = explanation.dependence if values else ()
     numeric = [one for one in dependence if not isinstance(one.values[0], str)]
     textual = [one for one in dependence if isinstance(one.values[0], str)]
@@ -87,6 +94,8 @@ def explanation_section(
         explanation,
         rows[:SHOWN],
         rows[SHOWN:],
+        len(unlisted),
+        unlisted[0].increase if unlisted else 0.0,
         [_dependence_picture(one, label) for one in numeric],
         [_dependence_table(one, label) for one in textual],
     )

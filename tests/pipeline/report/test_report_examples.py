@@ -12,6 +12,7 @@ from headrace.components.canary.verdict import CanaryVerdict, OddAnswer, Signatu
 from headrace.components.evaluation.result import (
     Evaluation,
     Explanation,
+    FeatureImportance,
     Screening,
     read_evaluation,
     write_evaluation,
@@ -52,6 +53,17 @@ def test_importance_has_its_error_and_less_important_columns_are_folded(whole: A
     assert tables[1][-1][0] == f"{EVIL}19"
     assert "10 less important columns" in page.all_text()
     assert page.table("company", "probability of 1")[EVIL_VALUE]["probability of 1"] == "0.6250"
+
+
+def test_of_thousands_of_columns_the_most_important_are_listed(whole: Any, evaluation: Evaluation) -> None:
+    importance = tuple(FeatureImportance(f"x{number}", 1 / (1 + number), 0.001) for number in range(5000))
+    explanation = replace(evaluation.explanation, importance=importance)
+    write_evaluation(whole.artifacts / "Evaluator" / "evaluation" / "1", replace(evaluation, explanation=explanation))
+    page = whole.report()
+    tables = [table for table in page.tables if table[0][0] == "Column" and "Increase" in table[0]]
+    assert [row[0] for table in tables for row in table[1:]] == [f"x{number}" for number in range(200)]
+    assert "188 less important columns" in page.all_text()
+    assert "The other 4,800 columns raise it by at most 0.0050 each" in page.all_text()
 
 
 def test_dependence_on_numbers_is_drawn_and_so_are_errors(evaluation: Evaluation) -> None:
