@@ -11,12 +11,10 @@ writes them. Rows in another layout are left to tfx_bsl's decoder, which gives t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import tensorflow as tf
-from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from headrace.components.examples.arrow_columns import FEW_ROWS, MANY_COLUMNS
@@ -46,20 +44,20 @@ def decode(data: bytes, starts: Positions, ends: Positions) -> pa.RecordBatch | 
     Row i is data[starts[i] : ends[i]], the rows in order. There is at least one.
     """
     try:
-        first = tf.train.Example.FromString(data[starts[0] : ends[0]])
-        names = sorted(name.encode() for name in first.features.feature)
+        in_order = _names(data[starts[0] : ends[0]])
+        names = sorted(in_order)
         _check(b"\0" not in b"".join(names))  # where tfx_bsl would cut a name off
         spare = bytes(_SPARE + max(map(len, names), default=0))
         cursor = _Cursor(np.frombuffer(data + spare, np.uint8), starts)
         cursor.literal(b"\x0a")
         cursor.expect(cursor.length(), ends)
         if len(starts) < FEW_ROWS and len(names) >= MANY_COLUMNS:
-            by_name = _decode_many_features(cursor.data, cursor.position, ends)
+            by_name = _decode_many_features(cursor.data, cursor.position, ends, in_order)
             columns = [by_name[name] for name in names]
         else:
             columns = [_column(cursor, name, ends) for name in names]
             cursor.expect(0, ends)
-    except (OtherLayoutError, DecodeError):
+    except OtherLayoutError:
         return None
     return pa.RecordBatch.from_arrays(columns, [name.decode() for name in names])
 
@@ -67,6 +65,32 @@ def decode(data: bytes, starts: Positions, ends: Positions) -> pa.RecordBatch | 
 def _check(condition: bool) -> None:
     if not condition:
         raise OtherLayoutError
+
+
+def _names(record: bytes) -> list[bytes]:
+    """The names of a record's features, in their order. Raises OtherLayoutError if one occurs twice."""
+    names, (end, at) = list[bytes](), _message_at(record, 0)
+    _check(end == len(record))
+    while at < end:
+        entry, key = _message_at(record, at)
+        name, start = _message_at(record, key)
+        _check(name <= entry <= end)
+        names.append(record[start:name])
+        at = entry
+    _check(len(set(names)) == len(names))
+    return names
+
+
+def _message_at(record: bytes, at: int) -> tuple[int, int]:
+    """The end and the start of the content of field 1, which begins at `at`."""
+    _check(at + 1 < len(record) and record[at] == _LENGTH)
+    length, shift = 0, 0
+    for position in range(at + 1, min(at + 1 + _LONGEST_VARINT, len(record))):
+        length |= (record[position] & 127) << shift
+        if record[position] < 128:
+            return position + 1 + length, position + 1
+        shift += 7
+    raise OtherLayoutError
 
 
 class _Cursor:
@@ -128,13 +152,17 @@ def _single_values(cursor: _Cursor, ends: Positions) -> pa.Array:
     return read(cursor.data, cursor.position, length)  # type: ignore[misc]
 
 
-def _decode_many_features(data: NDArray[np.uint8], starts: Positions, ends: Positions) -> dict[bytes, pa.Array]:
+def _decode_many_features(
+    data: NDArray[np.uint8], starts: Positions, ends: Positions, names: Sequence[bytes]
+) -> dict[bytes, pa.Array]:
     """The columns by name: lists of one value, null where the feature is empty, of type null if it always is.
 
-    data: with some bytes after the last row; starts, ends: of each row's features, without the head of the message.
+    Args:
+        data: with some bytes after the last row.
+        starts: of each row's features, without the head of the message.
+        ends: the ends of the rows.
+        names: of the features, in the order that they have in each row.
     """
-    names = list(_names(data[starts[0] : ends[0]].tobytes()))
-    _check(len(set(names)) == len(names))
     try:
         entries = _feature_starts(data, starts, len(names))
     except IndexError:
@@ -147,26 +175,6 @@ def _decode_many_features(data: NDArray[np.uint8], starts: Positions, ends: Posi
         features = _FeatureMatrix(data, entries[first : first + step + 1], some)
         found |= dict(zip(some, features.columns(), strict=True))
     return found
-
-
-def _names(row: bytes) -> Iterator[bytes]:
-    """The names of a row's features, in their order."""
-    position = 0
-    while position < len(row):
-        _check(row[position] == _LENGTH)
-        length, inner = _short_varint(row, position + 1)
-        _check(inner + 2 <= len(row) and row[inner] == _LENGTH)
-        size, name = _short_varint(row, inner + 1)
-        yield row[name : name + size]
-        position = inner + length
-
-
-def _short_varint(row: bytes, position: int) -> tuple[int, int]:
-    """An integer below 2^14, and where it ends."""
-    _check(position + 1 < len(row) and (row[position] < 128 or row[position + 1] < 128))
-    if row[position] < 128:
-        return row[position], position + 1
-    return row[position] & 127 | row[position + 1] << 7, position + 2
 
 
 def _feature_starts(data: NDArray[np.uint8], starts: Positions, features: int) -> Positions:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 from tfx_bsl.coders.sequence_example_coder import SequenceExamplesToRecordBatchDecoder
@@ -93,6 +92,8 @@ class Decoder:
         return _with_lists(frames, columns, {name: (values[name], lengths[name]) for name in values})
 
     def _message(self, record: bytes) -> Any:
+        import tensorflow as tf  # slow, and needed for few files
+
         try:
             return (tf.train.SequenceExample if self._sequence else tf.train.Example).FromString(record)
         except DecodeError:
