@@ -89,6 +89,10 @@ class NoDataError(DataError):
     """There is nothing at all where data is looked for: no file of a pattern, or no span up to a date."""
 
 
+class UnreachableError(DataError):
+    """The data could not be looked at, which says nothing about it: its server cannot be reached, or is too slow."""
+
+
 class UnreadableColumnError(DataError):
     """A column of the data is of a type that no feature can hold, such as a map."""
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.common.errors import DataError, Problem
+from headrace.common.errors import DataError, Problem, UnreachableError
 from headrace.common.names import did_you_mean, join_names
 from headrace.common.storage.files import is_folder, is_remote
 from headrace.configs.config import PipelineConfig
@@ -32,11 +32,15 @@ from headrace.configs.schema.sources import CsvSource, SourceConfig
 from headrace.pipeline.code.modules import why_not_callable, why_not_importable
 from headrace.pipeline.preview.columns import LISTED
 from headrace.pipeline.preview.requests import request_violations
-from headrace.pipeline.preview.rows import RowsCheck, check_rows, list_violations, source_setting
+from headrace.pipeline.preview.rows import RowsCheck, check_rows, source_setting
 from headrace.trainer.devices.machine import unmet_requirements
 
 if TYPE_CHECKING:
     from headrace.components.spans.manifest import Span
+
+
+PATIENCE = 5.0
+"""Seconds that databases have to answer all questions of a check."""
 
 
 def check_data(loaded: LoadedConfig) -> list[Problem]:
@@ -48,8 +52,17 @@ def check_data(loaded: LoadedConfig) -> list[Problem]:
 def check_columns(config: PipelineConfig, inferred_labels: Collection[str] = ()) -> RowsCheck:
     """What does not fit the data: columns that it does not have, and values in its first rows.
 
+    A database that cannot be reached, or does not answer soon, is noted.
+
     inferred_labels: the tasks whose label has `kind: auto`, "" for the only label.
     """
+    from headrace.components.sources.base import answered_within
+
+    with answered_within(PATIENCE):
+        return _check_columns(config, inferred_labels)
+
+
+def _check_columns(config: PipelineConfig, inferred_labels: Collection[str]) -> RowsCheck:
     from headrace.components.sources import open_source
     from headrace.components.sources.by_split import SourceBySplit
 
@@ -57,7 +70,8 @@ def check_columns(config: PipelineConfig, inferred_labels: Collection[str] = ())
         spans = _spans(config.data)
         source = open_source(config.data.source, spans[-1].paths, splits=spans[-1].splits)
         columns = source.columns(config.read_columns) if isinstance(source, SourceBySplit) else source.columns()
-        lists = [*list_violations(config, source)]
+    except UnreachableError as error:
+        return RowsCheck(notes=[(source_setting(config.data.source), f"the data was not looked at: {error}")])
     except DataError as error:
         return RowsCheck([(source_setting(config.data.source), str(error))])
     if delimiter := [*_other_delimiter(config.data.source, columns)]:
@@ -66,9 +80,7 @@ def check_columns(config: PipelineConfig, inferred_labels: Collection[str] = ())
     if check.rejected and not columns:  # nothing could be read, so that no name would be found
         return check
     requests, odd = request_violations(config, spans)
-    said = {where for where, _ in check.rejected}  # lists of texts, of which the check of the rows says more
-    lists = [(where, what) for where, what in lists if where not in said]
-    rejected = [*lists, *_names(config, columns), *check.rejected, *requests]
+    rejected = [*_names(config, columns), *check.rejected, *requests]
     return replace(check, rejected=rejected, notes=[*check.notes, *odd])
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -24,6 +27,26 @@ HEAD_ROWS, HEAD_BYTES = 10_000, 1 << 25
 """How many of the first rows are looked at before a run, unless they take more bytes than this."""
 HEAD_FILES = 8
 """Of how many files these rows are, at most."""
+
+_DEADLINE: ContextVar[float | None] = ContextVar("_DEADLINE", default=None)
+
+
+@contextmanager
+def answered_within(seconds: float) -> Iterator[None]:
+    """Inside the block, a server of data has so many seconds in all to answer. A source that waits for one then raises
+    UnreachableError.
+    """
+    token = _DEADLINE.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _DEADLINE.reset(token)
+
+
+def seconds_left() -> float | None:
+    """How many seconds a server has left to answer, at least a tenth; None: it may take any time."""
+    deadline = _DEADLINE.get()
+    return None if deadline is None else max(deadline - time.monotonic(), 0.1)
 
 
 class ParallelMap(Protocol):
@@ -156,14 +179,6 @@ def first_pieces(pieces: Iterable[tuple[Piece, int, int]]) -> tuple[list[Piece],
         chosen.append(piece)
         rows, size = rows + own_rows, size + own_size
     return chosen, True
-
-
-@runtime_checkable
-class HasListLengths(Protocol):
-    """A source whose first rows show quickly how long its lists are."""
-
-    def max_list_lengths(self, names: Sequence[str]) -> dict[str, int]:
-        """For each of these columns that holds lists, the length of the longest one among the first rows."""
 
 
 @runtime_checkable

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Protocol, cast
 
 from zlib_ng import gzip_ng, zlib_ng
 
@@ -16,6 +17,7 @@ from headrace.common.errors import DataError
 from headrace.common.storage.files import FileState, is_remote, open_file
 from headrace.components.examples.parts import cut, grouped
 from headrace.components.examples.skips import Skips
+from headrace.components.sources.base import first_pieces
 from headrace.components.sources.gzip_reader import GzipReader
 
 _ZLIB_ERROR = cast(type[Exception], zlib_ng.error)
@@ -27,6 +29,17 @@ GZIP_RATIO = 4
 """The assumed ratio of the size of a text to the size of its gzip file."""
 
 AGAIN = "Run again when nothing writes to it"
+
+
+class TextBlock(Protocol):
+    """Some whole records of a file. `offset`: where they start in the unpacked text."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def text(self) -> bytes: ...
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,20 @@ def line_ranges(states: Sequence[FileState], length: int, *, splittable: bool = 
         pieces += [LineRange(state.path, start, end) for start, end in ranges]
         sizes += [size // len(ranges)] * len(ranges)
     return grouped(pieces, sizes, length)
+
+
+def first_ranges(blocks: Iterable[TextBlock], rows_in: Callable[[TextBlock], int]) -> tuple[list[LineRange], bool]:
+    """The first blocks of some files, as many as a check before a run looks at (see `first_pieces`), as one range of
+    each file; and whether these are all.
+
+    blocks: those of each file in their order; rows_in: how many rows one has.
+    """
+    sized = (
+        (LineRange(one.path, one.offset, one.offset + len(one.text)), rows_in(one), len(one.text)) for one in blocks
+    )
+    found, everything = first_pieces(sized)
+    by_file = {path: [*own] for path, own in groupby(found, key=lambda one: one.path)}
+    return [LineRange(path, own[0].start, own[-1].end) for path, own in by_file.items()], everything
 
 
 def text_size(state: FileState) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from os import PathLike
 from pathlib import Path
@@ -55,6 +55,21 @@ PYTHON_SOURCE = "config"
 
 
 @dataclass(frozen=True)
+class RowsSeen:
+    """How many rows a check of the data looked at.
+
+    splits: those with data of their own, or "" for undivided data. by_split: the rows of those that were looked at.
+    whole: the splits of which these are all rows. span: the name of the newest of `spans` spans, whose rows these are.
+    """
+
+    splits: tuple[str, ...] = ()
+    by_split: Mapping[str, int] = field(default_factory=dict)
+    whole: frozenset[str] = frozenset()
+    span: str = ""
+    spans: int = 1
+
+
+@dataclass(frozen=True)
 class LoadedConfig:
     """A config, the location of each of its settings, and what its `auto` and patterns stand for."""
 
@@ -67,9 +82,7 @@ class LoadedConfig:
     """Whether an earlier run checked this data by this config and this code, so that it was not checked again."""
     data_notes: tuple[Violation, ...] = ()
     """What the check noted of the data that a run accepts."""
-    rows_seen: str = ""
-    """Which rows the check looked at, in words; empty: none."""
-    all_rows_seen: bool = False
+    rows_seen: RowsSeen = field(default_factory=RowsSeen)
 
     @property
     def inferred_labels(self) -> frozenset[str]:

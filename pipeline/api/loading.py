@@ -100,7 +100,6 @@ def load_checked(  # noqa: PLR0913 - most say what to check
         data_checked=known is not None,
         data_notes=tuple(check.notes),
         rows_seen=check.seen,
-        all_rows_seen=check.whole,
     )
 
 

@@ -2,7 +2,7 @@
 
 check = check_rows(config, spans, columns)
 check.rejected, check.notes     # each with the setting that it concerns
-check.seen                      # "the first 10,240 rows"
+check.seen.by_split             # {"": 10_240}
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.common.errors import DataError
-from headrace.common.figures import plural
-from headrace.common.names import join_names
+from headrace.common.errors import DataError, UnreachableError
 from headrace.configs.config import PipelineConfig
+from headrace.configs.loading.loader import RowsSeen
 from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.features import MULTIVALUED_HINT
 from headrace.configs.schema.section import KeyPath
@@ -30,8 +29,9 @@ from headrace.pipeline.preview.values import value_mismatches
 from headrace.pipeline.preview.vectors import vector_violations
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from headrace.components.example_gen.head import FirstRows
-    from headrace.components.sources import Source
     from headrace.components.spans.manifest import Span
     from headrace.pipeline.preview.features import Facts
 
@@ -46,13 +46,12 @@ class RowsCheck:
     """What a run would reject, as far as the first rows of the newest span show it, and what it would accept although
     it is probably a mistake.
 
-    seen: which rows were looked at, in words; empty: none. whole: whether these are all.
+    seen: how many rows were looked at.
     """
 
     rejected: list[Violation] = field(default_factory=list)
     notes: list[Violation] = field(default_factory=list)
-    seen: str = ""
-    whole: bool = False
+    seen: RowsSeen = field(default_factory=RowsSeen)
 
 
 def source_setting(source: SourceConfig) -> KeyPath:
@@ -68,25 +67,24 @@ def check_rows(
 
     inferred_labels: the tasks whose label has `kind: auto`, "" for the only label.
     """
-    check, seen = RowsCheck(whole=len(spans) == 1), list[str]()
-    for split in dict.fromkeys(spans[-1].splits) or [""]:
+    check, counts, whole = RowsCheck(), dict[str, int](), set[str]()
+    where, splits = source_setting(config.data.source), dict.fromkeys(spans[-1].splits) or [""]
+    for split in splits:
         try:
             found = _first_rows(config, spans, columns, number_columns(config), split)
+        except UnreachableError as error:
+            found, own, more = None, [], [(where, f"the rows were not looked at: {error}")]
         except DataError as error:
-            found, own, more = None, [(source_setting(config.data.source), str(error))], list[Violation]()
+            found, own, more = None, [(where, str(error))], []
         else:
             own, more = ([], []) if found is None else _check_split(config, spans, found)
             more += [] if found is None else stray_label_notes(config, found, inferred_labels)
         check.rejected += [(where, f"in the data of {split}: {what}" if split else what) for where, what in own]
         check.notes += more if split in {"", "train"} else []
-        check.whole = check.whole and found is not None and found.head.whole
         if found is not None:
-            rows, whole = found.rows.num_rows, found.head.whole
-            those = f"{'all' if whole else 'the first'} {plural(rows, 'row')}"
-            count = "the only row" if whole and rows == 1 else those
-            seen.append(f"{count} of {split}" if split else count)
-    newest = f" of {spans[-1].name}, the newest of {len(spans)} spans" if len(spans) > 1 else ""
-    check.seen = f"{join_names(seen)}{newest}" if seen else ""
+            counts[split] = found.rows.num_rows
+            whole |= {split} if found.head.whole else set()
+    check.seen = RowsSeen((*splits,), counts, frozenset(whole), spans[-1].name, len(spans))
     return check
 
 
@@ -101,6 +99,8 @@ def _check_split(
     notes += [*unseen, *doubtful, *feature_notes(config, found.rows, found.kinds, facts, whole=_whole(found, spans))]
     notes += leak_notes(config, found.rows, found.kinds, facts)
     rejected = [*_rejected(config, spans, found, numbers), *unfit, *odd]
+    said = {where for where, _ in rejected}  # lists of texts, of which the other checks say more
+    rejected += [each for each in _lists(config, found.rows) if each[0] not in said]
     empty = [*empty_columns(config, found.rows, found.kinds, facts)]
     (rejected if config.data.on_anomaly == "stop" and _whole(found, spans) else notes).extend(empty)
     if not rejected and _whole(found, spans):
@@ -144,15 +144,13 @@ def _slices(config: PipelineConfig, found: FirstRows, facts: Facts) -> Iterator[
             yield where, f"{what}, each of which becomes a slice; {few}"
 
 
-def list_violations(config: PipelineConfig, source: Source) -> Iterator[Violation]:
-    """Lists of more than one value, in the first rows of columns that a feature or the label reads as single values."""
-    from headrace.components.sources.base import HasListLengths
-
-    if config.data.on_anomaly != "stop" or not isinstance(source, HasListLengths):
+def _lists(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
+    """Lists of more than one value, in columns that a feature or the label reads as single values."""
+    if config.data.on_anomaly != "stop":
         return
     single = config.single_columns
     one_label = {part.key: part.setting(name) for name, part in config.label.parts.items() if part.kind != "multilabel"}
-    lengths = source.max_list_lengths([*dict.fromkeys([*single, *one_label])])
+    lengths = {name: _longest(rows.column(name)) for name in (*single, *one_label) if name in rows.column_names}
     found = {name: most for name, most in lengths.items() if most > 1}
     for column, where in one_label.items():
         if most := found.pop(column, 0) if column not in single else 0:
@@ -162,6 +160,15 @@ def list_violations(config: PipelineConfig, source: Source) -> Iterator[Violatio
         longest = max(found[name] for name in names)
         what = f"{columns_that(names, 'holds', 'hold')} lists of up to {longest:,} values, but a single value is needed"
         yield ("features", single[names[0]]), f"{what}; {MULTIVALUED_HINT}"
+
+
+def _longest(column: pa.ChunkedArray) -> int:
+    """The length of the longest list of a column; 0 if it has none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
+    return (pc.max(pc.list_value_length(column)).as_py() or 0) if is_list else 0
 
 
 def _first_rows(

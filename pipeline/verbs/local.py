@@ -12,6 +12,7 @@ import click
 
 from headrace.common.environment import prepare
 from headrace.common.figures import plural
+from headrace.common.names import join_names
 from headrace.pipeline.interrupts import BROKEN_PIPE, CTRL_C
 from headrace.pipeline.verbs.options import (
     GivenConfig,
@@ -93,9 +94,23 @@ def _unset_tokens(config: PipelineConfig) -> list[tuple[str, str]]:
 
 def _show_rows(loaded: LoadedConfig) -> None:
     """Print how much of the data was looked at."""
-    rest = "" if loaded.all_rows_seen else "; a run checks the others"
-    seen = f"looked at {loaded.rows_seen}{rest}"
-    click.echo(f"rows: {seen if loaded.rows_seen else 'not looked at before a run, which checks them'}")
+    seen = loaded.rows_seen
+    if not seen.by_split:
+        click.echo("rows: not looked at before a run, which checks them")
+        return
+    counts = join_names(
+        f"{_count(rows, whole=split in seen.whole)}{f' of {split}' if split else ''}"
+        for split, rows in seen.by_split.items()
+    )
+    newest = f" of {seen.span}, the newest of {seen.spans} spans" if seen.spans > 1 else ""
+    rest = "" if seen.whole >= {*seen.splits} and seen.spans == 1 else "; a run checks the others"
+    click.echo(f"rows: looked at {counts}{newest}{rest}")
+
+
+def _count(rows: int, *, whole: bool) -> str:
+    if whole and rows == 1:
+        return "the only row"
+    return f"{'all' if whole else 'the first'} {plural(rows, 'row')}"
 
 
 def _show_model(config: PipelineConfig) -> None:

@@ -21,7 +21,7 @@ from headrace.common.errors import DataError, RunError
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.examples import parts as parts_module
 from headrace.components.sources import ScanResult, open_source, serial_map
-from headrace.components.sources.base import HasHead, HasListLengths, HasTypes
+from headrace.components.sources.base import HasHead, HasTypes
 from headrace.components.sources.types import Kind
 from headrace.components.spans.find import find_spans
 from headrace.configs.schema.data import DataConfig
@@ -356,10 +356,7 @@ def test_the_head_is_the_first_record_batches(tmp_path: Path) -> None:
     assert sum(own.num_rows for own in head.source.batches(head.part, {"n": "int"})) == 500
 
 
-def test_the_longest_list_is_found(tmp_path: Path) -> None:
+def test_dates_are_read_as_they_are_written(tmp_path: Path) -> None:
     when = [dt.date(2026, 1, 1)] * 2
     save(tmp_path, [[pa.RecordBatch.from_pydict({"v": [[1.0], [2.0, 3.0]], "when": when})]])
-    source = open_source(DatasetsSource(kind="datasets", path=str(tmp_path)))
-    assert isinstance(source, HasListLengths)
-    assert source.max_list_lengths(["v", "when"]) == {"v": 2}
     assert read(tmp_path)[1][0]["when"] == "2026-01-01"

@@ -83,7 +83,6 @@ def test_some_columns_of_a_struct_are_read_alone(tmp_path: Path) -> None:
     opened = open_source(ParquetSource(kind="parquet", path=str(path)))
     assert isinstance(opened, ParquetFiles)
     assert opened.columns() == list(FLAT)
-    assert opened.max_list_lengths(["user.home.at", "items.price", "before"]) == {"user.home.at": 1, "items.price": 1}
 
 
 def test_uint64_within_a_struct_is_text_only_if_its_values_need_it(tmp_path: Path) -> None:

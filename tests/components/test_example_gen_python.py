@@ -18,7 +18,7 @@ from source_rows import read_source, values_of
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.sources import ReadOptions, open_source, serial_map
+from headrace.components.sources import open_source, serial_map
 from headrace.components.sources.base import HasHead
 from headrace.components.sources.python import rows as rows_module
 from headrace.components.spans.find import find_spans
@@ -237,5 +237,3 @@ def test_only_the_columns_asked_for_are_read(give: Give) -> None:
     rows = [{"a": 1, "u": {"n": 2, "deep": [[1]]}}]
     scan, found = read_source(give(rows), None, ("u.n",))
     assert (scan.kinds, found) == ({"u.n": "int"}, [{"u.n": 2}])
-    opened = open_source(give([{"a": [1, 2, 3]}, {"a": [1]}]), options=ReadOptions(("a",)))
-    assert opened.max_list_lengths(["a", "b"]) == {"a": 3}  # type: ignore[attr-defined]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -16,10 +17,17 @@ from headrace.components.examples.parts import part_length
 from headrace.components.examples.skips import Skips
 from headrace.components.sources.avro.blocks import AvroBlock, read_blocks, read_header
 from headrace.components.sources.avro.schema import arrow_schema, flat_types, has_uuid, pruned
-from headrace.components.sources.base import Head, ParallelMap, RowScanner, ScanResult, common_types, first_pieces
+from headrace.components.sources.base import (
+    HEAD_FILES,
+    Head,
+    ParallelMap,
+    RowScanner,
+    ScanResult,
+    common_types,
+    first_pieces,
+)
 from headrace.components.sources.conversion import (
     convert_columns,
-    holds_lists,
     kind_in_file,
     row_errors,
     slice_batch,
@@ -32,8 +40,6 @@ from headrace.components.sources.streams import LineRange, line_ranges, text_siz
 from headrace.components.sources.types import Kind
 from headrace.configs.schema.sources import AvroSource
 
-HEAD_FILES = 8
-"""How many files are searched for the names of the columns."""
 BATCH_BYTES, BATCH_VALUES = 1 << 22, 1 << 20
 """About how many bytes of blocks, and how many values, are converted together."""
 
@@ -54,8 +60,14 @@ class AvroFiles(SourceFiles[AvroSource], RowScanner):
 
     def parts(self, parallel_map: ParallelMap) -> list[Part]:  # noqa: ARG002 - headers are small
         """The files, cut and grouped into parts of about the same size. Raises DataError if their types clash."""
+        columns = self._agreeing(self.files)
+        states = stats(self.files)
+        return line_ranges(states, part_length(sum(map(text_size, states)), columns))
+
+    def _agreeing(self, files: Sequence[str]) -> int:
+        """The number of columns of these files. Raises DataError if their types clash."""
         first: dict[str, tuple[str, Kind]] = {}
-        for path, types in zip(self.files, at_once(self._types, self.files), strict=True):
+        for path, types in zip(files, at_once(self._types, files), strict=True):
             for name, arrow in types.items():
                 kind = self._kind(path, name, arrow)
                 if name in first and not are_compatible(kind, first[name][1]):
@@ -65,16 +77,15 @@ class AvroFiles(SourceFiles[AvroSource], RowScanner):
                         hint="Convert the files, or list the columns to read in `data.columns`, without this one",
                     )
                 first.setdefault(name, (path, kind))
-        states = stats(self.files)
-        return line_ranges(states, part_length(sum(map(text_size, states)), len(first)))
+        return len(first)
 
     def head(self) -> Head:
-        """The first blocks of the first file. The schema settles the kinds."""
-        path = self.files[0]
-        start = max(len(read_header(path).content), 1)
-        ends, everything = first_pieces(_block_ends(path, start))
-        first = LineRange(path, 0, ends[-1] if ends else start + 1)
-        return Head(self, (first,), whole=everything and len(self.files) == 1, settled=True)
+        """The first blocks of the first files. The schemas settle the kinds."""
+        files = self.files[:HEAD_FILES]
+        self._agreeing(files)
+        found, everything = first_pieces(chain.from_iterable(map(_first_blocks, files)))
+        part = (*{one.path: one for one in found}.values(),)  # the last of each file
+        return Head(self, part, whole=everything and len(self.files) == len(files), settled=True)
 
     def scan_rows(
         self, part: Part, declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
@@ -97,16 +108,6 @@ class AvroFiles(SourceFiles[AvroSource], RowScanner):
         for piece in part:
             for batch in self._read(piece, kinds, Skips(reported=0)):
                 yield from slice_batch(batch)
-
-    def max_list_lengths(self, names: Sequence[str]) -> dict[str, int]:
-        """For each of these columns that holds lists, the length of the longest one in the first block."""
-        path = self.files[0]
-        lists = [name for name, arrow in self._types(path).items() if name in names and holds_lists(arrow)]
-        block = next(read_blocks(LineRange(path)), None) if lists else None
-        if block is None:
-            return {}
-        columns = self._columns(path, [block], lists)
-        return {name: max((len(value) for value in columns[name].to_pylist() if value), default=0) for name in lists}
 
     def stored_types(self, kinds: Mapping[str, Kind]) -> dict[str, pa.DataType]:
         """Those of the schemas."""
@@ -175,14 +176,17 @@ class AvroFiles(SourceFiles[AvroSource], RowScanner):
         return dict(zip(*flat, strict=True))
 
 
-def _block_ends(path: str, offset: int) -> Iterator[tuple[int, int, int]]:
-    """For each block the end of the range in which it is the last, its rows, and the bytes before it since the last.
-
-    offset: of the first block.
+def _first_blocks(path: str) -> Iterator[tuple[LineRange, int, int]]:
+    """For each block the range in which it is the last, its rows, and the bytes before it since the last; of a file
+    without blocks an empty range.
     """
-    for block in read_blocks(LineRange(path)):
-        yield block.offset + 1, len(block.records), block.offset - offset
-        offset = block.offset
+    offset = max(len(read_header(path).content), 1)
+    last = None
+    for last in read_blocks(LineRange(path)):
+        yield LineRange(path, 0, last.offset + 1), len(last.records), last.offset - offset
+        offset = last.offset
+    if last is None:
+        yield LineRange(path, 0, offset + 1), 0, 0
 
 
 def _grouped(blocks: Iterator[AvroBlock], columns: int) -> Iterator[list[AvroBlock]]:

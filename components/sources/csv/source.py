@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import groupby, islice, pairwise
+from itertools import islice, pairwise
 from typing import ClassVar
 
 import pyarrow as pa
@@ -28,7 +28,6 @@ from headrace.components.sources.base import (
     RowScanner,
     ScanResult,
     choose_map,
-    first_pieces,
     suggest_columns,
 )
 from headrace.components.sources.csv.bad_records import first_error, without_bad_records
@@ -37,7 +36,7 @@ from headrace.components.sources.csv.header import CsvHeader, read_header, rows_
 from headrace.components.sources.csv.parse import CsvFormat, infer, parse
 from headrace.components.sources.csv.quotes import Dialect, ends_in_quotes, record_ends, without_comments
 from headrace.components.sources.files import SourceFiles
-from headrace.components.sources.streams import is_gzip, line_start, text_size
+from headrace.components.sources.streams import first_ranges, is_gzip, line_start, text_size
 from headrace.components.sources.types import Kind
 from headrace.configs.schema.sources import CsvSource
 
@@ -70,13 +69,9 @@ class CsvFiles(SourceFiles[CsvSource], RowScanner):
     def head(self) -> Head:
         """The first blocks of the first files."""
         read = self._blocks(map(self._rows_of, self.files[:HEAD_FILES]), Skips(reported=0))
-        sized = ((block, len(record_ends(block.text, self._dialect)), len(block.text)) for block in read)
-        ends, everything = first_pieces(
-            (Segment(block.path, block.offset, block.offset + size), rows, size) for block, rows, size in sized
-        )
-        by_file = {path: [*own] for path, own in groupby(ends, key=lambda one: one.path)}
+        found, everything = first_ranges(read, lambda block: len(record_ends(block.text, self._dialect)))
         none = Segment(self.files[0], self._first.rows_at, self._first.rows_at)
-        part = tuple(Segment(path, own[0].start, own[-1].end) for path, own in by_file.items()) or (none,)
+        part = tuple(Segment(one.path, one.start, one.end) for one in found) or (none,)
         whole = everything and len(self.files) <= HEAD_FILES
         return Head(self, part, whole=whole, settled=whole)
 

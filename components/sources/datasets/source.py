@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from headrace.common.errors import DataError
 from headrace.common.storage.files import is_remote, stat
 from headrace.components.examples.parts import grouped, part_length
 from headrace.components.examples.skips import Skips
-from headrace.components.sources.base import Head, ParallelMap, ScanResult, common_types, first_pieces
+from headrace.components.sources.base import HEAD_FILES, Head, ParallelMap, ScanResult, common_types, first_pieces
 from headrace.components.sources.conversion import (
     BadRows,
     beyond_int64,
@@ -92,12 +93,14 @@ class StoredDatasets(SourceFiles[DatasetsSource]):
         return [_joined(part) for part in grouped(pieces, sizes, part_length(sum(sizes), len(self.columns())))]
 
     def head(self) -> Head:
-        """The first record batches of the first file, without the columns whose kinds depend on all their values."""
-        pieces = self._pieces(self.files[0])
+        """The first record batches of the first files, without the columns whose kinds depend on all their values."""
+        pieces = chain.from_iterable(map(self._pieces, self.files[:HEAD_FILES]))
         chosen, everything = first_pieces((piece, piece.rows, piece.size) for piece in pieces)
+        part = _joined(chosen)
         names = tuple(name for name in self.columns() if not is_uint64(self._first.field(name).type))
-        source = replace(self, files=self.files[:1], options=replace(self.options, columns=names))
-        return Head(source, _joined(chosen), whole=everything and len(self.files) == 1, settled=True)
+        files = tuple(piece.path for piece in part)
+        source = replace(self, files=files, options=replace(self.options, columns=names))
+        return Head(source, part, whole=everything and len(files) == len(self.files), settled=True)
 
     def scan(self, part: Part, declared: Mapping[str, Kind]) -> ScanResult:
         """Count the rows. Values are read only if they decide the kind of a column, or which rows to skip."""
@@ -123,15 +126,6 @@ class StoredDatasets(SourceFiles[DatasetsSource]):
                     raise next(row_errors(bad, piece.path, _place(piece, first)))()
                 first += batch.num_rows
                 yield from slice_batch(converted)
-
-    def max_list_lengths(self, names: Sequence[str]) -> dict[str, int]:
-        """For each of these columns that holds lists, the length of the longest one in the first rows."""
-        batch = next(batches_of(self.files[0]), None)
-        lists = [name for name in names if name in self._first.names and holds_lists(self._first.field(name).type)]
-        if batch is None:
-            return {}
-        found = {name: batch.column(name).slice(0, FIRST_ROWS) for name in lists}
-        return {name: pc.max(pc.list_value_length(column)).as_py() or 0 for name, column in found.items()}
 
     def stored_types(self, kinds: Mapping[str, Kind]) -> dict[str, pa.DataType]:
         """None of classes and images, which are stored as something else than what they mean."""

@@ -41,6 +41,15 @@ class Sheet:
     def names(self) -> list[str]:
         return list(self.columns)
 
+    @property
+    def size(self) -> int:
+        """Bytes of the values in memory."""
+        return sum(column.nbytes for column in self.columns.values())
+
+    def first(self, rows: int) -> Sheet:
+        """The first rows."""
+        return Sheet(self.name, {name: own.slice(0, rows) for name, own in self.columns.items()}, self.numbers[:rows])
+
 
 def read_sheet(path: str, which: str | int | None, header_row: int | None, rows: int | None = None) -> Sheet:
     """Read a sheet, or its first `rows` rows. Raises DataError if there is none, or its header cannot name columns.

@@ -11,22 +11,31 @@ import pyarrow as pa
 
 from headrace.common.errors import DataError
 from headrace.components.examples.skips import Skips
-from headrace.components.sources.base import Head, ParallelMap, RowScanner, ScanResult
+from headrace.components.sources.base import (
+    HEAD_FILES,
+    HEAD_ROWS,
+    Head,
+    ParallelMap,
+    RowScanner,
+    ScanResult,
+    first_pieces,
+)
 from headrace.components.sources.conversion import convert_columns, row_errors, slice_batch, stored_kind
 from headrace.components.sources.excel.sheet import Sheet, read_sheet
 from headrace.components.sources.files import SourceFiles
 from headrace.components.sources.types import Kind
 from headrace.configs.schema.sources import ExcelSource
 
-HEAD_ROWS = 10_000
-
 
 @dataclass(frozen=True)
 class SheetRows:
-    """Rows of one file. stop: how many of the first ones; None: all."""
+    """Rows of one file. sheet: these, if they are in memory already."""
 
     path: str
-    stop: int | None = None
+    sheet: Sheet | None = None
+
+
+Part = tuple[SheetRows, ...]
 
 
 @dataclass(frozen=True)
@@ -44,44 +53,50 @@ class ExcelFiles(SourceFiles[ExcelSource], RowScanner):
         """The columns of the first file."""
         return self.options.select(self._first.names)
 
-    def parts(self, parallel_map: ParallelMap) -> list[SheetRows]:  # noqa: ARG002 - a file is read as a whole
-        return [SheetRows(path) for path in self.files]
+    def parts(self, parallel_map: ParallelMap) -> list[Part]:  # noqa: ARG002 - a file is read as a whole
+        return [(SheetRows(path),) for path in self.files]
 
     def head(self) -> Head:
-        """The first rows of the first file. A text below them turns a column of numbers into one of texts."""
-        whole = len(self.files) == 1 and len(self._first.numbers) <= HEAD_ROWS
-        return Head(self, SheetRows(self.files[0], HEAD_ROWS), whole=whole, settled=whole)
+        """The first rows of the first files. A text below them turns a column of numbers into one of texts."""
+        files = self.files[:HEAD_FILES]
+        sheets = ((path, self._first if path == files[0] else self._sheet(path, HEAD_ROWS + 1)) for path in files)
+        read, _ = first_pieces(((path, sheet), len(sheet.numbers), sheet.size) for path, sheet in sheets)
+        part = tuple(SheetRows(path, sheet.first(HEAD_ROWS)) for path, sheet in read)
+        whole = len(part) == len(self.files) and all(len(sheet.numbers) <= HEAD_ROWS for _, sheet in read)
+        return Head(self, part, whole=whole, settled=whole)
 
     def scan_rows(
-        self, part: SheetRows, declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
+        self, part: Part, declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
     ) -> ScanResult:
         """`on_batch` receives the columns."""
-        sheet = self._read(part)
-        kinds = {name: declared.get(name) or stored_kind(sheet.columns[name].type) for name in self.columns()}
-        skips = Skips()
-        batch = self._converted(part.path, sheet, kinds, skips)
-        for piece in slice_batch(batch):
-            on_batch(piece)
-        return ScanResult({part.path: batch.num_rows}, batch.nbytes, kinds, skips.skipped)
+        result = ScanResult()
+        for piece in part:
+            sheet, skips = self._read(piece), Skips()
+            kinds = {name: declared.get(name) or stored_kind(sheet.columns[name].type) for name in self.columns()}
+            batch = self._converted(piece.path, sheet, kinds, skips)
+            for rows in slice_batch(batch):
+                on_batch(rows)
+            result += ScanResult({piece.path: batch.num_rows}, batch.nbytes, kinds, skips.skipped)
+        return result
 
-    def batches(self, part: SheetRows, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
+    def batches(self, part: Part, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
         """The rows in their order, in batches of bounded size."""
-        yield from slice_batch(self._converted(part.path, self._read(part), kinds, Skips(reported=0)))
+        for piece in part:
+            yield from slice_batch(self._converted(piece.path, self._read(piece), kinds, Skips(reported=0)))
 
     @cached_property
     def _first(self) -> Sheet:
-        sheet = self._sheet(SheetRows(self.files[0], HEAD_ROWS + 1))
-        return Sheet(sheet.name, {name: column.slice(0, 0) for name, column in sheet.columns.items()}, sheet.numbers)
+        return self._sheet(self.files[0], HEAD_ROWS + 1)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in ("source", "files", "options")}
 
-    def _sheet(self, part: SheetRows) -> Sheet:
-        return read_sheet(part.path, self.source.sheet, self.source.header_row, part.stop)
+    def _sheet(self, path: str, rows: int | None = None) -> Sheet:
+        return read_sheet(path, self.source.sheet, self.source.header_row, rows)
 
     def _read(self, part: SheetRows) -> Sheet:
         """The sheet of a file. Raises DataError if its columns differ from those of the first one."""
-        sheet = self._sheet(part)
+        sheet = part.sheet or self._sheet(part.path)
         for name in self.columns():
             if name not in sheet.columns:
                 hint = f"All files need the columns of {self.files[0]}; list those that they share in `data.columns`"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -15,14 +15,13 @@ from headrace.common.errors import DataError
 from headrace.common.storage.files import stats
 from headrace.components.examples.parts import NAMED, part_length
 from headrace.components.examples.skips import Skips
-from headrace.components.sources.base import HEAD_FILES, Head, ParallelMap, RowScanner, ScanResult, first_pieces
+from headrace.components.sources.base import HEAD_FILES, Head, ParallelMap, RowScanner, ScanResult
 from headrace.components.sources.files import SourceFiles
 from headrace.components.sources.jsonl.blocks import LineBlock, blocks, lines_of
 from headrace.components.sources.jsonl.exact import (
     BadLineError,
     ConflictError,
     LineParser,
-    parse_line,
 )
 from headrace.components.sources.jsonl.fast import (
     NOTHING_KNOWN,
@@ -34,6 +33,7 @@ from headrace.components.sources.jsonl.fast import (
 from headrace.components.sources.nested import KnownPaths, check_objects, parents_of
 from headrace.components.sources.streams import (
     LineRange,
+    first_ranges,
     is_gzip,
     line_at,
     line_ranges,
@@ -83,11 +83,8 @@ class JsonlFiles(SourceFiles[FileSource], RowScanner):
     def head(self) -> Head:
         """The first blocks of the first files. A key never has both numbers and strings, so the kinds are settled."""
         read = self._blocks(map(LineRange, self.files[:HEAD_FILES]), Skips(reported=0))
-        sized = ((block, block.text.count(b"\n"), len(block.text)) for block in read)
-        ends, everything = first_pieces(
-            (LineRange(block.path, 0, block.offset + size), rows, size) for block, rows, size in sized
-        )
-        part = tuple({one.path: one for one in ends}.values()) or (LineRange(self.files[0], 0, 0),)
+        found, everything = first_ranges(read, lambda block: block.text.count(b"\n"))
+        part = tuple(LineRange(one.path, 0, one.end) for one in found) or (LineRange(self.files[0], 0, 0),)
         whole = everything and len(self.files) <= HEAD_FILES
         return Head(self, part, whole=whole, settled=True, scanned=None if whole else (*part, *self._elsewhere(part)))
 
@@ -143,18 +140,6 @@ class JsonlFiles(SourceFiles[FileSource], RowScanner):
                 values = parser.columns()
                 arrays = {name: pa.array(values[name][1], ARROW[kind]) for name, kind in kinds.items()}
                 yield _batch(arrays, len(parser.rows))
-
-    def max_list_lengths(self, names: Sequence[str]) -> dict[str, int]:
-        """For each of these columns that holds lists, the length of the longest one on the first lines."""
-        wanted = frozenset(names)
-        longest = {name: 0 for name, kind in self._head.items() if name in wanted and kind.endswith(LIST)}
-        for head in self._heads() if longest else ():
-            for line in head:
-                with suppress(BadLineError):
-                    for name, value in parse_line(line).members:
-                        if name in longest and isinstance(value, list):
-                            longest[name] = max(longest[name], len(value))
-        return longest
 
     @property
     def _head(self) -> dict[str, Kind]:

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.common.errors import DataError
 from headrace.common.storage.files import is_folder
@@ -141,16 +140,6 @@ class ParquetFiles(SourceFiles[ParquetSource]):
                 if bad and not self.options.skip_bad:
                     raise next(_errors(bad, piece, group, start))()
                 yield from slice_batch(batch)
-
-    def max_list_lengths(self, names: Sequence[str]) -> dict[str, int]:
-        """For each of these columns that holds lists, the length of the longest one in the first rows."""
-        with open_parquet(self.files[0]) as file:
-            stored = column_types(self.files[0], file)
-            lists = [name for name in names if name in stored and _holds_values(stored[name])]
-            batch = next(_flat_batches(file, stored, lists, FIRST_ROWS), None) if lists else None
-        if batch is None:
-            return {}
-        return {name: pc.max(pc.list_value_length(batch.column(name))).as_py() or 0 for name in lists}
 
     def stored_types(self, kinds: Mapping[str, Kind]) -> dict[str, pa.DataType]:
         """None of the columns in the names of folders."""

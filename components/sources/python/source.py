@@ -13,12 +13,19 @@ import pyarrow as pa
 from headrace.common.errors import DataError, TrainingError
 from headrace.common.storage.files import UNKNOWN, FileState
 from headrace.components.examples.skips import Skips
-from headrace.components.sources.base import Head, ParallelMap, ReadOptions, RowScanner, ScanResult, undivided
+from headrace.components.sources.base import (
+    HEAD_ROWS,
+    Head,
+    ParallelMap,
+    ReadOptions,
+    RowScanner,
+    ScanResult,
+    undivided,
+)
 from headrace.components.sources.conversion import (
     ConversionError,
     beyond_int64,
     convert_columns,
-    holds_lists,
     is_uint64,
     row_errors,
     slice_batch,
@@ -30,10 +37,8 @@ from headrace.components.sources.python.rows import RowBatch, batches_of, number
 from headrace.components.sources.types import LIST, Kind, widest
 from headrace.configs.schema.sources import PythonSource
 
-HEAD_ROWS = 200
+NAMED_ROWS = 200
 """How many of the first rows, or more if they are in one table, are searched for the names of the columns."""
-FIRST_ROWS = 10_000
-"""How many of the first rows show what the columns hold, before a run."""
 
 _END = object()
 _MARK = "code"
@@ -81,8 +86,8 @@ class PythonRows(RowScanner):
         return [YieldedRows(self.function)]
 
     def head(self) -> Head:
-        rows = sum(map(number_of_rows, self._items(YieldedRows(self.function, FIRST_ROWS + 1))))
-        return Head(self, YieldedRows(self.function, FIRST_ROWS), whole=rows <= FIRST_ROWS, settled=True)
+        rows = sum(map(number_of_rows, self._items(YieldedRows(self.function, HEAD_ROWS + 1))))
+        return Head(self, YieldedRows(self.function, HEAD_ROWS), whole=rows <= HEAD_ROWS, settled=True)
 
     def scan_rows(
         self, part: YieldedRows, declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
@@ -114,22 +119,11 @@ class PythonRows(RowScanner):
                 self._converted(RowBatch(batch.first, batch.rows, columns), kinds, Skips(reported=0))
             )
 
-    def max_list_lengths(self, names: Sequence[str]) -> dict[str, int]:
-        """For each of these columns that holds lists, the length of the longest one in the first rows."""
-        longest: dict[str, int] = {}
-        for batch in self._batches(YieldedRows(self.function, HEAD_ROWS), {}):
-            for name in names:
-                column = batch.columns.get(name)
-                if column is not None and holds_lists(column.type):
-                    lengths = [len(value) for value in column.to_pylist() if value is not None]
-                    longest[name] = max(longest.get(name, 0), *lengths, 0)
-        return longest
-
     @cached_property
     def _head(self) -> dict[str, Kind]:
         """The columns of the first rows, as far as they can be read."""
         kinds, objects = dict[str, Kind](), set[str]()
-        for batch in self._batches(YieldedRows(self.function, HEAD_ROWS), {}, strict=False):
+        for batch in self._batches(YieldedRows(self.function, NAMED_ROWS), {}, strict=False):
             objects |= batch.objects
             kinds |= {
                 name: widest([_stored_kind(column), kinds.get(name, "missing")])

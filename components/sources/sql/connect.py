@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
 
-from headrace.common.errors import DataError
+from headrace.common.errors import DataError, UnreachableError
+from headrace.components.sources.base import seconds_left
 from headrace.configs.schema.sources import SqlSource
 
 if TYPE_CHECKING:
@@ -24,32 +27,78 @@ PACKAGES = {
 READ_ONLY = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 """Makes a PostgreSQL transaction see the same data from its first statement to its last."""
 
+TIMEOUTS = {
+    **dict.fromkeys(("psycopg", "psycopg2"), ("connect_timeout",)),
+    **dict.fromkeys(("mysqldb", "pymysql"), ("connect_timeout", "read_timeout")),
+    "pysqlite": ("timeout",),
+}
+"""The arguments of drivers that limit, in whole seconds, how long they wait for the database or for its lock."""
+CANCEL_AGAIN = 0.2
+"""Seconds until a statement that still runs, or the next one, is cancelled again."""
+
 
 @contextmanager
 def connected(source: SqlSource) -> Iterator[Connection]:
     """A read-only transaction, which sees the same data from its first statement to its last if the database is
-    PostgreSQL. Errors of the database inside the block become DataErrors.
+    PostgreSQL. Errors of the database inside the block become DataErrors, and UnreachableErrors if they are not about
+    what it was asked.
     """
-    what = "cannot connect to the database"
+    kind: type[DataError] = UnreachableError
+    what, late = "cannot connect to the database", Event()
     engine = _engine(source)
     from sqlalchemy import exc
 
     try:
         connection = engine.connect()
-        what = "the database reports an error"
+        what, kind = "the database reports an error", DataError
         try:
-            if connection.dialect.name == "postgresql":
-                connection.exec_driver_sql(READ_ONLY)
-            yield connection
+            with _cancelled(connection, seconds_left(), late):
+                if connection.dialect.name == "postgresql":
+                    connection.exec_driver_sql(READ_ONLY)
+                yield connection
         finally:
             with suppress(exc.SQLAlchemyError):  # there is nothing to commit
                 connection.close()
     except exc.SQLAlchemyError as error:
         if isinstance(error, exc.DBAPIError) and error.connection_invalidated:
-            what = "the connection to the database was lost"
-        raise DataError(f"{what}: {_message(source, error)}", file=label(source)) from None
+            what, kind = "the connection to the database was lost", UnreachableError
+        if late.is_set():
+            what, kind = "the database took too long to answer", UnreachableError
+        kind = UnreachableError if _is_busy(error) else kind
+        raise kind(f"{what}: {_message(source, error)}", file=label(source)) from None
     finally:
         engine.dispose()
+
+
+@contextmanager
+def _cancelled(connection: Connection, seconds: float | None, late: Event) -> Iterator[None]:
+    """Cancel what runs in the block after so many seconds, if the driver can do that, and set `late`."""
+    driver: Any = connection.connection.driver_connection
+    cancel = getattr(driver, "cancel", None) or getattr(driver, "interrupt", None)
+    if seconds is None or cancel is None:
+        yield
+        return
+    done = Event()
+
+    def wait(timeout: float) -> None:
+        while not done.wait(timeout):
+            late.set()
+            timeout = CANCEL_AGAIN
+            with suppress(Exception):  # of any driver: the connection may be closed by now
+                cancel()
+
+    Thread(target=wait, args=(seconds,), daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def _is_busy(error: Exception) -> bool:
+    """Whether the database refuses now what it may accept later: it is locked, full, starting or shutting down."""
+    cause = getattr(error, "orig", None)
+    state = str(getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None) or "")
+    return state[:2] in {"53", "57"} or getattr(cause, "sqlite_errorname", "") in {"SQLITE_BUSY", "SQLITE_LOCKED"}
 
 
 def label(source: SqlSource) -> str:
@@ -68,7 +117,11 @@ def _engine(source: SqlSource) -> Engine:
     url = _url(source)
     try:
         return sqlalchemy.create_engine(
-            url, poolclass=sqlalchemy.NullPool, pool_reset_on_return=None, hide_parameters=True
+            url,
+            poolclass=sqlalchemy.NullPool,
+            pool_reset_on_return=None,
+            hide_parameters=True,
+            connect_args=_timeouts(url, seconds_left()),
         )
     except sqlalchemy.exc.NoSuchModuleError:
         raise DataError(
@@ -82,6 +135,14 @@ def _engine(source: SqlSource) -> Engine:
         if driver == "psycopg2":
             hint += "; or write postgresql+psycopg:// to use the driver that headrace[sql] installs"
         raise DataError(f"the driver {driver} is not installed", file=label(source), hint=hint) from None
+
+
+def _timeouts(url: URL, seconds: float | None) -> dict[str, int]:
+    """Arguments of the driver, without those that the URL sets itself."""
+    if seconds is None:
+        return {}
+    names = TIMEOUTS.get(url.get_driver_name(), ())
+    return {name: max(math.ceil(seconds), 2) for name in names if name not in url.query}  # libpq takes 1 for 2
 
 
 def _url(source: SqlSource) -> URL:
@@ -112,7 +173,7 @@ def _password(source: SqlSource) -> str | None:
         return None
     password = os.environ.get(source.password_env)
     if not password:
-        raise DataError(
+        raise UnreachableError(
             f"the environment variable {source.password_env} is not set",
             file=label(source),
             hint=f"`{source.section}.password_env` names the variable that contains the password of the database",

@@ -11,10 +11,11 @@ import json
 import re
 import uuid
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,7 +23,15 @@ import pyarrow as pa
 from headrace.common.errors import DataError
 from headrace.common.storage.files import UNKNOWN, FileState
 from headrace.components.examples.parts import room
-from headrace.components.sources.base import ParallelMap, ReadOptions, ScanResult, undivided
+from headrace.components.sources.base import (
+    HEAD_ROWS,
+    Head,
+    ParallelMap,
+    ReadOptions,
+    ScanResult,
+    first_pieces,
+    undivided,
+)
 from headrace.components.sources.sql.connect import READ_ONLY, connected, label
 from headrace.components.sources.sql.values import column_of, kind_of_postgres, kind_of_values
 from headrace.components.sources.types import Kind, first_duplicate, widest
@@ -58,6 +67,14 @@ class KeyRange:
 
 
 @dataclass(frozen=True)
+class FetchedRows:
+    """Rows in memory. rows: their number; values: those of each column."""
+
+    rows: int
+    values: Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True)
 class SqlRows:
     source: SqlSource
     options: ReadOptions = field(default_factory=ReadOptions)
@@ -87,14 +104,28 @@ class SqlRows:
         """The ranges of the key, counted once."""
         return self._ranges
 
-    def scan(self, part: KeyRange, declared: Mapping[str, Kind]) -> ScanResult:
+    def head(self) -> Head:
+        """The first rows that the database returns, in any order. Only reported types settle the kinds."""
+        names, key = self.columns(), self.source.key
+        selected = self._columns(dict.fromkeys([*names, *([key] if key else [])])).limit(HEAD_ROWS + 1)
+        with connected(self.source) as connection, closing(self._fetched(connection, selected)) as fetched:
+            found, everything = first_pieces((values, _rows_in(values), _size(values)) for values in fetched)
+        values = {name: [*chain.from_iterable(each[name] for each in found)][:HEAD_ROWS] for name in names}
+        for limit in (value for each in found for value in each.get(key or "", ()) if value is not None):
+            self._check_key(limit)
+        rows = sum(map(_rows_in, found))
+        whole = everything and rows <= HEAD_ROWS
+        settled = whole or all(self._types[name] is not None for name in names)
+        return Head(self, FetchedRows(min(rows, HEAD_ROWS), values), whole=whole, settled=settled)
+
+    def scan(self, part: KeyRange | FetchedRows, declared: Mapping[str, Kind]) -> ScanResult:
         """Use the types of the columns if the database reports them, else read all values."""
         kinds = {name: declared.get(name) or self._types[name] for name in self.columns()}
         unknown = [name for name, kind in kinds.items() if kind is None]
         inferred: dict[str, Kind] = dict.fromkeys(unknown, "missing")
         rows = size = 0
         for values in self._read(part):
-            rows += len(next(iter(values.values())))
+            rows += _rows_in(values)
             size += _size(values)
             for name in unknown:
                 inferred[name] = widest([inferred[name], kind_of_values(values[name])])
@@ -103,7 +134,7 @@ class SqlRows:
         known = {name: kinds[name] or inferred[name] for name in kinds}
         return ScanResult({label(self.source): part.rows}, size * part.rows // max(rows, 1), known)
 
-    def batches(self, part: KeyRange, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
+    def batches(self, part: KeyRange | FetchedRows, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
         """Batches of about BATCH bytes."""
         return (self._batch(values, kinds) for values in self._read(part))
 
@@ -152,13 +183,8 @@ class SqlRows:
         extremes = select(func.min(key), func.max(key), func.count(), func.count(key)).select_from(self._rows)
         low, high, rows, keyed = connection.execute(extremes).one()
         if keyed:
-            for limit in (low, high):
-                if type(limit) is not int or not -(2**62) < limit < 2**62:
-                    raise DataError(
-                        f"`{self.source.section}.key` has the value {limit!r}, but keys must be integers within ±2^62",
-                        file=label(self.source),
-                        column=self.source.key,
-                    )
+            self._check_key(low)
+            self._check_key(high)
             width = (high - low) // BINS + 1
             bin_number = ((cast(key, BigInteger) - low) // width).label("bin_number")
             bins = connection.execute(
@@ -169,6 +195,14 @@ class SqlRows:
         if rows > keyed or not rows:
             yield KeyRange(rows - keyed, null=True)
 
+    def _check_key(self, value: Any) -> None:
+        if type(value) is not int or not -(2**62) < value < 2**62:
+            raise DataError(
+                f"`{self.source.section}.key` has the value {value!r}, but keys must be integers within ±2^62",
+                file=label(self.source),
+                column=self.source.key,
+            )
+
     @cached_property
     def _rows(self) -> FromClause:
         from sqlalchemy import table
@@ -178,10 +212,15 @@ class SqlRows:
             return table(name, schema=schema or None)
         return _statement(undivided(self.source.query) or "").columns().subquery("rows_read")
 
-    def _select(self, part: KeyRange) -> Select[*tuple[Any, ...]]:
+    def _columns(self, names: Iterable[str]) -> Select[*tuple[Any, ...]]:
         from sqlalchemy import column, select
 
-        rows: Any = select(*[column(name) for name in self.columns()]).select_from(self._rows)
+        return select(*[column(name) for name in names]).select_from(self._rows)
+
+    def _select(self, part: KeyRange) -> Select[*tuple[Any, ...]]:
+        from sqlalchemy import column
+
+        rows = self._columns(self.columns())
         if self.source.key is None:
             return rows
         key: ColumnElement[Any] = column(self.source.key)
@@ -193,19 +232,18 @@ class SqlRows:
             rows = rows.where(key < part.high)
         return rows.where(key.is_not(None)).order_by(key)
 
-    def _read(self, part: KeyRange) -> Iterator[dict[str, Sequence[Any]]]:
+    def _read(self, part: KeyRange | FetchedRows) -> Iterator[Mapping[str, Sequence[Any]]]:
         """The values of some rows at a time, by column."""
-        names = self.columns()
-        size, total = MIN_ROWS, 0
+        if isinstance(part, FetchedRows):
+            if part.rows:
+                yield part.values
+            return
+        total = 0
         with connected(self.source) as connection:
             _use_snapshot(connection, part.snapshot)
-            result = connection.execution_options(stream_results=True).execute(self._select(part))
-            while rows := result.fetchmany(size):
-                total += len(rows)
-                values: dict[str, Sequence[Any]] = dict(zip(names, zip(*rows, strict=True), strict=True))
+            for values in self._fetched(connection, self._select(part)):
+                total += _rows_in(values)
                 yield values
-                fitting = room(BATCH, len(names)) * len(rows) // max(_size(values), 1)
-                size = min(max(fitting, MIN_ROWS), MAX_ROWS, 8 * size)
             mark = part.mark and _fingerprint(connection, self.source.fingerprint_query or "")
         if total != part.rows or mark != part.mark:
             counts = f": {part.rows:,} rows were counted, but {total:,} were read" if total != part.rows else ""
@@ -214,6 +252,18 @@ class SqlRows:
                 file=label(self.source),
                 hint="Run again when nothing writes to it",
             )
+
+    def _fetched(
+        self, connection: Connection, selected: Select[*tuple[Any, ...]]
+    ) -> Iterator[dict[str, Sequence[Any]]]:
+        """The values of about BATCH bytes at a time, by column."""
+        result, size = connection.execution_options(stream_results=True).execute(selected), MIN_ROWS
+        names = [*result.keys()]
+        while rows := result.fetchmany(size):
+            values: dict[str, Sequence[Any]] = dict(zip(names, zip(*rows, strict=True), strict=True))
+            yield values
+            fitting = room(BATCH, len(names)) * len(rows) // max(_size(values), 1)
+            size = min(max(fitting, MIN_ROWS), MAX_ROWS, 8 * size)
 
     def _batch(self, values: Mapping[str, Sequence[Any]], kinds: Mapping[str, Kind]) -> pa.RecordBatch:
         try:
@@ -247,6 +297,10 @@ def _even_ranges(counts: Sequence[tuple[int, int]], low: int, width: int, ranges
 def _fingerprint(connection: Connection, query: str) -> str:
     rows = connection.execute(_statement(query)).fetchmany(1000)
     return json.dumps([list(row) for row in rows], default=str)
+
+
+def _rows_in(values: Mapping[str, Sequence[Any]]) -> int:
+    return len(next(iter(values.values())))
 
 
 def _size(values: Mapping[str, Sequence[Any]]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
@@ -16,7 +16,14 @@ from headrace.common.errors import DataError
 from headrace.common.storage.files import stats
 from headrace.components.examples.parts import grouped, part_length
 from headrace.components.examples.skips import Skips
-from headrace.components.sources.base import ParallelMap, RowScanner, ScanResult
+from headrace.components.sources.base import (
+    HEAD_FILES,
+    Head,
+    ParallelMap,
+    RowScanner,
+    ScanResult,
+    first_pieces,
+)
 from headrace.components.sources.conversion import BadRows, convert_columns
 from headrace.components.sources.files import SourceFiles
 from headrace.components.sources.tfrecord.frames import Frames, frames
@@ -34,8 +41,29 @@ from headrace.configs.schema.sources import TfrecordSource
 if TYPE_CHECKING:
     from headrace.components.sources.tfrecord.decode import DecodedRecords
 
-HEAD_FILES, HEAD_RECORDS, HEAD_FEATURES = 8, 100, 50_000
-"""How many files, records of each file, and features of all of them are read for the names of the columns."""
+HEAD_RECORDS, HEAD_FEATURES = 100, 50_000
+"""How many records of each of the first files, and features of all of them, are read for the names of the columns."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """The records of a file. stop: the number of the last one that is read, from 1; None: all."""
+
+    path: str
+    stop: int | None = None
+
+    def frames(self, skips: Skips | None, columns: int) -> Iterator[Frames]:
+        """The frames of these records (see `frames`)."""
+        for piece in frames(self.path, skips, columns=columns):
+            if self.stop is None:
+                yield piece
+            elif len(own := piece.filter(piece.numbers <= self.stop).numbers):
+                yield piece.filter(piece.numbers <= own[-1])
+            else:
+                return
+
+
+Part = tuple[Records, ...]
 
 
 @dataclass(frozen=True)
@@ -49,13 +77,20 @@ class TfrecordFiles(SourceFiles[TfrecordSource], RowScanner):
         names = self.options.select(sorted(self._head))
         return [*names, *(name for name in self.options.columns or () if name not in names)]
 
-    def parts(self, parallel_map: ParallelMap) -> list[tuple[str, ...]]:  # noqa: ARG002 - nothing has to be scanned
+    def parts(self, parallel_map: ParallelMap) -> list[Part]:  # noqa: ARG002 - nothing has to be scanned
         """Groups of whole files: the offset of a record is known only after all records before it."""
         sizes = [state.size for state in stats(self.files)]
-        return grouped(self.files, sizes, part_length(sum(sizes)))
+        return grouped([*map(Records, self.files)], sizes, part_length(sum(sizes)))
+
+    def head(self) -> Head:
+        """The first records of the first files. No feature has both numbers and bytes, so the kinds are settled."""
+        files = self.files[:HEAD_FILES]
+        found, everything = first_pieces(chain.from_iterable(map(self._first_blocks, files)))
+        part = (*{one.path: one for one in found}.values(),)  # the last of each file
+        return Head(self, part, whole=everything and len(files) == len(self.files), settled=True)
 
     def scan_rows(
-        self, part: tuple[str, ...], declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
+        self, part: Part, declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
     ) -> ScanResult:
         """`on_batch` receives the columns that some records have, as they were decoded.
 
@@ -63,7 +98,7 @@ class TfrecordFiles(SourceFiles[TfrecordSource], RowScanner):
         """
         from headrace.components.sources.tfrecord.decode import mixed_error
 
-        result, skips, stored = ScanResult(dict.fromkeys(part, 0)), Skips(), dict(self._head)
+        result, skips, stored = ScanResult({piece.path: 0 for piece in part}), Skips(), dict(self._head)
         for records in self._decode(part, skips, set(declared)):
             kinds = _find_all_kinds(records)
             for name, column in records.columns.items():
@@ -81,7 +116,7 @@ class TfrecordFiles(SourceFiles[TfrecordSource], RowScanner):
             result += ScanResult({records.frames.path: batch.num_rows}, size, kinds)
         return replace(result, skipped=skips.skipped)
 
-    def batches(self, part: tuple[str, ...], kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
+    def batches(self, part: Part, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
         """One batch per block of records."""
         skips = Skips(reported=0)
         for records in self._decode(part, skips, None):
@@ -114,17 +149,28 @@ class TfrecordFiles(SourceFiles[TfrecordSource], RowScanner):
             raise DataError(what, file=path, hint=f"Set `{self.source.section}.payload: sequence_example`")
         return _column_kinds(features)
 
-    def _decode(self, part: Sequence[str], skips: Skips, declared: set[str] | None) -> Iterator[DecodedRecords]:
+    def _decode(self, part: Part, skips: Skips, declared: set[str] | None) -> Iterator[DecodedRecords]:
         """The columns to read, block by block. declared: the columns that may mix numbers and texts; None: all."""
         from headrace.components.sources.tfrecord.decode import Decoder
 
         to_skip = skips if self.options.skip_bad else None
         decoder = Decoder(sequence=self.source.payload == "sequence_example", skips=to_skip)
         may_mix = partial(_may_mix, declared, self.options.columns)
-        for path in part:
-            for piece in map(self._examples(to_skip), frames(path, to_skip, columns=len(self._head))):
+        for records in part:
+            for piece in map(self._examples(to_skip), records.frames(to_skip, len(self._head))):
                 if len(piece.starts):
                     yield decoder.decode(piece, may_mix).select(self.options.columns)
+
+    def _first_blocks(self, path: str) -> Iterator[tuple[Records, int, int]]:
+        """For each block of a file the records up to its end, its rows, and its bytes; of an empty file no records."""
+        skips = Skips(reported=0) if self.options.skip_bad else None
+        last = 0
+        for piece in Records(path).frames(skips, len(self._head)):
+            if len(piece.numbers):
+                last = int(piece.numbers[-1])
+                yield Records(path, last), len(piece.numbers), len(piece.data)
+        if not last:
+            yield Records(path, 0), 0, 0
 
     def _first_records(self, path: str) -> Iterator[tuple[int, bytes]]:
         """The number and the bytes of the first undamaged records."""
