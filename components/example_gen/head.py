@@ -30,12 +30,14 @@ class FirstRows:
     """The first rows of some data.
 
     kinds: the declared kinds of the columns, or those found in these rows; rows: a bounded number of them, of those
-    kinds, and all of them if `head.whole`; infinite: the columns that must be numbers and contain an infinite one.
+    kinds, and all of them if `head.whole`; complete: whether they have all columns; infinite: the columns that must be
+    numbers and contain an infinite one.
     """
 
     head: Head
     kinds: Mapping[str, Kind]
     rows: pa.Table
+    complete: bool = True
     infinite: Collection[str] = ()
 
 
@@ -72,7 +74,8 @@ def read_head(
         checked = roundings.checked(batch.select([name for name in batch.schema.names if name in certain]))
         infinite += [name for name in doubles if pc.any(pc.is_inf(checked.column(name))).as_py()]
         batches.append(batch)
-    return FirstRows(head, kinds, pa.Table.from_batches(batches) if batches else pa.table({}), infinite)
+    complete = {*head.source.columns()} >= {*source.columns()}
+    return FirstRows(head, kinds, pa.Table.from_batches(batches) if batches else pa.table({}), complete, infinite)
 
 
 def why_not_numbers(data: DataConfig, first_rows: FirstRows, column: str) -> str:

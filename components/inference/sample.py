@@ -31,6 +31,11 @@ MAX_BYTES = 1 << 28
 UNTYPED = frozenset({"jsonl", "json", "excel", "python"})
 """Kinds of sources whose columns have no type, but whose values may be false and true."""
 
+BY_PARTS = frozenset({"images", "sql"})
+"""Kinds of sources whose first part is read instead of the first rows: these are without the images, and tables are
+mostly small, although their size is not known.
+"""
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -107,7 +112,7 @@ def _size(spans: Iterable[Span]) -> float:
 
 
 def _first_rows(data: DataConfig, source: Source) -> Sample:
-    if isinstance(source, HasHead) and data.source.kind != "sql":  # whose tables are mostly small, but of unknown size
+    if isinstance(source, HasHead) and data.source.kind not in BY_PARTS:
         head = source.head()
         return _read(data, [(head.source, [head.part])], whole=head.whole)
     parts = source.parts(serial_map)

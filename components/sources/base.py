@@ -149,7 +149,7 @@ class Head:
 
     source: what reads the part; it may lack columns whose kinds take long to find. whole: whether these are all rows.
     settled: whether later rows cannot turn a column of numbers into one of strings. scanned: the part with some rows
-    from elsewhere, which may contradict it; None: the part alone.
+    from elsewhere, which may contradict it; None: the part alone. notes: what is odd, and a run accepts.
     """
 
     source: Source
@@ -157,6 +157,7 @@ class Head:
     whole: bool
     settled: bool
     scanned: Any = None
+    notes: tuple[str, ...] = ()
 
 
 @runtime_checkable

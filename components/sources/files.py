@@ -13,11 +13,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Self, TypeVar
 
+from headrace.common.names import join_names
 from headrace.common.storage.files import resolve
 from headrace.components.sources.base import ReadOptions
 from headrace.configs.schema.sources import FileSource
 
 Settings = TypeVar("Settings", bound=FileSource)
+
+MOST_NAMED = 8
+"""Folders that a message names."""
+
+
+def note_of_empty(folders: Sequence[str], what: str) -> tuple[str, ...]:
+    """A note about class folders without anything in them, if there are any. what: what they should have."""
+    names = join_names(map(repr, folders), MOST_NAMED)
+    return (f"there are no {what} in the class folder{'s'[: len(folders) != 1]} {names}",) if folders else ()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.common.errors import DataError
+from headrace.common.errors import DataError, UnreachableError
 from headrace.common.names import did_you_mean_or_list, join_names
 from headrace.configs.config import PipelineConfig
 from headrace.configs.rules.rule import Violation
@@ -55,7 +55,8 @@ def request_violations(config: PipelineConfig, spans: Sequence[Span]) -> tuple[l
         log = open_source(data.source, newest.paths, options, newest.splits)
         found = read_head(logged, log, [], alone=len(manifest.spans) == 1, may_lack=True)
     except DataError as error:
-        return [(WHERE, str(error))], []
+        why: list[Violation] = [(WHERE, str(error))]
+        return ([], why) if isinstance(error, UnreachableError) else (why, [])
     if found is not None and found.head.whole and not found.rows.num_rows:
         return [], []
     kinds: Mapping[str, str] = {} if found is None else found.kinds

@@ -93,7 +93,8 @@ def _check_split(
 ) -> tuple[list[Violation], list[Violation]]:
     """What is rejected, and what is noted, of the rows of one split that has its own data, or of undivided data."""
     numbers, facts = number_columns(config), known_facts(found.rows, found.kinds)
-    notes = [*_slices(config, found, facts), *lost_digits(config, found.rows, numbers)]
+    notes = [(source_setting(config.data.source), what) for what in found.head.notes]
+    notes += [*_slices(config, found, facts), *lost_digits(config, found.rows, numbers)]
     odd, unseen = value_mismatches(config.declared_features, found.rows, found.kinds, whole=_whole(found, spans))
     unfit, doubtful = feature_violations(config, found.rows, found.kinds, facts, certain=_settled(found, spans))
     notes += [*unseen, *doubtful, *feature_notes(config, found.rows, found.kinds, facts, whole=_whole(found, spans))]
@@ -103,7 +104,7 @@ def _check_split(
     rejected += [each for each in _lists(config, found.rows) if each[0] not in said]
     empty = [*empty_columns(config, found.rows, found.kinds, facts)]
     (rejected if config.data.on_anomaly == "stop" and _whole(found, spans) else notes).extend(empty)
-    if not rejected and _whole(found, spans):
+    if not rejected and found.complete and _whole(found, spans):
         notes += split_notes(config, found.rows)
     return rejected, notes
 
@@ -122,7 +123,7 @@ def _rejected(
                 yield from label_violations(part, column, whole=_whole(found, spans), section=where)
     if config.label.weight in found.rows.column_names:
         yield from weight_violations(config.label, found.rows)
-    yield from split_violations(config, found.rows, whole=_whole(found, spans))
+    yield from split_violations(config, found.rows, whole=_whole(found, spans), complete=found.complete)
 
 
 def _slices(config: PipelineConfig, found: FirstRows, facts: Facts) -> Iterator[Violation]:

@@ -25,9 +25,14 @@ if TYPE_CHECKING:
 MANY_ROWS = 10_000
 
 
-def split_violations(config: PipelineConfig, rows: pa.Table, *, whole: bool) -> Iterator[Violation]:
-    """Values by which rows cannot be split; and splits that get none of the rows, if these are all (`whole`)."""
-    yield from _splits(config, rows, whole=whole)
+def split_violations(
+    config: PipelineConfig, rows: pa.Table, *, whole: bool, complete: bool = True
+) -> Iterator[Violation]:
+    """Values by which rows cannot be split; and splits that get none of the rows, if these are all (`whole`).
+
+    complete: whether the rows have all columns, which decide their hashes.
+    """
+    yield from _splits(config, rows, whole=whole, complete=complete)
     if config.stratified in rows.column_names:
         yield from _stratified(config, rows)
 
@@ -48,7 +53,7 @@ def split_notes(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
             yield ("data", "split_key"), line
 
 
-def _splits(config: PipelineConfig, rows: pa.Table, *, whole: bool) -> Iterator[Violation]:
+def _splits(config: PipelineConfig, rows: pa.Table, *, whole: bool, complete: bool) -> Iterator[Violation]:
     """Values that name no split; and splits that get none of the rows, if these are all.
 
     Many rows, which are rarely all equal, reach every split unless a column decides.
@@ -58,7 +63,7 @@ def _splits(config: PipelineConfig, rows: pa.Table, *, whole: bool) -> Iterator[
     decides = {by_value} if by_value else {*data.split_keys}
     if data.own_splits or config.stratified:
         return
-    if (not decides and rows.num_rows > MANY_ROWS) or not (whole or by_value):
+    if (not decides and (rows.num_rows > MANY_ROWS or not complete)) or not (whole or by_value):
         return
     from headrace.components.example_gen.checks import check_splits
 

@@ -36,6 +36,16 @@ class Listing:
     known: pa.RecordBatch
     kinds: dict[str, Kind]
 
+    def every(self, step: int, *, labelled: bool = False) -> Listing:
+        """One image in `step`. labelled: of those whose first known column has a value."""
+        chosen = [*range(len(self.paths))]
+        if labelled:
+            valid = self.known.column(0).is_valid().to_pylist()
+            chosen = [number for number in chosen if valid[number]]
+        indices = chosen[::step]
+        paths = tuple(self.paths[number] for number in indices)
+        return Listing(paths, self.known.take(pa.array(indices, pa.int64())), self.kinds)
+
     def take(self, start: int, stop: int) -> Listing:
         """The images from `start` to `stop`, copied so that the others can be freed."""
         indices = pa.array(range(start, stop), pa.int64())
@@ -73,6 +83,16 @@ def others(source: ImagesSource) -> list[str]:
     if source.index is not None:
         return index_columns(source)
     return [LABEL if source.labels == "folders" else FILE]
+
+
+def empty_folders(source: ImagesSource, listing: Listing) -> list[str]:
+    """The names of class folders without a file, as far as they are on this machine."""
+    root = _folder(undivided(source.path) or "")
+    if source.index is not None or source.labels != "folders" or is_remote(root):
+        return []
+    found = {*listing.known.column(0).to_pylist()}
+    folders = (entry.name for entry in Path(root).iterdir() if entry.is_dir())
+    return sorted(name for name in folders if name not in {*found, *IGNORED} and not name.startswith("."))
 
 
 def has_images(folder: str) -> bool:

@@ -10,14 +10,17 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.common.errors import DataError
+from headrace.common.figures import plural
 from headrace.common.storage.files import is_remote, open_file, stats
 from headrace.components.examples.parts import grouped, part_length
 from headrace.components.examples.skips import Skips
-from headrace.components.sources.base import ParallelMap, ReadOptions, ScanResult
+from headrace.components.sources.base import HEAD_ROWS, Head, ParallelMap, ReadOptions, ScanResult
 from headrace.components.sources.conversion import cast_declared
+from headrace.components.sources.files import note_of_empty
 from headrace.components.sources.images.image import BadImageError, ImageHeader, decode_pixels, read_header
 from headrace.components.sources.images.listing import (
     Listing,
+    empty_folders,
     index_files,
     list_images,
     name_of,
@@ -31,6 +34,8 @@ BATCH = 1 << 21
 """Bytes of images in a batch."""
 
 WAY_OUT = "Repair or remove it, or skip such files with `data.on_bad_record: skip`"
+TRIED = 32
+"""How many images are opened before a run."""
 LARGEST = 1 << 30
 """Bytes of an image. A tf.Example cannot be larger than twice this."""
 
@@ -86,6 +91,31 @@ class ImageFiles:
         sizes = [size_of.get(path or "", 0) for path in listing.paths]
         groups = grouped(range(len(sizes)), sizes, part_length(sum(sizes)))
         return [listing.take(group[0], group[-1] + 1) for group in groups]
+
+    def head(self) -> Head:
+        """What is known of images from all over the list without opening them. Some are opened to see whether they can
+        be read.
+        """
+        self.columns()  # raises DataError for repeated names
+        listing, skip_bad = self._listing, self.options.skip_bad
+        self._try(listing)
+        step = -(-len(listing.paths) // HEAD_ROWS)
+        part = listing.every(step, labelled=self.source.index is None and skip_bad)
+        notes = note_of_empty(empty_folders(self.source, listing), "images")
+        source = ListedColumns(self.source, self.options)
+        return Head(source, part, whole=step == 1 and not skip_bad, settled=True, notes=notes)
+
+    def _try(self, listing: Listing) -> None:
+        """Open some images. Raises DataError for one that cannot be read or, if such are skipped, if none can."""
+        outside = listing.known.column(0).is_null().index(True).as_py() if self.source.index is None else -1
+        if outside >= 0 and not self.options.skip_bad:
+            tried = listing.take(outside, outside + 1)
+        else:
+            tried = listing.every(-(-len(listing.paths) // TRIED))
+        skips = Skips(reported=1)
+        if not sum(1 for _ in self._images(tried, skips, full=False)):
+            what = f"none of {plural(len(tried.paths), 'image')} from all over the data can be read"
+            raise DataError(f"{what}: {skips.skipped.reported[0]}", file=name_of(self.source))
 
     def scan(self, part: Listing, declared: Mapping[str, Kind]) -> ScanResult:
         """Open every image. Decode it if the config says so, unless `batches` will do that and may raise errors."""
@@ -160,6 +190,29 @@ class ImageFiles:
         return pa.RecordBatch.from_arrays(
             [cast_declared(columns[name], kind, name) for name, kind in kinds.items()], list(kinds)
         )
+
+
+@dataclass(frozen=True)
+class ListedColumns:
+    """The columns of images that are known without opening them."""
+
+    source: ImagesSource
+    options: ReadOptions
+
+    def columns(self) -> list[str]:
+        return self.options.select(others(self.source))
+
+    def parts(self, parallel_map: ParallelMap) -> list[Listing]:  # noqa: ARG002
+        return [list_images(self.source)]
+
+    def scan(self, part: Listing, declared: Mapping[str, Kind]) -> ScanResult:
+        kinds = {name: declared.get(name) or part.kinds[name] for name in self.columns()}
+        return ScanResult({name_of(self.source): len(part.paths)}, part.known.nbytes, kinds)
+
+    def batches(self, part: Listing, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
+        columns = [cast_declared(part.known.column(name), kind, name) for name, kind in kinds.items()]
+        if columns:
+            yield pa.RecordBatch.from_arrays(columns, [*kinds])
 
 
 def _exists(path: str) -> bool:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headrace.common.errors import DataError
 from headrace.components.examples.skips import Skipped, Skips
+from headrace.components.sources.jsonl.blocks import LineBlock
 from headrace.components.sources.streams import CHUNK, LineRange, line_at, open_stream, read_fully
 
 MARK = b"\xef\xbb\xbf"
@@ -42,6 +43,11 @@ def read_lines(lines: LineRange, section: str) -> Iterator[Texts]:
         offsets = np.concatenate([[0], ends]).astype(np.int32)
         values = pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(text)])
         yield Texts(values, [lines.path] * len(ends), offset + offsets[:-1].astype(np.int64))
+
+
+def text_blocks(lines: LineRange, section: str) -> Iterator[LineBlock]:
+    """The lines as blocks, about CHUNK bytes at a time. section: that of the source, for messages."""
+    return (LineBlock(lines.path, offset, text) for offset, text in _blocks(lines, section))
 
 
 def read_files(paths: Sequence[str]) -> Iterator[Texts]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import glob
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -13,18 +16,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import DataError
-from headrace.common.storage.files import resolve, stats
+from headrace.common.storage.files import is_remote, resolve, stats
 from headrace.common.storage.paths import fixed_folder
 from headrace.components.examples.parts import part_length
 from headrace.components.examples.skips import Skipped
-from headrace.components.sources.base import ParallelMap, ReadOptions, ScanResult
+from headrace.components.sources.base import HEAD_FILES, Head, ParallelMap, ReadOptions, ScanResult, first_pieces
 from headrace.components.sources.conversion import cast_declared
-from headrace.components.sources.streams import LineRange, line_ranges, text_size
-from headrace.components.sources.text.read import Texts, decode, read_files, read_lines, read_strings
+from headrace.components.sources.files import note_of_empty
+from headrace.components.sources.streams import LineRange, first_ranges, line_ranges, text_size
+from headrace.components.sources.text.read import Texts, decode, read_files, read_lines, read_strings, text_blocks
 from headrace.components.sources.types import Kind
 from headrace.components.spans.patterns import glob_of
+from headrace.configs.schema.data import placeholders
 from headrace.configs.schema.sources import TextSource
 
+FIRST_FILES = 1000
+"""How many texts are read before a run, if files are the texts."""
 BATCH = 1 << 21
 """Bytes of words in a batch of windows."""
 
@@ -65,6 +72,22 @@ class TextFiles:
         length = part_length(sum(map(text_size, states)))
         return line_ranges(states, length, splittable=self.source.unit == "line")
 
+    def head(self) -> Head:
+        """The first texts of the first files, in turn of each folder if folders are the labels."""
+        files = self.files if self.source.labels != "folders" else _in_turn(self.files)
+        files = files[: FIRST_FILES if self.source.unit == "file" else HEAD_FILES]
+        if self.source.unit == "line":
+            found = (text_blocks(LineRange(path), self.source.section) for path in files)
+            mark = b"\n" if self.source.window is None else b" "  # windows are about as many as words
+            ranges, everything = first_ranges(chain.from_iterable(found), lambda one: one.text.count(mark) + 1)
+            part = [LineRange(one.path, 0, one.end) for one in ranges]
+        else:
+            chosen, everything = first_pieces((LineRange(one.path), 1, text_size(one)) for one in stats(files))
+            part = [*chosen]
+        part.sort(key=lambda one: one.path)
+        notes = note_of_empty(self._empty_folders(), "texts")
+        return Head(self, tuple(part), whole=everything and len(files) == len(self.files), settled=True, notes=notes)
+
     def scan(self, part: tuple[LineRange, ...], declared: Mapping[str, Kind]) -> ScanResult:  # noqa: ARG002
         """Read the texts; count the windows without building them."""
         rows = size = 0
@@ -88,6 +111,14 @@ class TextFiles:
     @property
     def _labels(self) -> list[str]:
         return [LABEL] if self.source.labels == "folders" else []
+
+    def _empty_folders(self) -> list[str]:
+        """The names of class folders without a text, as far as they are on this machine and the same in all spans."""
+        folders = {pattern.rpartition("/")[0] for pattern in self.source.patterns if not is_remote(pattern)}
+        patterns = [folder for folder in folders if "*" in folder and "**" not in folder and not placeholders([folder])]
+        found = {str(Path(path).absolute().parent) for path in self.files}
+        there = (Path(path).absolute() for pattern in patterns for path in glob.glob(str(Path(pattern).expanduser())))
+        return sorted({path.name for path in there if path.is_dir() and str(path) not in found} if self._labels else ())
 
     @property
     def _name(self) -> str:
@@ -139,6 +170,17 @@ def _batch(columns: dict[str, pa.Array], origins: pa.Table, kinds: Mapping[str, 
     arrays = [cast_declared(columns[name], kind, name) for name, kind in kinds.items()]
     if arrays and len(arrays[0]):
         yield pa.RecordBatch.from_arrays(arrays, names=list(kinds))
+
+
+def _in_turn(files: Sequence[str]) -> tuple[str, ...]:
+    """The files in the order of their numbers within their folders: the first ones of all folders come first."""
+    numbers = Counter[str]()
+    placed = list[tuple[int, str]]()
+    for path in files:
+        folder = path.rpartition("/")[0]
+        placed.append((numbers[folder], path))
+        numbers[folder] += 1
+    return tuple(path for _, path in sorted(placed))
 
 
 def _keys(texts: Texts, indices: np.ndarray, folder: str) -> pa.StringArray:
