@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from headrace.common.storage.files import UNKNOWN
 from headrace.components.sources import ReadOptions, Source, open_source, serial_map
-from headrace.components.sources.base import HasHead, HasTypes, ScanResult
+from headrace.components.sources.base import HasBooleans, HasHead, HasTypes, ScanResult
 from headrace.components.sources.types import ARROW, Kind, declared_types, widest
 from headrace.components.spans.find import find_spans
 from headrace.components.spans.manifest import Span
@@ -163,6 +163,8 @@ def _booleans(
         if isinstance(source, HasTypes):
             types = source.stored_types({name: own[name] for name in asked})
             booleans -= {name for name in asked if types.get(name) != pa.bool_()}
+        elif isinstance(source, HasBooleans):
+            booleans -= {*asked} - source.booleans()
         elif data.source.kind in UNTYPED:
             booleans -= {*asked} - _written_as_words(source, parts, own, asked)
         else:

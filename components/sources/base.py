@@ -183,6 +183,14 @@ def first_pieces(pieces: Iterable[tuple[Piece, int, int]]) -> tuple[list[Piece],
 
 
 @runtime_checkable
+class HasBooleans(Protocol):
+    """A source that reports which columns are of false and true, which it reads as 0 and 1."""
+
+    def booleans(self) -> frozenset[str]:
+        """These columns. Empty if the source does not report types."""
+
+
+@runtime_checkable
 class HasTypes(Protocol):
     """A source whose columns have Arrow types, and can be read as such: as the kind `stored`."""
 

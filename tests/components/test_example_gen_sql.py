@@ -17,6 +17,7 @@ from headrace.common.errors import DataError
 from headrace.components.example_gen.beam_map import BeamMap, local_threads
 from headrace.components.example_gen.span_store import SpanStore
 from headrace.components.sources import open_source, serial_map
+from headrace.components.sources.base import HasBooleans
 from headrace.components.spans.find import find_spans
 from headrace.components.spans.source_state import source_state
 from headrace.configs.schema.sources import SqlSource
@@ -45,6 +46,13 @@ def test_a_postgresql_table_reads_as_its_own_driver_reads_it(server: postgres.Se
         assert found[6:9] == (stops, tags, raw)
         assert found[9] == f'{{"n": {extra["n"]}}}'
         assert found[10:] == (ratio, nothing)
+
+
+def test_the_columns_of_booleans_are_known(server: postgres.Server) -> None:
+    for source in (source_of(server, table="trips"), source_of(server, query="select paid, id > 5 as late from trips")):
+        opened = open_source(source)
+        assert isinstance(opened, HasBooleans)
+        assert opened.booleans() == ({"paid"} if source.table else {"paid", "late"})
 
 
 def test_parallel_ranges_read_what_one_reader_reads(server: postgres.Server) -> None:

@@ -175,17 +175,23 @@ def test_times_of_day_in_parquet_become_their_hour(tmp_path: Path, unit: str) ->
     assert all(pattern.fullmatch(time) for time in stored.cast(pa.string()).to_pylist())
 
 
-@pytest.mark.parametrize("kind", ["parquet", "jsonl", "json"])
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "json", "sqlite"])
 def test_booleans_are_described_as_the_data_has_them(tmp_path: Path, kind: str) -> None:
     file = tmp_path / f"rows.{kind}"
     rows = [{"y": row % 3 == 0, "a": None if row < 5 else row % 5 == 0, "n": row % 7 // 6} for row in range(200)]
+    source = {"kind": kind, "path": str(file)}
     if kind == "parquet":
         pq.write_table(pa.Table.from_pylist(rows), file)
+    elif kind == "sqlite":
+        with contextlib.closing(sqlite3.connect(file)) as database, database:
+            database.execute("create table trips (y boolean, a boolean, n integer)")
+            database.executemany("insert into trips values (:y, :a, :n)", rows)
+        source = {"kind": "sql", "url": f"sqlite:///{file}", "table": "trips"}
     else:
         lines = [json.dumps(row) for row in rows]
         file.write_text("\n".join(lines) if kind == "jsonl" else f"[{', '.join(lines)}]")
     config = tmp_path / "rows.yaml"
-    write(config, "rows", {"kind": kind, "path": str(file)}, ("y",), lambda _: "headrace init")
+    write(config, "rows", source, ("y",), lambda _: "headrace init")
     text = config.read_text()
     assert re.search(r"label: .*# true in 34%", text)
     assert re.search(r"a: \{column: boolean\} +# false or true \(20%\)", text)

@@ -11,7 +11,7 @@ import json
 import re
 import uuid
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -33,7 +33,7 @@ from headrace.components.sources.base import (
     undivided,
 )
 from headrace.components.sources.sql.connect import READ_ONLY, connected, label
-from headrace.components.sources.sql.values import column_of, kind_of_postgres, kind_of_values
+from headrace.components.sources.sql.values import BOOLEAN, column_of, kind_of_postgres, kind_of_values
 from headrace.components.sources.types import Kind, first_duplicate, widest
 from headrace.configs.schema.sources import SqlSource
 
@@ -100,6 +100,10 @@ class SqlRows:
         """The columns, which a query for no rows finds."""
         return self.options.select(list(self._types))
 
+    def booleans(self) -> frozenset[str]:
+        """The columns of the type boolean, as PostgreSQL reports it, and other databases of a table."""
+        return self._booleans
+
     def parts(self, parallel_map: ParallelMap) -> list[KeyRange]:  # noqa: ARG002 - the database counts
         """The ranges of the key, counted once."""
         return self._ranges
@@ -158,6 +162,20 @@ class SqlRows:
                 hint=f"The columns are {', '.join(names)}",
             )
         return dict(zip(names, kinds, strict=True))
+
+    @cached_property
+    def _booleans(self) -> frozenset[str]:
+        from sqlalchemy import Boolean, inspect
+
+        with connected(self.source) as connection:
+            if connection.dialect.name == "postgresql":
+                result: Any = connection.execute(self._columns(self.columns()).limit(0))
+                return frozenset(one[0] for one in result.cursor.description if one[1] == BOOLEAN)
+            if (named := undivided(self.source.table)) is None:
+                return frozenset()
+            schema, _, name = named.rpartition(".")
+            columns = inspect(connection).get_columns(name, schema or None)
+            return frozenset(str(one["name"]) for one in columns if isinstance(one["type"], Boolean))
 
     @cached_property
     def _ranges(self) -> list[KeyRange]:
@@ -255,7 +273,7 @@ class SqlRows:
 
     def _fetched(
         self, connection: Connection, selected: Select[*tuple[Any, ...]]
-    ) -> Iterator[dict[str, Sequence[Any]]]:
+    ) -> Generator[dict[str, Sequence[Any]]]:
         """The values of about BATCH bytes at a time, by column."""
         result, size = connection.execution_options(stream_results=True).execute(selected), MIN_ROWS
         names = [*result.keys()]

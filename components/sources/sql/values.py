@@ -24,10 +24,10 @@ _KINDS: Mapping[type, Kind] = {
 }
 _INT64 = range(-(2**63), 2**63)
 
-NUMERIC = 1700
+NUMERIC, BOOLEAN = 1700, 16
 
 POSTGRES: Mapping[int, Kind] = {
-    **dict.fromkeys((16, 20, 21, 23, 26), "int"),  # bool, int8, int2, int4, oid
+    **dict.fromkeys((BOOLEAN, 20, 21, 23, 26), "int"),  # bool, int8, int2, int4, oid
     **dict.fromkeys((700, 701, NUMERIC), "float"),  # float4, float8, numeric
     **dict.fromkeys((18, 19, 25, 1042, 1043, 114, 3802, 2950), "string"),  # char, name, text, ..., json, jsonb, uuid
     **dict.fromkeys((1082, 1083, 1114, 1184, 1186, 1266, 790, 869, 650, 829), "string"),  # dates, times, money, ...
