@@ -13,6 +13,7 @@ from headrace.configs.schema.auto_model import AutoModel
 from headrace.configs.schema.data import bits_column
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer import columns, generation, writing
+from headrace.trainer.answers import record_answers
 from headrace.trainer.columns.base import is_foreign
 from headrace.trainer.columns.image import with_stored_images
 from headrace.trainer.description import ModelDescription, stored_types
@@ -42,8 +43,9 @@ if TYPE_CHECKING:
 def run_fn(fn_args: FnArgs) -> None:
     """Train the model that `fn_args.custom_config["config"]` (TrainerSections as JSON) describes.
 
-    Writes the SavedModel to `fn_args.serving_model_dir`, and training.json, the best weights and TensorBoard logs to
-    `fn_args.model_run_dir`. Raises TrainingError if training cannot start or must not continue.
+    Writes the SavedModel to `fn_args.serving_model_dir`, and training.json, the best weights, the answers of the model
+    in memory and TensorBoard logs to `fn_args.model_run_dir`. Raises TrainingError if training cannot start or must not
+    continue.
     """
     job = Job.of(fn_args)
     sections, transform_output = job.sections, job.transformed
@@ -63,6 +65,7 @@ def run_fn(fn_args: FnArgs) -> None:
     TrainingOrigin(job.work, job.base_uri).write(serving)
     _describe(sections, built, signatures, transform_output).write(serving)
     write_warmup(serving, signatures.all(), signatures.raw_spec, RawColumns.of(sections).vectors)
+    record_answers(job.run_dir, signatures, job.eval_files, transform_output.transformed_feature_spec())
     if saved := checkpoints(job):
         saved.clear()
         saved.clear_parts()

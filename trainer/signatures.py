@@ -160,7 +160,7 @@ class Signatures:
         given = {name: with_shape(tensors[given], specs[given]) for name, given in self.model_inputs.items()}
         ragged = {name for name, x in self.model.input.items() if x.ragged}
         features = {name: without_padding(x) if name in ragged else x for name, x in given.items()}
-        return self._answer(features)
+        return self.answers(features)
 
     def transform_examples(self, examples: tf.Tensor) -> Tensors:
         features = self.transform(tf.io.parse_example(examples, optional_spec(self.raw_spec)))
@@ -175,9 +175,9 @@ class Signatures:
     def _predict(self, raw: Mapping[str, tf.SparseTensor], batch: tf.Tensor) -> Tensors:
         labels = {name: empty_column(self.raw_spec[name].dtype, batch) for name in self.labels}
         features = self.transform({**raw, **labels})
-        return self._answer({name: features[name] for name in self.model_inputs})
+        return self.answers({name: features[name] for name in self.model_inputs})
 
-    def _answer(self, features: Tensors) -> Tensors:
+    def answers(self, features: Tensors) -> Tensors:
         """What the serving signatures return for transformed features."""
         if self.answer is not None:
             return self.answer(features)

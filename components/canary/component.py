@@ -1,7 +1,8 @@
 """Canary: asks the exported model as a model server would, before it is pushed. TFX's InfraValidator, without a server.
 
 The model is loaded in a fresh process by TensorFlow's C++ loader, warmed up by the requests in its export, and asked
-with real examples in each signature: its answers must equal those of TensorFlow's Python. Odd inputs follow, which it
+with real examples in each signature: its answers must equal those of TensorFlow's Python, and those that the Trainer
+recorded of its model in memory. Odd inputs follow, which it
 may refuse, but which must not end the process. Latency and memory are measured, and judged if there are limits. If
 there is a staging TensorFlow Serving, the same is asked of it.
 """
@@ -18,13 +19,15 @@ from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 from tfx.utils import path_utils
 
+from headrace.components.canary.as_trained import Trained
 from headrace.components.canary.examination import Limits, Replaying, Staging, examine
-from headrace.components.canary.replay import read_pairs
+from headrace.components.canary.replay import Pairs, read_pairs
 from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.contents import UNFINISHED
 from headrace.components.transform.shards import records_of_split
 from headrace.configs.schema.deploy import ReplayConfig
 from headrace.configs.schema.serving import CanaryServer
+from headrace.trainer.answers import RecordedAnswers
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +52,7 @@ def Canary(  # noqa: N802, PLR0913, PLR0917
     pipeline: Parameter[str] = "",
     transformed_examples: InputArtifact[standard_artifacts.Examples] = None,
     transform_graph: InputArtifact[standard_artifacts.TransformGraph] = None,
+    model_run: InputArtifact[standard_artifacts.ModelRun] = None,
 ) -> None:
     """Examine the exported model.
 
@@ -67,6 +71,7 @@ def Canary(  # noqa: N802, PLR0913, PLR0917
         pipeline: the pipeline's name, if there is a server.
         transformed_examples: what Transform wrote of the raw ones; None if it wrote none.
         transform_graph: from the same Transform.
+        model_run: from the Trainer, with the answers of its model in memory.
     """
     with contextlib.suppress(RuntimeError):  # set up before, so there is none to keep free
         tf.config.set_visible_devices([], "GPU")
@@ -77,10 +82,14 @@ def Canary(  # noqa: N802, PLR0913, PLR0917
         settings = ReplayConfig.model_validate_json(replay)
         pairs = read_pairs(examples, transformed_examples, transform_graph, split, settings.examples)
         replaying = Replaying(pairs, preprocessing, settings.on_difference == "refuse")
+    recorded = None if model_run is None else RecordedAnswers.read(Path(model_run.uri))
+    asked = Pairs() if recorded is None else Pairs(why_not=recorded.why_not)
+    if recorded is not None and not recorded.why_not:
+        asked = read_pairs(examples, transformed_examples, transform_graph, recorded.split, recorded.examples)
     serving = Path(path_utils.serving_model_path(model.uri))
     limits = Limits(latency_p50_ms or None, latency_p99_ms or None, memory_mb or None)
     staging = Staging(CanaryServer.model_validate_json(server), pipeline) if server else None
-    verdict = examine(serving, records, limits, replaying=replaying, staging=staging)
+    verdict = examine(serving, records, limits, trained=Trained(recorded, asked), replaying=replaying, staging=staging)
     verdict = verdict.model_copy(update={"split": split})
     verdict.write(Path(blessing.uri))
     (Path(blessing.uri) / (BLESSED if verdict.passed else NOT_BLESSED)).write_text("", encoding="utf-8")
@@ -100,6 +109,8 @@ def describe(verdict: CanaryVerdict) -> str:
         latency = "" if one.p50_ms is None else f", p50 {one.p50_ms:.2f} ms, p99 {one.p99_ms:.2f} ms"
         odd = json.dumps({answer.what: answer.outcome for answer in one.odd})
         lines.append(f"{one.name}: {one.examples:,} examples{latency}; {odd}")
+    if verdict.answers is not None:
+        lines.append(f"answers {verdict.answers.words}")
     if verdict.replay is not None:
         lines.append(f"replay {verdict.replay.words}")
     if verdict.server is not None:

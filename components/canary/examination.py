@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from headrace.common.errors import RunError
 from headrace.common.names import join_names
 from headrace.components.canary.agreement import compare, why_not_drawn
+from headrace.components.canary.as_trained import SIGNATURE, Trained, compare_with_trainer, why_not_compared
 from headrace.components.canary.caller import PATIENCE, Answer, Caller, first_line
 from headrace.components.canary.generation import generation_inputs, is_generation
 from headrace.components.canary.inputs import odd_inputs, rows_of_many, texts
 from headrace.components.canary.latency import LatencyLimits, measure_latency
-from headrace.components.canary.replay import Pairs, replay
+from headrace.components.canary.replay import Ask, Pairs, replay
 from headrace.components.canary.server import SignatureProbe, examine_on_server
 from headrace.components.canary.signatures import (
     Inputs,
@@ -36,7 +37,14 @@ from headrace.components.canary.signatures import (
     read_signatures,
     read_warmup,
 )
-from headrace.components.canary.verdict import CanaryVerdict, OddAnswer, ReplayVerdict, ServerVerdict, SignatureVerdict
+from headrace.components.canary.verdict import (
+    AnswersVerdict,
+    CanaryVerdict,
+    OddAnswer,
+    ReplayVerdict,
+    ServerVerdict,
+    SignatureVerdict,
+)
 from headrace.configs.schema.serving import CanaryServer
 from headrace.trainer.description import ModelDescription
 from headrace.trainer.served_model import SCORE
@@ -87,6 +95,7 @@ def examine(
     limits: Limits = UNLIMITED,
     patience: float = PATIENCE,
     *,
+    trained: Trained | None = None,
     replaying: Replaying | None = None,
     staging: Staging | None = None,
 ) -> CanaryVerdict:
@@ -96,7 +105,7 @@ def examine(
     """
     with Caller(model, patience) as caller, _plain_python():
         caller.start()
-        return _Examination(model, caller, texts(examples), limits).verdict(replaying, staging)
+        return _Examination(model, caller, texts(examples), limits).verdict(trained, replaying, staging)
 
 
 @contextlib.contextmanager
@@ -122,7 +131,7 @@ class _Examination:
         self._peak = 0
         self._probes: list[SignatureProbe] = []
 
-    def verdict(self, replaying: Replaying | None, staging: Staging | None) -> CanaryVerdict:
+    def verdict(self, trained: Trained | None, replaying: Replaying | None, staging: Staging | None) -> CanaryVerdict:
         limits: dict[str, Any] = self._limits._asdict()
         python, why_not = _load(self._model)
         if python is None:
@@ -142,6 +151,8 @@ class _Examination:
                 f" {memory_mb:,.0f} MB"
             )
         replayed = None if replaying is None else self._replay(replaying)
+        judged_by_replay = replaying is None or not replaying.refuses or bool(replayed and replayed.differing)
+        compared = None if trained is None else self._as_trained(trained, judged_by_replay)
         judged = [self._with_odd(one, made[one.name]) for one in answered]
         served = None if staging is None else self._serve(staging)
         return CanaryVerdict(
@@ -150,6 +161,7 @@ class _Examination:
             memory_bytes=memory or None,
             warmup_requests=warmed,
             signatures=tuple(judged),
+            answers=compared,
             replay=replayed,
             server=served,
             **limits,
@@ -254,16 +266,53 @@ class _Examination:
             self._refuse(f"server: {reason}")
         return verdict
 
+    def _as_trained(self, trained: Trained, judged_by_replay: bool) -> AnswersVerdict:
+        """Compare with the model in the Trainer's memory.
+
+        judged_by_replay: whether features that differ from training are accepted, or have refused the model before.
+        """
+        if (why_not := why_not_compared(trained)) or trained.answers is None:
+            return AnswersVerdict(skipped=why_not)
+        ask = self._asking(SIGNATURE)
+        if isinstance(ask, str):
+            return AnswersVerdict(skipped=ask)
+        raw = trained.pairs.raw
+        verdict = compare_with_trainer(trained.answers, raw, ask, self._tolerance, generated=self._writes_texts)
+        if verdict.differing is None:
+            return verdict
+        if judged_by_replay and self._replayed(trained.pairs, "transform_features").differing:
+            return AnswersVerdict(skipped="features differ from what Transform wrote, and with them the answers")
+        where = f"of the split {verdict.split}; {self._tolerance:g} is allowed"
+        self._refuse(
+            f"{SIGNATURE}: its output {verdict.differing.output} differs from that of the Trainer's model in memory in"
+            f" {verdict.differing.rows:,} of {verdict.examples:,} examples {where}: {verdict.differing.words}"
+        )
+        return verdict
+
     def _replay(self, replaying: Replaying) -> ReplayVerdict:
         """Compare what Transform wrote with what the signature computes."""
-        name = replaying.signature
+        verdict = self._replayed(replaying.pairs, replaying.signature)
+        if verdict.differing and replaying.refuses:
+            self._refuse(f"replay: {verdict.words}")
+        return verdict
+
+    def _replayed(self, pairs: Pairs, signature: str) -> ReplayVerdict:
+        ask = self._asking(signature)
+        if isinstance(ask, str):
+            return ReplayVerdict(skipped=ask)
+        label = None if self._description is None else self._description.label
+        labels = () if label is None else (*label.columns, *([label.weight] if label.weight else []))
+        return replay(pairs, ask, labels)
+
+    def _asking(self, name: str) -> Ask | str:
+        """What asks a signature with serialized examples, or why it cannot be asked."""
         signature = self._signatures.get(name)
         if signature is None:
-            return ReplayVerdict(skipped=f"the model has no signature {name}")
+            return f"the model has no signature {name}"
         if signature.composite:
-            return ReplayVerdict(skipped=f"{join_names(signature.composite)} of {name} are not dense tensors")
+            return f"{join_names(signature.composite)} of {name} are not dense tensors"
         if [spec.dtype for spec in signature.inputs.values()] != [tf.string]:
-            return ReplayVerdict(skipped=f"the signature {name} does not take serialized examples")
+            return f"the signature {name} does not take serialized examples"
         (given,) = signature.inputs
 
         def ask(examples: NDArray[Any]) -> Inputs | str:
@@ -272,12 +321,7 @@ class _Examination:
                 return f"{name}: the examples were not answered ({answer.outcome}): {answer.detail}"
             return dict(zip(signature.fetches, answer.arrays, strict=True))
 
-        label = None if self._description is None else self._description.label
-        labels = () if label is None else (*label.columns, *([label.weight] if label.weight else []))
-        verdict = replay(replaying.pairs, ask, labels)
-        if verdict.differing and replaying.refuses:
-            self._refuse(f"replay: {verdict.words}")
-        return verdict
+        return ask
 
     def _latency(self, signature: Signature, inputs: Inputs) -> dict[str, float]:
         """The latency of requests with one example; empty if one of them was not answered."""

@@ -239,11 +239,12 @@ def _is_padding(now: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _text(values: NDArray[Any], there: NDArray[np.bool_], positions: NDArray[np.int64]) -> str:
-    shown = [_value(values[place]) for place in positions if there[place]]
+    shown = [shown_value(values[place]) for place in positions if there[place]]
     return ", ".join(shown) or "no value"
 
 
-def _value(value: Any) -> str:
+def shown_value(value: Any) -> str:
+    """A number or a text of an answer, as a verdict shows it."""
     if isinstance(value, bytes):
         text = value.decode("utf-8", "replace")
         return f'"{text}"' if len(text) <= _LONGEST else f'"{text[:_LONGEST]}..."'

@@ -97,6 +97,53 @@ class ReplayVerdict(BaseModel, frozen=True):
         return f"{len(self.differing)} of {compared} differ from what Transform wrote: {', '.join(worst)}"
 
 
+class DifferentAnswer(BaseModel, frozen=True):
+    """An output of the exported model that differs from that of the model in the Trainer's memory.
+
+    rows: in how many examples; row: the number of the first one in the split, from 1; place: the number of its first
+    value that differs, from 1, None for an output with one value; trained, exported: that value in memory and in the
+    export.
+    """
+
+    output: str
+    rows: int
+    row: int
+    place: int | None = None
+    trained: str
+    exported: str
+
+    @property
+    def words(self) -> str:
+        """The example and both values."""
+        place = "" if self.place is None else f", value {self.place}"
+        return f"example {self.row:,}{place}: {self.trained} in the Trainer, {self.exported} in the export"
+
+
+class AnswersVerdict(BaseModel, frozen=True):
+    """The comparison of the exported model's answers with those of the model in the Trainer's memory.
+
+    skipped: why nothing was compared, "" if it was; examples: how many were compared, the first of the split;
+    difference: the largest one of a number, relative to the largest number of its output, None if an output cannot be
+    compared; differing: None if all answers agree.
+    """
+
+    skipped: str = ""
+    split: str = ""
+    examples: int = 0
+    difference: float | None = None
+    differing: DifferentAnswer | None = None
+
+    @property
+    def words(self) -> str:
+        if self.skipped:
+            return f"not compared: {self.skipped}"
+        answers = f"{self.examples:,} answer{'s' * (self.examples != 1)}"
+        by = "" if self.difference is None else f"; the largest difference is {figure(self.difference, 2)}"
+        if self.differing is None:
+            return f"passed: {answers} match the Trainer's model{by}"
+        return f"{self.differing.rows:,} of {answers} differ from those of the Trainer's model{by}"
+
+
 class ProtocolVerdict(BaseModel, frozen=True):
     """What became of the signatures over one protocol of a server, REST or gRPC, at one address."""
 
@@ -137,8 +184,9 @@ class CanaryVerdict(RecordFile):
 
     reasons: why it must not be pushed; empty if it may; split: of the examples; load_seconds: how long the C++ loader
     took; memory_bytes: the most memory of the fresh process, TensorFlow's library included, after real requests;
-    warmup_requests: those in the export; latency_p50_ms, latency_p99_ms, memory_mb: the limits, None for none; replay:
-    None if it is turned off; server: None if there is no staging server.
+    warmup_requests: those in the export; latency_p50_ms, latency_p99_ms, memory_mb: the limits, None for none; answers:
+    None if an earlier version examined the model; replay: None if it is turned off; server: None if there is no staging
+    server.
     """
 
     file_name = FILE_NAME
@@ -152,6 +200,7 @@ class CanaryVerdict(RecordFile):
     latency_p50_ms: float | None = None
     latency_p99_ms: float | None = None
     memory_mb: float | None = None
+    answers: AnswersVerdict | None = None
     replay: ReplayVerdict | None = None
     server: ServerVerdict | None = None
 

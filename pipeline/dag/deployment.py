@@ -50,9 +50,8 @@ def canary(config: PipelineConfig, built: Components, _folders: Folders) -> Base
     if config.canary is None:
         return None
     replay, own = config.canary.replay, config.own_training
-    written = (
-        {key: built.transform.outputs[key] for key in ("transformed_examples", "transform_graph")} if replay else {}
-    )
+    recorded = {} if own else {"model_run": built.trainer.outputs["model_run"]}
+    keys = ("transformed_examples", "transform_graph") if replay or recorded else ()
     return Canary(
         model=built.trainer.outputs["model"],
         examples=built.example_gen.outputs["examples"],
@@ -64,7 +63,8 @@ def canary(config: PipelineConfig, built: Components, _folders: Folders) -> Base
         replay=replay.model_dump_json() if replay else "",
         **_staging(config),
         **({"preprocessing": own.preprocessing_function_name} if own else {}),
-        **written,
+        **{key: built.transform.outputs[key] for key in keys},
+        **recorded,
     )
 
 

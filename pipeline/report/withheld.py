@@ -6,7 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace.components.canary.verdict import CanaryVerdict, ReplayVerdict, ServerVerdict, SignatureVerdict
+from headrace.components.canary.verdict import (
+    AnswersVerdict,
+    CanaryVerdict,
+    ReplayVerdict,
+    ServerVerdict,
+    SignatureVerdict,
+)
 from headrace.components.gates.verdict import DataVerdicts
 from headrace.pipeline.report.data import Anomaly, ColumnRow, DataSection
 from headrace.pipeline.results.record import NodeRecord, RunRecord
@@ -60,10 +66,16 @@ def verdict_without_values(verdict: ModelVerdict) -> ModelVerdict:
 def _canary(canary: CanaryVerdict) -> CanaryVerdict:
     reasons = (f"the reasons are {WITHHELD}",) if canary.reasons else ()
     replayed, served = canary.replay and _replay(canary.replay), canary.server and _server(canary.server)
-    signatures = _signatures(canary.signatures)
+    changed = {"signatures": _signatures(canary.signatures), "replay": replayed, "server": served}
     return canary.model_copy(
-        update={"reasons": reasons, "signatures": signatures, "replay": replayed, "server": served}
+        update={"reasons": reasons, "answers": canary.answers and _answers(canary.answers), **changed}
     )
+
+
+def _answers(answers: AnswersVerdict) -> AnswersVerdict:
+    """The number of answers that differ, without both values; an error may quote an example."""
+    bare = answers.differing and answers.differing.model_copy(update={"trained": WITHHELD, "exported": WITHHELD})
+    return answers.model_copy(update={"skipped": answers.skipped and WITHHELD, "differing": bare})
 
 
 def _signatures(signatures: Sequence[SignatureVerdict]) -> tuple[SignatureVerdict, ...]:

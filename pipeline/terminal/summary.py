@@ -147,6 +147,7 @@ def _blessing(verdict: ModelVerdict) -> list[str]:
 
 def _canary(canary: CanaryVerdict) -> list[str]:
     lines = [f"canary    passed: {canary.words}"] if canary.passed else []
+    lines += [f"answers   {canary.answers.words}"] if canary.answers is not None else []
     lines += [f"replay    {canary.replay.words}"] if canary.replay is not None else []
     return lines + ([f"server    {canary.server.words}"] if canary.server is not None else [])
 

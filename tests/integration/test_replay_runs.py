@@ -74,10 +74,14 @@ def story(new_folder: Callable[[str], Path]) -> Story:
 
 def evaluated(done: Finished) -> list[float]:
     """`hours` of the test split, in the order of the shards."""
-    files = sorted((done.uri("ExampleGen", "examples") / "Split-test").glob("*"))
-    records = [record.numpy() for file in files for record in tf.data.TFRecordDataset([str(file)], "GZIP")]
-    features = [tf.train.Example.FromString(record).features.feature for record in records]
+    features = [tf.train.Example.FromString(record).features.feature for record in examples_of(done, "test")]
     return [each["hours"].float_list.value[0] for each in features]
+
+
+def examples_of(done: Finished, split: str) -> list[bytes]:
+    """The serialized examples of a split, in the order of the shards."""
+    files = sorted((done.uri("ExampleGen", "examples") / f"Split-{split}").glob("*"))
+    return [record.numpy() for file in files for record in tf.data.TFRecordDataset([str(file)], "GZIP")]
 
 
 def test_a_graph_that_computes_the_same_passes_and_says_how_much_was_compared(story: Story) -> None:
@@ -85,6 +89,22 @@ def test_a_graph_that_computes_the_same_passes_and_says_how_much_was_compared(st
     assert story.first.code == 0, story.first.out
     assert story.first.ending("replay") == f"passed: 3 features of {rows} examples are as in training"
     assert len(story.pushed[0]) == 1
+
+
+def test_a_sound_model_answers_as_in_the_trainers_memory(story: Story) -> None:
+    verdict = CanaryVerdict.read(story.first.uri("Canary", "blessing"))
+    assert verdict is not None
+    assert verdict.answers is not None
+    rows = len(examples_of(story.first, "eval"))
+    assert (verdict.answers.split, verdict.answers.examples) == ("eval", min(rows, 128))
+    assert verdict.answers.difference is not None
+    assert verdict.answers.difference < 1e-5
+    assert story.first.ending("answers").startswith(f"passed: {min(rows, 128)} answers match the Trainer's model")
+
+
+@pytest.mark.parametrize("run", ["changed", "warned"])
+def test_answers_are_not_compared_where_the_features_differ_already(story: Story, run: str) -> None:
+    assert getattr(story, run).ending("answers").startswith("not compared: features differ from what Transform wrote")
 
 
 def test_a_file_that_changed_refuses_the_model_and_names_the_feature(story: Story) -> None:

@@ -213,8 +213,10 @@ def test_a_canary_that_is_turned_off_is_not_waited_for() -> None:
     assert found["RecordBlessing"].upstream == ("Evaluator", "SchemaGen", "Trainer")
 
 
-def test_canary_without_a_replay_does_not_wait_for_transform() -> None:
-    assert nodes("deploy.canary.replay=null")["Canary"].upstream == ("ExampleGen", "Trainer")
+def test_canary_without_a_replay_reads_what_the_trainer_recorded_and_the_order_of_its_examples() -> None:
+    canary = nodes("deploy.canary.replay=null")["Canary"]
+    assert canary.upstream == ("ExampleGen", "Trainer", "Transform")
+    assert canary.inputs["model_run"] == (("Trainer", "model_run"),)
 
 
 def test_conversion_for_devices_comes_between_the_canary_and_what_depends_on_its_verdict() -> None:

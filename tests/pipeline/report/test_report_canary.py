@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.components.canary.verdict import (
+    AnswersVerdict,
     CanaryVerdict,
+    DifferentAnswer,
     OddAnswer,
     ProtocolVerdict,
     ReplayedFeature,
@@ -63,7 +65,11 @@ SERVED = ServerVerdict(
 
 
 def examined(
-    whole: Run, *reasons: str, replay: ReplayVerdict | None = None, server: ServerVerdict | None = None
+    whole: Run,
+    *reasons: str,
+    answers: AnswersVerdict | None = None,
+    replay: ReplayVerdict | None = None,
+    server: ServerVerdict | None = None,
 ) -> RunFolder:
     """The run with a model that the Evaluator blessed, and with a canary that failed for the reasons, or passed."""
     asked = SignatureVerdict(
@@ -83,6 +89,7 @@ def examined(
         latency_p50_ms=2.5,
         latency_p99_ms=20.0,
         signatures=(skipped, asked),
+        answers=answers,
         replay=replay,
         server=server,
     )
@@ -91,6 +98,21 @@ def examined(
     write_evaluation(evaluation, replace(read_evaluation(evaluation), blessed=True, reasons=()))
     whole.record.write(whole.folder)
     return RunFolder.read(whole.folder)
+
+
+def test_answers_that_differ_from_the_trainers_are_shown_with_the_example_and_both_values(whole: Run) -> None:
+    differing = DifferentAnswer(output="predictions", rows=3, row=17, place=2, trained="0.8312", exported="0.1204")
+    answers = AnswersVerdict(split="eval", examples=128, difference=0.71, differing=differing)
+    examined(whole, REASON, answers=answers)
+    shown = whole.report().all_text()
+    assert "3 of 128 answers differ from those of the Trainer's model; the largest difference is 0.71" in shown
+    assert "example 17, value 2: 0.8312 in the Trainer, 0.1204 in the export" in shown
+
+
+def test_answers_that_agree_have_a_line(whole: Run) -> None:
+    folder = examined(whole, answers=AnswersVerdict(split="eval", examples=128, difference=6e-8))
+    line = "answers   passed: 128 answers match the Trainer's model; the largest difference is 6e-08"
+    assert line in summary(folder.record, read_verdict(folder))
 
 
 def test_a_failed_canary_takes_the_blessing_and_its_reasons_are_shown(whole: Run) -> None:

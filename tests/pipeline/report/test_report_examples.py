@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from headrace.components.canary.verdict import CanaryVerdict, OddAnswer, SignatureVerdict
+from headrace.components.canary.verdict import (
+    AnswersVerdict,
+    CanaryVerdict,
+    DifferentAnswer,
+    OddAnswer,
+    SignatureVerdict,
+)
 from headrace.components.evaluation.result import (
     Evaluation,
     Explanation,
@@ -122,7 +128,11 @@ def test_without_rows_no_value_of_a_single_row_is_on_the_page(whole: Any, rows: 
     examples.properties["rounded"] = '["column id: ROUNDED"]'
     odd = (OddAnswer(what="wrong rank", outcome="refused", detail="ODD"),)
     asked = SignatureVerdict(name="serving_default", examples=1, odd=odd)
-    CanaryVerdict(reasons=("serving_default: CANARY",), signatures=(asked,)).write(whole.output("Canary", "blessing"))
+    differing = DifferentAnswer(output="predictions", rows=1, row=1, trained="TRAINED", exported="EXPORTED")
+    canary = CanaryVerdict(
+        reasons=("serving_default: CANARY",), signatures=(asked,), answers=AnswersVerdict(differing=differing)
+    )
+    canary.write(whole.output("Canary", "blessing"))
     drift = GateRow(what="hour", measure="distance", value="0.5", limit="0.1", before="EARLIER", now="LATER", excess=4)
     gates = DataVerdicts(gates=(GateVerdict.of("gates.drift.blessed", "warn", [drift]),))
     (whole.output("DataVerdict", "verdict") / "value").write_text(gates.model_dump_json())
@@ -137,6 +147,8 @@ def test_without_rows_no_value_of_a_single_row_is_on_the_page(whole: Any, rows: 
         "ROUNDED",
         "ODD",
         "CANARY",
+        "TRAINED",
+        "EXPORTED",
         "EARLIER",
         "LATER",
         "FAILURE",
