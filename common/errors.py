@@ -16,7 +16,9 @@ HeadraceError
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from headrace.common.credentials import redact
@@ -102,7 +104,12 @@ def _data_error(kind: type[DataError], what: str, fields: dict[str, Any]) -> Dat
 
 
 class GateError(HeadraceError):
-    """The data is unfit for training: one line per anomaly, with column, rule and values."""
+    """The data is unfit for training: one line per anomaly, with column, rule and values.
+
+    verdicts: the outputs that the component wrote before it stopped the run, by key, from whatever ran it.
+    """
+
+    verdicts: Mapping[str, Any] = MappingProxyType({})
 
 
 class TrainingError(HeadraceError):

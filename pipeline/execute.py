@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tfx import version
@@ -12,7 +13,7 @@ from tfx.dsl.components.base import base_beam_executor, base_executor
 from tfx.types import Artifact, standard_artifacts
 from tfx.types.value_artifact import ValueArtifact
 
-from headrace.common.errors import RunError
+from headrace.common.errors import GateError, RunError
 from headrace.components.beam_pipelines import BeamPipelines
 from headrace.components.contents import check_whole, seal
 from headrace.pipeline.plan import Node
@@ -31,7 +32,8 @@ def execute(node: Node, inputs: Artifacts, output_uris: Mapping[str, str], pipel
     """Run `node` on `inputs`, writing to the given URIs; returns the output artifacts with properties and checksums.
 
     For a Beam component, what Beam executed is logged. Raises RunError if an input is damaged, or with the message of a
-    HeadraceError that a Beam worker raised; otherwise whatever the executor raises.
+    HeadraceError that a Beam worker raised; otherwise whatever the executor raises, a GateError with the verdicts that
+    the component left.
     """
     outputs = {key: [_output(node.outputs[key], uri)] for key, uri in output_uris.items()}
     for artifacts in inputs.values():
@@ -41,12 +43,8 @@ def execute(node: Node, inputs: Artifacts, output_uris: Mapping[str, str], pipel
             if isinstance(artifact, ValueArtifact):
                 artifact.read()
     executor = node.executor(_context(node, pipelines))
-    try:
+    with _reported(outputs):
         executor.Do(inputs, outputs, dict(node.exec_properties))
-    except RuntimeError as error:
-        if reported := WORKER_ERROR.match(str(error)):
-            raise RunError(reported[1]) from error
-        raise
     if uses_beam(node):
         logger.info("Beam: %s", pipelines.summary)
     _pass_on_rows(inputs, outputs)
@@ -54,6 +52,32 @@ def execute(node: Node, inputs: Artifacts, output_uris: Mapping[str, str], pipel
         if artifact.uri == output_uris[key]:  # otherwise it is an existing model, sealed when it was made
             seal(artifact)
     return outputs
+
+
+@contextlib.contextmanager
+def _reported(outputs: Artifacts) -> Iterator[None]:
+    """Give a GateError the verdicts among the outputs, and turn an error of ours from a Beam worker into RunError."""
+    try:
+        yield
+    except GateError as error:
+        error.verdicts = _verdicts(outputs)
+        raise
+    except RuntimeError as error:
+        if reported := WORKER_ERROR.match(str(error)):
+            raise RunError(reported[1]) from error
+        raise
+
+
+def _verdicts(outputs: Artifacts) -> Artifacts:
+    """The values that a gate wrote before it stopped the run."""
+    written = {
+        key: artifacts
+        for key, artifacts in outputs.items()
+        if isinstance(artifacts[0], ValueArtifact) and Path(artifacts[0].uri).is_file()
+    }
+    for (artifact,) in written.values():
+        seal(artifact)
+    return written
 
 
 def uses_beam(node: Node) -> bool:

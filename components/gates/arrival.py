@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from headrace.common.errors import GateError
 from headrace.common.figures import plural
-from headrace.components.gates.verdict import GateRow, GateVerdict, explain_stop
+from headrace.components.gates.verdict import DataVerdicts, GateRow, GateVerdict, explain_stop
 from headrace.components.spans.find import date_of_run
 from headrace.components.spans.manifest import SpanManifest
 from headrace.configs.schema.data import DataConfig
@@ -110,17 +110,21 @@ def judge_freshness(gate: FreshnessGate, as_of: str, newest: str, time: dt.datet
     return GateVerdict.of(FRESHNESS, gate.on_anomaly, [row])
 
 
-def stop_if_too_old(freshness: str, data: DataConfig, manifest: SpanManifest) -> None:
-    """Raise GateError if there is no new data, and what there is has become too old for a gate that stops.
+def judge_without_new_data(freshness: str, data: DataConfig, manifest: SpanManifest) -> DataVerdicts:
+    """The verdict on the age of the data of a run that has nothing new to train on, and so ends before DataVerdict.
 
-    A run without a reason to train ends before DataVerdict. freshness: FreshnessGate as JSON, if the dates of spans
-    count for it; else "".
+    freshness: FreshnessGate as JSON, if the dates of spans count for it; else "", and there is no verdict.
     """
-    if freshness:
-        gate, as_of = FreshnessGate.model_validate_json(freshness), date_of_run(data, manifest)
-        verdict = judge_freshness(gate, as_of, manifest.spans[-1].name)
-        if verdict.stops:
-            raise GateError(explain_stop([verdict]))
+    if not freshness:
+        return DataVerdicts(gates=())
+    gate, as_of = FreshnessGate.model_validate_json(freshness), date_of_run(data, manifest)
+    return DataVerdicts(gates=(judge_freshness(gate, as_of, manifest.spans[-1].name),))
+
+
+def stop_if_judged_so(verdict: DataVerdicts) -> None:
+    """Raise GateError if a gate stops the run."""
+    if verdict.stopping:
+        raise GateError(explain_stop(verdict.stopping))
 
 
 def _days(number: int) -> str:

@@ -46,7 +46,8 @@ def DataGate(  # noqa: N802, PLR0913, PLR0917
         statistics: from StatisticsGen.
         anomalies: from ExampleValidator.
         verdict: JSON {"anomalies": [{"split", "column", "rule", "what", "stops"}, ...], "action": on_anomaly,
-            "stopped": false}. An anomaly that `stops` makes the data unfit; another is only noted.
+            "stopped": whether the run stops}, written before it does. An anomaly that `stops` makes the data unfit;
+            another is only noted.
         label: LabelConfig as JSON.
         columns: JSON list of the data columns that features read.
         single: JSON object: the feature's name for each column that a feature reads as a single number.
@@ -81,9 +82,9 @@ def DataGate(  # noqa: N802, PLR0913, PLR0917
     reasons = [explain_stop(stopping)] if stopping else []
     if on_anomaly == "stop" and any(anomaly.stops for anomaly in found):
         reasons.append(describe(found))
+    verdict.value = json.dumps({"anomalies": [*map(asdict, found)], "action": on_anomaly, "stopped": bool(reasons)})
     if reasons:
         raise GateError("\n".join(reasons))
-    verdict.value = json.dumps({"anomalies": [*map(asdict, found)], "action": on_anomaly, "stopped": False})
 
 
 def find_anomalies(

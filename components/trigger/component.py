@@ -12,8 +12,19 @@ from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArti
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
+from headrace.components.gates.arrival import stop_if_judged_so
+from headrace.components.gates.verdict import DataVerdicts
 from headrace.components.spans.manifest import SpanManifest
-from headrace.components.trigger.decision import GO, NO, WHY, TrainingData, TrainingRecord, look_for_new, update
+from headrace.components.trigger.decision import (
+    GO,
+    NO,
+    VERDICT,
+    WHY,
+    TrainingData,
+    TrainingRecord,
+    look_for_new,
+    update,
+)
 from headrace.configs.schema.schedule import DriftConfig
 
 logger = logging.getLogger(__name__)
@@ -25,6 +36,7 @@ def LookForNew(  # noqa: N802, PLR0913, PLR0917
     as_of: OutputArtifact[standard_artifacts.String],
     go: OutputArtifact[standard_artifacts.String],
     why: OutputArtifact[standard_artifacts.String],
+    verdict: OutputArtifact[standard_artifacts.String],
     data: Parameter[str],
     retrain: Parameter[str],
     limits: Parameter[str],
@@ -41,6 +53,7 @@ def LookForNew(  # noqa: N802, PLR0913, PLR0917
         as_of: the date as of which the data is judged, as from Spans.
         go: `yes`, `no` or `if-drifted`.
         why: the reason, in one line.
+        verdict: DataVerdicts as JSON, written before the run stops: on the age of the data if there is nothing new.
         data: DataConfig as JSON.
         retrain: as in `schedule:`.
         limits: DriftConfig as JSON.
@@ -49,6 +62,8 @@ def LookForNew(  # noqa: N802, PLR0913, PLR0917
         freshness: FreshnessGate as JSON, if the dates of spans count for it; else "".
     """
     found = look_for_new(data, retrain, limits, work, trained, freshness)
+    verdict.value = found[VERDICT]
+    stop_if_judged_so(DataVerdicts.model_validate_json(found[VERDICT]))
     spans.value, as_of.value, go.value, why.value = found["spans"], found["as_of"], found[GO], found[WHY]
 
 

@@ -22,7 +22,7 @@ from headrace.common.durable import write_text
 from headrace.common.errors import RunError
 from headrace.common.locks import wait_and_hold
 from headrace.common.records import parse_record
-from headrace.components.gates.arrival import stop_if_too_old
+from headrace.components.gates.arrival import judge_without_new_data
 from headrace.components.spans.find import date_of_run, find_spans
 from headrace.components.spans.manifest import SpanManifest
 from headrace.components.stored_models.blessed_record import inside
@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 GO, WHY = "go", "why"
 """Outputs of a component that decides whether the components after it run, and why."""
+VERDICT = "verdict"
+"""The output with DataVerdicts as JSON: on the age of the data if there is nothing new, else without a gate."""
 NO = "no"
 """The value of `go` that ends the run."""
 NAMED_SPANS = 3
@@ -147,15 +149,18 @@ class Decision:
 def look_for_new(
     data: str, retrain: Retrain, limits: str, work: str, trained: str, freshness: str = ""
 ) -> dict[str, str]:
-    """What the component LookForNew does; its arguments are documented there. Returns the texts of its outputs."""
+    """What the component LookForNew does; its arguments are documented there. Returns the texts of its outputs.
+
+    It does not stop the run: `stop_if_judged_so` does, once the verdict is written.
+    """
     config = DataConfig.model_validate_json(data)
     manifest = find_spans(config)
     as_of = date_of_run(config, manifest)
     decision = decide(manifest, TrainingRecord.read(Path(trained)), work, retrain, limits)
     logger.info(decision.why)
-    if decision.go == NO:
-        stop_if_too_old(freshness, config, manifest)
-    return {"spans": manifest.to_json(), "as_of": as_of, GO: decision.go, WHY: decision.why}
+    verdict = judge_without_new_data(freshness if decision.go == NO else "", config, manifest)
+    texts = {"spans": manifest.to_json(), "as_of": as_of, GO: decision.go, WHY: decision.why}
+    return {**texts, VERDICT: verdict.model_dump_json()}
 
 
 def decide(manifest: SpanManifest, trained: TrainingRecord, work: str, retrain: Retrain, limits: str = "") -> Decision:

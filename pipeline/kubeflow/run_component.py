@@ -18,7 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.environment import imports_alone
-from headrace.components.trigger.decision import look_for_new
+from headrace.common.errors import GateError
+from headrace.components.gates.arrival import stop_if_judged_so
+from headrace.components.gates.verdict import DataVerdicts
+from headrace.components.trigger.decision import VERDICT, look_for_new
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.kubeflow import TRAINER
 from headrace.pipeline.kubeflow.pod.invocation import Invocation, pack, restore_uncached
@@ -61,6 +64,13 @@ def _run_spans(invocation: Invocation, executor_input: Mapping[str, Any], root: 
         TRAININGS.fetch(remote, trained, open_store(invocation.store, of_pod=True))
     names = ("data", "retrain", "limits", "work", "trained", "freshness")
     texts = look_for_new(**{name: properties[name] for name in names if name in properties})
+    verdict = DataVerdicts.model_validate_json(texts[VERDICT])
+    if verdict.stopping:
+        store = (
+            volume_store(paths.shared, home_of(record)) if paths.mount else open_store(invocation.store, of_pod=True)
+        )
+        store.write(record, texts[VERDICT])
+    stop_if_judged_so(verdict)
     _write_texts(texts, record, executor_input["outputs"]["outputFile"], PodPaths(root))
 
 
@@ -110,9 +120,13 @@ def _run_component(invocation: Invocation, executor_input: Mapping[str, Any], en
                 node, given = invocation.node(properties), BeamPipelines(beam, shared)
                 return execute(node, inputs, exchange.output_uris(), given)
 
-        outputs = with_free_number(run_once)
-        exchange.write(outputs)
         results = volume_store(paths.shared, home) if paths.mount else store
+        try:
+            outputs = with_free_number(run_once)
+        except GateError as error:
+            exchange.leave(error.verdicts, results)
+            raise
+        exchange.write(outputs)
         if paths.mount and "spans" in inputs and "examples" in outputs:
             exchange.write_spans(inputs["spans"][0].uri, results)
         if invocation.id == TRAINER:

@@ -17,13 +17,14 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from headrace.common.credentials import redact
 from headrace.common.durable import write_text
 from headrace.common.environment import imports_alone, prepare
+from headrace.common.errors import GateError
 from headrace.common.locks import adopt, hold
 from headrace.common.logs import log_to_stdout
 from headrace.common.reexports import postpone_reexports
@@ -297,6 +298,8 @@ def _run_child(node: Any, request: dict[str, Any], config: Any) -> None:
             code = 0
         except BaseException as error:
             result = describe(error)
+            if isinstance(error, GateError):
+                result["verdicts"] = _as_stored(error.verdicts)
             with contextlib.suppress(OSError):  # the log may be on the disk that is full
                 _log_error(error)
         write_text(Path(request["result"]), json.dumps(result))
@@ -331,11 +334,15 @@ def _execute(node: Any, request: dict[str, Any], config: Any) -> dict[str, Any]:
     }
     pipelines = BeamPipelines(config.beam, Path(request["scratch"]))
     outputs = execute(node, inputs, request["outputs"], pipelines)
-    stored = {
+    return {"outputs": _as_stored(outputs), "beam": pipelines.summary if uses_beam(node) else ""}
+
+
+def _as_stored(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Artifacts of TFX as JSON, by key."""
+    return {
         key: StoredArtifact(artifact.mlmd_artifact, artifact.artifact_type).to_json()
         for key, (artifact,) in outputs.items()
     }
-    return {"outputs": stored, "beam": pipelines.summary if uses_beam(node) else ""}
 
 
 if __name__ == "__main__":

@@ -88,6 +88,13 @@ class Metadata:
         execution.last_known_state = mlmd.Execution.CANCELED if canceled else mlmd.Execution.FAILED
         self._store.put_executions([execution])
 
+    def leave(self, execution_id: int, outputs: Artifacts) -> dict[str, StoredArtifact]:
+        """Record the verdicts of a gate that failed its execution to stop the run; returns them with their ids."""
+        (execution,) = self._store.get_executions_by_id([execution_id])
+        made = [(self._typed(stored), _event(mlmd.Event.OUTPUT, key, n)) for key, n, stored in _each(outputs)]
+        self._store.put_execution(execution, made, [], True)
+        return self._outputs(execution_id)
+
     def find(self, cache_key: str) -> dict[str, StoredArtifact] | None:
         """The outputs of the latest execution with this key whose files are unchanged; None if there is none."""
         context = self._store.get_context_by_type_and_name(CACHE_KEY, cache_key)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from headrace.common.durable import PARTIAL_SUFFIX, remove_orphan
 from headrace.common.errors import HeadraceError, RunError
-from headrace.components.gates.arrival import stop_if_too_old
+from headrace.components.gates.arrival import judge_without_new_data
 from headrace.components.spans.find import find_spans
 from headrace.components.trigger.decision import NO, TrainingRecord, decide
 from headrace.configs.config import PipelineConfig
@@ -110,8 +110,8 @@ def nothing_new(config: PipelineConfig, folders: Folders) -> str | None:
     try:
         spans, trained = find_spans(config.data), TrainingRecord.read(folders.trained)
         decision = decide(spans, trained, training_digest(config), config.retrain, config.drift_limits)
-        if decision.go == NO:
-            stop_if_too_old(config.freshness_of_spans, config.data, spans)
+        if decision.go == NO and judge_without_new_data(config.freshness_of_spans, config.data, spans).stopping:
+            return None
     except HeadraceError:
         return None
     return decision.why if decision.go == NO else None

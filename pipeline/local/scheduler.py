@@ -13,7 +13,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -199,8 +199,9 @@ class Scheduler:
 
     def _take_over(self, node: NodeRecord, execution: _Execution, result: Mapping[str, Any]) -> None:
         """Record the outputs of a component, or why it failed."""
+        outputs = result.get("outputs", result.get("verdicts", {}))
+        made = {name: [StoredArtifact.from_json(parts)] for name, parts in outputs.items()}
         if "outputs" in result:
-            made = {name: [StoredArtifact.from_json(parts)] for name, parts in result["outputs"].items()}
             stored = self._metadata.complete(execution.id, execution.key, execution.inputs, made)
             node.beam = result["beam"]
             self._finish(node, Status.DONE, stored)
@@ -209,10 +210,11 @@ class Scheduler:
             return
         node.error, node.expected = result["error"], result.get("expected", False)
         node.error_class = result.get("error_class")
-        remove_outputs(self._folders, node.id, self._record.run_id)
+        remove_outputs(self._folders, node.id, self._record.run_id, left=made)
         self._metadata.fail(execution.id)
+        left = self._metadata.leave(execution.id, made) if made else {}
         self._metadata.distrust(execution.inputs)
-        self._finish(node, Status.FAILED, {})
+        self._finish(node, Status.FAILED, left)
 
     @contextlib.contextmanager
     def _failing(self, node: NodeRecord) -> Iterator[None]:
@@ -280,10 +282,11 @@ class Scheduler:
         return digest_path(Path(stored.uri))
 
 
-def remove_outputs(folders: Folders, node: str, run_id: str) -> None:
-    """Remove everything that a component wrote in a run."""
+def remove_outputs(folders: Folders, node: str, run_id: str, left: Collection[str] = ()) -> None:
+    """Remove everything that a component wrote in a run. left: outputs that stay, as the verdict of a gate."""
     for path in folders.artifacts.glob(f"{node}/*/{run_id}"):
-        shutil.rmtree(path)
+        if path.parent.name not in left:
+            shutil.rmtree(path)
 
 
 def _damaged_in_service(parameters: Mapping[str, Any], named: list[str]) -> list[str]:

@@ -12,7 +12,7 @@ from tensorflow_metadata.proto.v0 import anomalies_pb2
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.report.charts import histogram
 from headrace.pipeline.report.statistics import ReportedColumn, SplitSummary, read_statistics
-from headrace.pipeline.results.record import Ingestion, ingested, on_one_line
+from headrace.pipeline.results.record import Ingestion, Status, ingested, on_one_line
 from headrace.pipeline.results.run_folder import RunFolder
 
 _TRAIN = "train"
@@ -87,7 +87,7 @@ def read_data(folder: RunFolder) -> DataSection:
 
 
 def read_anomalies(folder: RunFolder) -> list[Anomaly] | None:
-    """All anomalies: DataGate's, or ExampleValidator's if DataGate did not finish. None if neither did."""
+    """All anomalies: DataGate's, or ExampleValidator's if DataGate left no verdict. None if neither finished."""
     verdict = folder.text("DataGate", "verdict")
     if verdict is not None:
         fields = json.loads(verdict).get("anomalies", [])
@@ -101,7 +101,8 @@ def read_anomalies(folder: RunFolder) -> list[Anomaly] | None:
 
 def anomalies_in_words(folder: RunFolder) -> list[str]:
     """One line for each of the first anomalies of a run that DataGate let pass in spite of them."""
-    found = read_anomalies(folder) or [] if folder.output("DataGate", "verdict") else []
+    passed = any(node.id == "DataGate" and node.status is not Status.FAILED for node in folder.record.nodes)
+    found = read_anomalies(folder) or [] if passed and folder.output("DataGate", "verdict") else []
     lines = [f"column {one.column!r}, split {one.split}: {one.rule}: {one.what}" for one in found[:_MOST_LINES]]
     if len(found) > _MOST_LINES:
         lines.append(f"{len(found) - _MOST_LINES:,} more anomalies are in the report")

@@ -85,9 +85,12 @@ class RunFolder:
 
     @cached_property
     def gates(self) -> DataVerdicts | None:
-        """The verdicts of the gates in `gates:`, or None if there are none."""
-        text = self.text("DataVerdict", "verdict")
-        return None if text is None else DataVerdicts.model_validate_json(text)
+        """The verdicts of the gates in `gates:`, or None if there are none.
+
+        A run without new data ends before DataVerdict, and has that on its freshness alone.
+        """
+        texts = filter(None, (self.text(component, "verdict") for component in ("DataVerdict", "Spans")))
+        return next((found for found in map(DataVerdicts.model_validate_json, texts) if found.gates), None)
 
     @cached_property
     def predicted(self) -> PublishedPredictions | None:
@@ -104,9 +107,9 @@ class RunFolder:
         return self.evaluation.blessed and all(one is None or bool(one.properties.get("blessed")) for one in examined)
 
     def output(self, node_id: str, key: str) -> ArtifactRecord | None:
-        """The artifact that a component wrote under an output key, if the component succeeded."""
+        """The artifact that a component wrote under an output key; of one that failed, the verdict that it left."""
         for node in self.record.nodes:
-            if node.id == node_id and node.status in (Status.DONE, Status.CACHED):
+            if node.id == node_id and node.status in (Status.DONE, Status.CACHED, Status.FAILED):
                 return node.outputs.get(key)
         return None
 

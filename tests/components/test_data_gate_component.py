@@ -116,7 +116,9 @@ def test_the_component_stops_the_run_with_a_line_for_each_anomaly(validated: dic
     assert "  column 'hour', split train: Out-of-range values: Unexpectedly large value: 24." in lines
     assert "  column 'gone', split eval: Column dropped: Column is completely missing" in lines
     assert "`data.on_anomaly: warn`" in lines[-1]
-    assert not (tmp_path / "value").exists()
+    verdict = json.loads((tmp_path / "value").read_text(encoding="utf-8"))
+    assert (verdict["action"], verdict["stopped"], len(verdict["anomalies"])) == ("stop", True, 6)
+    assert {"split": "eval", "column": "gone"}.items() <= verdict["anomalies"][-1].items()
 
 
 def test_component_with_on_anomaly_warn_only_warns(

@@ -16,7 +16,7 @@ from tfx.types import standard_artifacts
 from headrace.common.errors import GateError
 from headrace.components.gates.arrival import judge_freshness, judge_rows
 from headrace.components.gates.newest_time import newest_time
-from headrace.components.gates.verdict import MOST_ROWS, GateRow, GateVerdict, explain_stop
+from headrace.components.gates.verdict import MOST_ROWS, DataVerdicts, GateRow, GateVerdict, explain_stop
 from headrace.components.spans.find import date_of_run, find_spans
 from headrace.components.spans.manifest import Span, SpanManifest
 from headrace.components.trigger.component import LookForNew
@@ -167,7 +167,7 @@ def test_a_night_without_new_data_stops_once_the_data_has_become_too_old(
         found = find_spans(data)
         last = TrainingData(fingerprint=found.fingerprint, spans=("2026-11-20",), work="w", statistics="/s")
         TrainingRecord().with_judged(last, blessed=True).write(tmp_path / "trained.json")
-        outputs = {key: [standard_artifacts.String()] for key in ("spans", "as_of", "go", "why")}
+        outputs = {key: [standard_artifacts.String()] for key in ("spans", "as_of", "go", "why", "verdict")}
         for key, (one,) in outputs.items():
             one.uri = str(tmp_path / key)
         settings = {"data": data.model_dump_json(by_alias=True), "retrain": "new_span", "limits": "", "work": "w"}
@@ -175,10 +175,16 @@ def test_a_night_without_new_data_stops_once_the_data_has_become_too_old(
         LookForNew.EXECUTOR_SPEC.executor_class().Do({}, outputs, settings)
         return (tmp_path / "go").read_text()
 
+    def verdict() -> DataVerdicts:
+        return DataVerdicts.model_validate_json((tmp_path / "verdict").read_text())
+
     assert look("2026-11-22", FreshnessGate(max_days=2)) == "no"
+    assert [(one.gate, one.passed) for one in verdict().gates] == [("gates.freshness", True)]
     assert look("2026-11-23", FreshnessGate(max_days=2, on_anomaly="warn")) == "no"
     with pytest.raises(GateError, match=r"^gates.freshness stops the run:\n.*1 of 1 .*\n  2026-11-20: .* 3 days"):
         look("2026-11-23", FreshnessGate(max_days=2))
+    (stopping,) = verdict().stopping
+    assert (stopping.gate, stopping.rows[0].value, stopping.rows[0].limit) == ("gates.freshness", "3 days", "2 days")
 
 
 def test_a_stop_names_its_gates_first_and_the_worst_of_what_they_found() -> None:

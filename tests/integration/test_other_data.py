@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import random
+import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -150,6 +152,19 @@ def test_anomalies_against_the_schema_stop_the_run_and_are_named(wines: Story) -
     assert "`data.on_anomaly: warn`" in done.out
     assert "Traceback" not in done.out + done.err
     assert versions(wines.folder) != []  # of the second run
+
+
+def test_gate_that_stops_leaves_its_verdict_which_the_report_and_ml_metadata_have(wines: Story) -> None:
+    done = wines.stopped
+    (gate,) = [node for node in done.run.nodes if node.id == "DataGate"]
+    verdict = json.loads((Path(gate.outputs["verdict"].uri)).read_text(encoding="utf-8"))
+    assert (verdict["action"], verdict["stopped"]) == ("stop", True)
+    assert {anomaly["column"] for anomaly in verdict["anomalies"]} == {"Rebsorte", "Alkohol (%)"}
+    page = (wines.folder / done.ending("report")).read_text()
+    assert all(anomaly["what"] in html.unescape(page) for anomaly in verdict["anomalies"])
+    with sqlite3.connect(wines.folder / "runs" / "weine" / "metadata.sqlite") as metadata:
+        stored = metadata.execute("SELECT state FROM Artifact WHERE uri = ?", [gate.outputs["verdict"].uri]).fetchall()
+    assert len(stored) == 1
 
 
 def test_anomalies_only_warn_where_the_config_says_so(wines: Story) -> None:

@@ -122,6 +122,15 @@ class Exchange:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(executor_output), encoding="utf-8")
 
+    def leave(self, verdicts: Mapping[str, list[Artifact]], store: Store) -> None:
+        """Write what a gate found before it stopped the run, as the RECORD artifact.
+
+        It goes to the store directly: of a task that fails, the launcher uploads nothing.
+        """
+        texts = [self._text(key, one) for key, (one,) in verdicts.items() if key not in self._uris]
+        if texts and RECORD in self._uris:
+            store.write(self._uris[RECORD], "\n".join(texts))
+
     def write_spans(self, file: str, store: Store) -> None:
         """Write the spans that were read beside the examples. file: path of the input `spans`."""
         store.write(sibling(self._uris["examples"], SPANS_FILE), Path(file).read_text(encoding="utf-8"))

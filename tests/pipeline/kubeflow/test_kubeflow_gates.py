@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from headrace.common.errors import RunError
+from headrace.components.gates.verdict import DataVerdicts
 from headrace.components.spans.find import find_spans
 from headrace.components.stored_models.blessed_record import Entry, Registry
 from headrace.components.trigger.decision import TrainingData, TrainingRecord
@@ -77,6 +78,12 @@ def gated(folder: Path) -> str:
     return yaml.safe_dump_all([first, *more])
 
 
+def left_by(cluster: Cluster, task: str) -> str:
+    """What a task wrote as its artifact in the run that was started last."""
+    records = cluster.path(HOME).glob(f"*/{task}/*/record")
+    return max(records, key=lambda path: path.stat().st_mtime_ns).read_text(encoding="utf-8")
+
+
 def test_gates_are_tasks_that_run_every_time_with_the_runs_date(folder: Path) -> None:
     first = next(yaml.safe_load_all(compile_pipeline(config(folder), {})))
     tasks = first["root"]["dag"]["tasks"]
@@ -136,6 +143,7 @@ def test_a_night_is_held_against_the_blessed_models_data_in_the_store_and_a_stop
     assert "2026-11-04: change of rows -75.0%, limit a decrease of 0.5 (median of 2 spans: 200 rows" in log
     assert re.search(r"kind: L-infinity distance 0\.[345]\d+, limit 0\.1 \(.[ab]. \d", log)
     assert "kind: L-infinity distance 1, limit 0.1 ('z' 0.00% → 'z' 100.00%)" in log
+    assert json.loads(left_by(cluster, "data-gate")) == {"anomalies": [], "action": "stop", "stopped": True}
 
 
 @pytest.mark.slow
@@ -156,3 +164,5 @@ def test_a_night_without_new_data_stops_in_its_first_task_once_the_data_is_too_o
         cluster.run(text, {"run_date": "2026-11-05"})
     log = Path(str(stopped.value).rpartition("log: ")[2]).read_text(encoding="utf-8")
     assert "age of the newest span 2 days, limit 1 day" in log
+    (verdict,) = DataVerdicts.model_validate_json(left_by(cluster, "spans")).stopping
+    assert (verdict.gate, verdict.rows[0].value, verdict.rows[0].limit) == ("gates.freshness", "2 days", "1 day")
