@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ LABELS: dict[str, dict[str, Any]] = {
 Row = Mapping[str, list[Any]]
 
 
-def made_rows() -> list[Row]:
+def made_rows() -> Sequence[Row]:
     """Every column lacks values, and lists have any number of them, or are empty."""
     rows = []
     for _ in range(ROWS):
@@ -78,7 +78,7 @@ def made_rows() -> list[Row]:
     return rows
 
 
-def serialized(rows: list[Row]) -> list[bytes]:
+def serialized(rows: Sequence[Row]) -> list[bytes]:
     kinds = {tf.float32: "float_list", tf.int64: "int64_list", tf.string: "bytes_list"}
     found = []
     for row in rows:
@@ -96,7 +96,7 @@ class Case:
     """A model, the sample, and what predicts whole examples."""
 
     def __init__(
-        self, folder: Path, label: dict[str, Any], rows: list[Row], config: Mapping[str, Any], task: str = ""
+        self, folder: Path, label: dict[str, Any], rows: Sequence[Row], config: Mapping[str, Any], task: str = ""
     ) -> None:
         columns = {name: one for name, one in TYPES.items() if name in {*rows[0], "price", "sold", "marks"}}
         path, reads = exported(folder, {**config, "label": label, "train": {}}, columns)
@@ -116,11 +116,11 @@ class Case:
         assert transformed is not None
         self.explainer = self.judge.explainer(self.batch, self.labels, self.weights, transformed)
 
-    def predictions(self, rows: list[Row]) -> np.ndarray:
+    def predictions(self, rows: Sequence[Row]) -> np.ndarray:
         found = self.loaded.signatures["serving_default"](examples=tf.constant(serialized(rows)))
         return np.asarray(found[self.call.prediction_key or "predictions"], np.float64).reshape(len(rows), -1)
 
-    def loss(self, rows: list[Row]) -> float:
+    def loss(self, rows: Sequence[Row]) -> float:
         return float(np.average(self.judge.metrics.losses(self.labels, self.predictions(rows)), weights=self.weights))
 
     def grown(self, columns: list[str], order: np.ndarray) -> float:
@@ -181,7 +181,7 @@ def test_the_first_rows_of_a_sample_are_a_sample(case: Callable[[str], Case]) ->
 
 def test_images_are_permuted_without_being_decoded_again(tmp_path: Path) -> None:
     pixels = np.random.default_rng(4).integers(0, 256, (20, 4, 4, 1)).astype(np.uint8)
-    rows: list[Row] = [
+    rows: Sequence[Row] = [
         {"image": [tf.io.encode_png(one).numpy()] if number else []} for number, one in enumerate(pixels)
     ]
     config = {
