@@ -34,13 +34,17 @@ DATA = {
         },
     ]
 }
-ENTRY = {"uri": "artifacts/Trainer/model/20261128-230929", "blessed_at": "2026-11-28", "awaiting_approval": False}
+ENTRY: dict[str, Any] = {
+    "uri": "artifacts/Trainer/model/20261128-230929",
+    "blessed_at": "2026-11-28",
+    "awaiting_approval": False,
+}
 
 
 def exported(folder: Path, kernel: float) -> Path:
     """A SavedModel with two variables, whose `variables.index` is returned."""
     model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
-    model.set_weights([np.float32([[kernel], [2.0]]), np.float32([0.5])])
+    model.set_weights([np.array([[kernel], [2.0]], np.float32), np.array([0.5], np.float32)])
     model.export(folder, verbose=False)
     return folder / "variables" / "variables.index"
 
