@@ -2,13 +2,14 @@
 
 They are counted from the histograms of the metrics, so that they cost no other look at the examples. Their buckets and
 thresholds are those of TFMA's CalibrationPlot and ConfusionMatrixPlot, and for several classes of its
-MultiClassConfusionMatrixPlot at a threshold of 0, where the most probable class is the predicted one.
+MultiClassConfusionMatrixPlot at a threshold of 0, where the most probable class is the predicted one. Predicted numbers
+have a CalibrationPlot from about the least to about the greatest, in steps whose width is a power of two.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from tensorflow_model_analysis.proto import metrics_for_slice_pb2 as protos
 
 from headrace.components.evaluation.metrics.accumulator import Array, LabelMetrics, Linear, Totals
 from headrace.components.evaluation.metrics.probabilities import GRID
+from headrace.components.evaluation.metrics.steps import PredictedSteps
 from headrace.components.evaluation.result import Confusion
 from headrace.components.evaluation.slices import SliceKey
 
@@ -33,22 +35,29 @@ MOST_PLOTTED = 100
 
 
 class Counts(NamedTuple):
-    """What the plots of a slice are made of. probabilities: of a binary label; confusion: of several classes."""
+    """What the plots of a slice are made of. probabilities: of a binary label; confusion: of several classes;
+    predicted: numbers.
+    """
 
     probabilities: Linear | None
     confusion: Confusion | None
+    predicted: PredictedSteps | None = None
 
     @classmethod
     def of(cls, metrics: LabelMetrics, totals: Totals) -> Counts | None:
         """From the histogram of a slice; None for a kind of label without plots, or if predictions are not numbers."""
         if not np.isfinite(totals.sums).all():
             return None
+        if (predicted := metrics.predicted_steps(totals)) is not None:
+            return cls(None, None, predicted) if len(predicted.steps) else None
         probabilities = metrics.linear(totals)
         confusion = None if probabilities else metrics.confusion(totals)
         return cls(probabilities, confusion) if probabilities or confusion else None
 
     def plots(self, model: str, task: str, steps: int) -> dict[PlotKey, Message]:
-        """TFMA's messages. steps: between the thresholds; divides GRID."""
+        """TFMA's messages. steps: between the thresholds, at most for numbers; divides GRID."""
+        if self.predicted is not None:
+            return {PlotKey(CALIBRATION_PLOT_NAME, model, task): _of_numbers(self.predicted.of_at_most(steps))}
         if self.probabilities is not None:
             return {
                 PlotKey(CALIBRATION_PLOT_NAME, model, task): _calibration(self.probabilities, steps),
@@ -72,13 +81,24 @@ def steps_of(key: SliceKey) -> int:
 def _calibration(counts: Linear, steps: int) -> protos.CalibrationHistogramBuckets:
     """As CalibrationPlot: each bucket has its lower bound; the first is below 0, and the last is of 1."""
     per_step = GRID // steps
-    ends = [-math.inf, *(step / steps for step in range(steps + 1)), math.inf]
-    labels, predictions, examples = (
-        [0.0, *_by_step(column, per_step)]
-        for column in (counts.positives, counts.predictions, counts.negatives + counts.positives)
-    )
+    columns = (counts.positives, counts.predictions, counts.negatives + counts.positives)
+    sums = zip(*([0.0, *_by_step(column, per_step)] for column in columns), strict=True)
+    return _buckets([step / steps for step in range(steps + 1)], sums)
+
+
+def _of_numbers(predicted: PredictedSteps) -> protos.CalibrationHistogramBuckets:
+    """As CalibrationPlot from the lower end of the first step to the upper one of the last, beyond which is nothing."""
+    first, last = int(predicted.steps[0]), int(predicted.steps[-1])
+    sums = np.zeros((last - first + 3, 3))
+    sums[predicted.steps - first + 1] = predicted.sums
+    return _buckets([math.ldexp(step, predicted.exponent) for step in range(first, last + 2)], sums.tolist())
+
+
+def _buckets(thresholds: Sequence[float], sums: Iterable[Sequence[float]]) -> protos.CalibrationHistogramBuckets:
+    """thresholds: between the buckets; sums: of each bucket the weighted labels, predictions and weights."""
+    ends = [-math.inf, *thresholds, math.inf]
     found = protos.CalibrationHistogramBuckets()
-    for number, (label, prediction, weight) in enumerate(zip(labels, predictions, examples, strict=True)):
+    for number, (label, prediction, weight) in enumerate(sums):
         found.buckets.add(
             lower_threshold_inclusive=ends[number],
             upper_threshold_exclusive=ends[number + 1],

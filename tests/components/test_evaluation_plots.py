@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tensorflow_model_analysis.proto import config_pb2
 from headrace.components.evaluation import plots
 from headrace.components.evaluation.metrics import probabilities
 from headrace.components.evaluation.metrics.areas import LEAST
+from headrace.components.evaluation.metrics.steps import MOST_STEPS, PredictedSteps
 from headrace.components.evaluation.slices import SliceKey
 
 BUCKETS, MATRICES, CLASSES = (
@@ -31,6 +33,7 @@ OF_TFMA = {
       metrics {{class_name: "ConfusionMatrixPlot" config: '"num_thresholds": {steps}'}}
     """,
     "multiclass": 'metrics {{class_name: "MultiClassConfusionMatrixPlot"}}',
+    "regression": "metrics {{class_name: 'CalibrationPlot' config: '{steps}'}}",
 }
 
 
@@ -39,8 +42,8 @@ def by_slice(found: Any) -> dict[str, Any]:
     return {" ".join(str(value) for _, value in key): outputs[""][""] for key, outputs in found.plots}
 
 
-def of_tfma(kind: str, data: Any, predicted: Any, steps: int) -> dict[str, Any]:
-    """What TFMA counts, with as many steps as the plots of a slice have, or of the whole split."""
+def of_tfma(kind: str, data: Any, predicted: Any, steps: int | str) -> dict[str, Any]:
+    """What TFMA counts, with as many steps as the plots of a slice have, or of the whole split; or with settings."""
     config = f"""
       model_specs {{label_key: "label" prediction_key: "prediction" example_weight_key: "weight"}}
       slicing_specs {{}} slicing_specs {{feature_keys: "hour"}}
@@ -69,7 +72,7 @@ def same(ours: list[dict[str, float]], theirs: list[dict[str, float]], **close: 
 
 @pytest.fixture(scope="module")
 def written(examples: Any, models: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The evaluations of a weighted binary and multiclass label, by kind."""
+    """The evaluations of a weighted binary and multiclass label and of a number, by kind."""
     folders = {kind: tmp_path_factory.mktemp(kind) for kind in OF_TFMA}
     for kind, folder in folders.items():
         evaluate(folder, kind, examples, models[kind], models[kind], weight="w")
@@ -99,12 +102,62 @@ def test_matrices_of_classes_equal_those_of_tfma_in_every_slice(written: Any, da
         same(*(pd.DataFrame(one["entries"]).fillna(0).to_dict("records") for one in (mine, matrix)))
 
 
-def test_labels_without_plots_have_no_file_of_them(examples: Any, models: Any, tmp_path: Path) -> None:
-    evaluate(tmp_path, "regression", examples, models["regression"])
+def test_calibration_of_numbers_equals_that_of_tfma_in_every_slice(written: Any, data: Any, models: Any) -> None:
+    ours = by_slice(tfma.load_eval_result(str(written["regression"])))
+    predicted = predictions(models["regression"], data)
+    assert ours.keys() == {"", "0", "1", "2", "3", "(missing)"}
+    for name, most in (("", plots.WHOLE), ("2", plots.OF_SLICE)):
+        mine = rows(ours[name], BUCKETS, "buckets")
+        left, right = mine[0]["upperThresholdExclusive"], mine[-1]["lowerThresholdInclusive"]
+        width = (right - left) / (len(mine) - 2)
+        # as many buckets as TFMA can count exactly, which has 10,000 finer ones: the last are empty
+        settings = {"num_buckets": most, "left": left, "right": left + most * width}
+        theirs = of_tfma("regression", data, predicted, json.dumps(settings)[1:-1])
+        its = rows(theirs[name] if name in theirs else theirs[f"{name}.0"], BUCKETS, "buckets")
+        same(mine[:-1], its[: len(mine) - 1])
+        assert not any(bucket["numWeightedExamples"] for bucket in [mine[-1], *its[len(mine) - 1 :]])
+        assert most // 2 <= len(mine) - 2 <= most
+        chosen = predicted if not name else predicted[(data["hour"] == 2) & (np.arange(len(predicted)) % 10 != 0)]
+        assert left <= chosen.min() < left + width
+        assert right - width <= chosen.max() < right
+
+
+def test_predictions_that_are_no_numbers_have_no_plots(examples: Any, models: Any, tmp_path: Path) -> None:
+    evaluate(tmp_path, "binary", examples, models["broken"])
     assert not (tmp_path / "evaluation" / "plots.tfrecord").exists()
     assert tfma.load_eval_result(str(tmp_path / "evaluation")).plots == []
-    evaluate(tmp_path / "broken", "binary", examples, models["broken"])
-    assert not (tmp_path / "broken" / "evaluation" / "plots.tfrecord").exists()
+
+
+NUMBERS = st.lists(st.floats(-1e30, 1e30) | st.floats(-9, 9, width=32) | st.integers(-5, 5).map(float), min_size=1)
+
+
+@given(NUMBERS, st.integers(1, 5), st.randoms())
+def test_steps_of_numbers_do_not_depend_on_the_parts(found: list[float], parts: int, random: Any) -> None:
+    numbers, labels = np.array(found, np.float64), np.array([number % 3 - 1.0 for number in range(len(found))])
+    weights = np.where(np.arange(len(found)) % 2, 1.5, 1.0)
+    groups = np.array([random.randrange(parts) for _ in found])
+    (whole,) = PredictedSteps.of_groups(labels, numbers, weights, np.zeros_like(groups), 1)
+    each = PredictedSteps.of_groups(labels, numbers, weights, groups, parts)
+    random.shuffle(each)
+    merged = PredictedSteps.sum_of([PredictedSteps.sum_of(each[:2]), *each[2:]])
+    assert (merged.exponent, merged.steps.tolist()) == (whole.exponent, whole.steps.tolist())
+    np.testing.assert_allclose(merged.sums, whole.sums, rtol=1e-12, atol=1e-9 * np.abs(numbers).max())
+    of_each = np.floor(numbers / 2.0**whole.exponent).astype(np.int64)
+    assert whole.steps.tolist() == sorted(set(of_each.tolist()))
+    assert whole.steps[-1] - whole.steps[0] < MOST_STEPS
+    for step, (label, prediction, weight) in zip(whole.steps, whole.sums, strict=True):
+        here = of_each == step
+        assert weight == weights[here].sum()
+        assert label == pytest.approx((labels * weights)[here].sum())
+        assert prediction == pytest.approx((numbers * weights)[here].sum(), abs=1e-9 * np.abs(numbers).max())
+
+
+def test_steps_leave_out_what_is_no_finite_number() -> None:
+    odd = np.array([np.nan, np.inf, -np.inf, 2.5])
+    ones, groups = np.ones(4), np.array([0, 0, 0, 1])
+    none, one, empty = PredictedSteps.of_groups(ones, odd, ones, groups, 3)
+    assert (len(none.steps), len(empty.steps)) == (0, 0)
+    assert PredictedSteps.sum_of([none, empty, one]).sums.tolist() == [[1.0, 2.5, 1.0]]
 
 
 def test_the_file_of_many_slices_is_bounded(written: Any) -> None:

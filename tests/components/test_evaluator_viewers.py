@@ -132,6 +132,37 @@ def test_the_viewer_of_time_series_shows_the_metrics_of_several_runs(
     assert shown == pytest.approx(sorted(run.metrics["auc"] or 0.0 for run in runs), abs=1e-4)
 
 
+def test_the_viewer_shows_the_metrics_and_the_residuals_of_a_number(
+    data: Any, examples: Any, models: Any, browser: Browser, tmp_path: Path
+) -> None:
+    names = ("mean_absolute_error", "r_squared")
+    evaluation, _ = evaluate(tmp_path, "regression", examples, models["regression"], metrics=names)
+    result = tfma.load_eval_result(str(tmp_path / "evaluation"))
+    view = tfma.view.render_slicing_metrics(result, slicing_column="hour")
+    with viewer(view, "tfma-nb-slicing-metrics", browser, tmp_path) as page:
+        heading, *rows = page.locator("table[data-chart=Table] tr").evaluate_all(f"(rows) => rows.map({SHOWN})")
+    slices = {each.name.replace(" = ", ":"): each for each in evaluation.slices}
+    assert {row[0] for row in rows} == slices.keys()
+    for row in rows:
+        for name in names:
+            numbers = [float(number) for number in re.findall(r"-?\d+\.\d+|-?\d+", row[heading.index(name)])]
+            expected = [slices[row[0]].metrics[name], *slices[row[0]].intervals[name]]
+            assert numbers == pytest.approx(expected, abs=1e-4), (row[0], name)
+    with viewer(
+        tfma.view.render_plot(result), "tfma-nb-plot", browser, tmp_path, at="table[data-chart=ComboChart] tr"
+    ) as page:
+        page.wait_for_timeout(1000)
+        residuals = charted(page, "ComboChart", "PredictionResidual")
+    p, labels = predictions(models["regression"], data)[:, 0], data["regression"]
+    assert sum(float(row[-2]) for row in residuals) == len(labels)
+    first, second = (float(row[0]) for row in residuals[1:3])
+    for row in residuals[1:-1]:
+        here = np.floor((p - float(row[0])) / (second - first) + 0.5) == 0
+        assert float(row[-2]) == here.sum()
+        if here.any():
+            assert float(row[1]) == pytest.approx((labels - p)[here].mean(), abs=1e-6)
+
+
 def charted(page: Page, kind: str, heading: str) -> list[list[str]]:
     """The rows of the chart of a kind whose headings begin so, and which has any."""
     charts = page.locator(f"table[data-chart={kind}]").evaluate_all(

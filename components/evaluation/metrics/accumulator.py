@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from headrace.components.evaluation.limits import Proportions
 from headrace.components.evaluation.metrics.histogram import Histogram
+from headrace.components.evaluation.metrics.steps import PredictedSteps
 from headrace.components.evaluation.result import ClassMetrics, Confusion, Curves
 
 Array = NDArray[np.float64]
@@ -257,6 +258,10 @@ class LabelMetrics(abc.ABC):
 
     def linear(self, totals: Totals) -> Linear | None:  # noqa: ARG002
         """The histogram of the probabilities of two classes, in equal steps; None for other labels."""
+        return None
+
+    def predicted_steps(self, totals: Totals) -> PredictedSteps | None:  # noqa: ARG002
+        """The histogram of predicted numbers, in equal steps; None for other labels."""
         return None
 
     def classes(self, totals: Totals) -> tuple[ClassMetrics, ...]:  # noqa: ARG002

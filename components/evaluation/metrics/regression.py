@@ -18,6 +18,7 @@ from headrace.components.evaluation.metrics.accumulator import (
     MetricAccumulator,
     Totals,
 )
+from headrace.components.evaluation.metrics.steps import PredictedSteps
 from headrace.components.evaluation.result import Curves
 
 TOO_WIDE = 0.25
@@ -37,7 +38,7 @@ QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 
 @dataclass(frozen=True)
 class RegressionTotals(Totals):
-    """Sums, and the second moments of labels and predictions about their means.
+    """Sums, the second moments of labels and predictions about their means, and what is predicted, of all folds.
 
     means: float64 [2], of labels and of predictions; products: float64 [3], the sums of the products of deviations from
     the means: label and label, prediction and prediction, label and prediction.
@@ -45,11 +46,12 @@ class RegressionTotals(Totals):
 
     means: Array
     products: Array
+    predicted: PredictedSteps
 
 
 @dataclass(frozen=True)
 class RegressionAccumulator(MetricAccumulator):
-    """The totals of each fold. means: float64 [FOLDS, 2]; products: float64 [FOLDS, 3].
+    """The totals of each fold. means: float64 [FOLDS, 2]; products: float64 [FOLDS, 3]; predicted: of all folds.
 
     Plain sums of squares would lose a variance that is small compared with the mean. Moments are merged by the formula
     of Chan, Golub and LeVeque ("Algorithms for computing the sample variance", The American Statistician 37, 1983).
@@ -57,19 +59,27 @@ class RegressionAccumulator(MetricAccumulator):
 
     means: Array
     products: Array
+    predicted: PredictedSteps
+
+    @property
+    def size(self) -> int:
+        """As above, with the steps."""
+        return super().size + len(self.predicted.steps)
 
     def merge(self, others: Sequence[MetricAccumulator]) -> RegressionAccumulator:
         """As above, with the moments."""
-        each = [self, *map(_with_moments, others)]
+        each = [self, *map(_of_numbers, others)]
         weights, means, products = (np.stack(parts) for parts in zip(*map(_moments, each), strict=True))
         merged, moments = super().merge(others), _merged(weights, means, products)
-        return RegressionAccumulator(**vars(merged), means=moments[0], products=moments[1])
+        predicted = PredictedSteps.sum_of([one.predicted for one in each])
+        return RegressionAccumulator(**vars(merged), means=moments[0], products=moments[1], predicted=predicted)
 
     def total(self, *, without: int | None = None) -> RegressionTotals:
         """As above, with the moments."""
         rest = np.arange(FOLDS) != without
         means, products = _merged(self.sums[rest, 0], self.means[rest], self.products[rest])
-        return RegressionTotals(**vars(super().total(without=without)), means=means, products=products)
+        whole = super().total(without=without)
+        return RegressionTotals(**vars(whole), means=means, products=products, predicted=self.predicted)
 
 
 class RegressionMetrics(LabelMetrics):
@@ -99,7 +109,7 @@ class RegressionMetrics(LabelMetrics):
         return np.where(error < 0, -size, size)
 
     def accumulate(self, examples: ExampleGroups) -> list[MetricAccumulator]:
-        """Also accumulates the moments of labels and predictions."""
+        """Also accumulates the moments of labels and predictions, and what is predicted."""
         plain, cells = super().accumulate(examples), examples.cells
         labels, predictions, _, number, weights, _ = examples
         size = number * FOLDS
@@ -111,9 +121,12 @@ class RegressionMetrics(LabelMetrics):
         products = np.stack(
             [np.bincount(cells, product * weights, size).astype(np.float64) for product in each], axis=1
         )
+        steps = PredictedSteps.of_groups(labels, predictions[:, 0], weights, examples.groups, number)
         return [
-            RegressionAccumulator(**vars(one), means=mean, products=product)
-            for one, mean, product in zip(plain, means, products.reshape(number, FOLDS, 3), strict=True)
+            RegressionAccumulator(**vars(one), means=mean, products=product, predicted=predicted)
+            for one, mean, product, predicted in zip(
+                plain, means, products.reshape(number, FOLDS, 3), steps, strict=True
+            )
         ]
 
     def metrics(self, totals: Totals) -> dict[str, float]:
@@ -153,6 +166,9 @@ class RegressionMetrics(LabelMetrics):
             "r_squared": 0.0,
         }
 
+    def predicted_steps(self, totals: Totals) -> PredictedSteps:
+        return _of_regression(totals).predicted
+
     def curves(self, totals: Totals) -> Curves | None:
         """The quantiles of the errors."""
         weights = totals.counts.sum(axis=1)
@@ -188,7 +204,7 @@ def _moments(accumulator: RegressionAccumulator) -> tuple[Array, Array, Array]:
     return accumulator.sums[:, 0], accumulator.means, accumulator.products
 
 
-def _with_moments(accumulator: MetricAccumulator) -> RegressionAccumulator:
+def _of_numbers(accumulator: MetricAccumulator) -> RegressionAccumulator:
     if not isinstance(accumulator, RegressionAccumulator):
         raise TypeError(f"moments need a RegressionAccumulator, not a {type(accumulator).__name__}")
     return accumulator
