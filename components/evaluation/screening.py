@@ -8,7 +8,7 @@ that raises the loss most is halved, then the half that raises it more, down to 
 among the blocks. The columns that are reached in this way are measured with all repeats. Then the next block follows,
 until the predictions that the time allows are used up, or none of the blocks that are left raises the loss. For k
 columns that matter among n, this takes about k (2 log2(n / 16) + 5) predictions of the sample; to measure all columns
-takes 5 n, which is done as long as it takes no more than some minutes.
+takes 5 n, which is done as long as it takes about a minute.
 
 Columns whose effects cancel are missed if they are in the same block: the difference of two equal columns stays the
 same when both are permuted together.
@@ -75,8 +75,8 @@ class Budget(NamedTuple):
 
     @classmethod
     def of_features(cls, row_work: int) -> Budget:
-        """In units of a model's `row_work`: some seconds, five minutes and one minute of a processor."""
-        return cls(row_work, 2 * 10**9, 10**11, 2 * 10**10)
+        """In units of a model's `row_work`: some seconds, and about one minute of a processor."""
+        return cls(row_work, 2 * 10**9, 2 * 10**10, 2 * 10**10)
 
 
 def planned(columns: int, available: int, row_work: int | None = None) -> Plan:

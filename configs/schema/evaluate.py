@@ -124,12 +124,11 @@ class EvaluateConfig(Section):
     importance: Literal["auto", "none"] | Annotated[int, Field(ge=20)] = "auto"
     """On how many examples of the split the importance of the columns is measured, and the partial dependence of the
     predictions on the most important ones. The time grows with them, with the number of columns, and with what the
-    model computes for a row. auto: 1,000, and down to 100 for wide tables, so that it takes some seconds, or some
-    minutes of processor time if thousands of columns are to be measured on 100. If that takes more than about five
-    minutes, blocks of columns are permuted first, and only the columns found in those that raise the loss most are
-    measured. A model of your own `run_fn`, or with features that your code computes, takes more time: from 142 columns
-    on they are in blocks, and from 2,001 on nothing is measured. With a number, every column is measured. none: neither
-    is computed."""
+    model computes for a row. auto: 1,000, and down to 100 for wide tables, so that it takes some seconds, or up to a
+    minute of processor time if very many columns are to be measured on 100. If that takes longer, blocks of columns
+    are permuted first, and only the columns found in those that raise the loss most are measured. A model of your own
+    `run_fn`, or with features that your code computes, takes more time: from 142 columns on they are in blocks, and
+    from 2,001 on nothing is measured. With a number, every column is measured. none: neither is computed."""
 
     def of_task(self, task: str) -> Self:
         """What is asked for one of several labels, under the metrics' own names; of "", all."""
