@@ -19,23 +19,36 @@ _DIGITS_AND_MARKS = r"^[-+]?\d[-\d.,:/'\s\x{a0}]*$"
 
 def null_values(texts: Iterable[pa.ChunkedArray | pa.Array]) -> list[str]:
     """Those of WORDS, as written, in columns that have nothing else but numbers, dates and times; and one text without
-    digits, such as `k. A.`, that several rows of such a column have among MANY_NUMBERS different ones.
+    digits, such as `k. A.`, that several rows of such a column have among MANY_NUMBERS different ones, and that is not
+    a class in another column: the setting is for all columns.
     """
+    columns = [(column, column.unique()) for column in texts]
     found = dict[str, None]()
-    for column in texts:
-        values = column.unique()
-        is_digits = pc.match_substring_regex(values, _DIGITS_AND_MARKS)
-        others = values.filter(pc.invert(is_digits)).to_pylist() if pc.any(is_digits).as_py() else []
-        if len(others) > len(WORDS) + 1:
-            continue
-        unknown = [other for other in others if other.strip().lower() not in WORDS]
-        if not unknown or (len(unknown) == 1 and _is_mark(unknown[0], column, pc.sum(is_digits).as_py())):
-            found |= dict.fromkeys(sorted(others))
+    for column, values in columns:
+        words = _words_among_numbers(values)
+        marks = [word for word in words if word.strip().lower() not in WORDS]
+        if not marks or (
+            len(marks) == 1
+            and len(values) - len(words) >= MANY_NUMBERS
+            and _is_mark(marks[0], column)
+            and not any(_is_class(marks[0], others) for _, others in columns)
+        ):
+            found |= dict.fromkeys(sorted(words))
     return [*found]
 
 
-def _is_mark(text: str, column: pa.ChunkedArray | pa.Array, numbers: int) -> bool:
-    """Whether a text stands for a missing value among so many different numbers."""
-    if numbers < MANY_NUMBERS or any(letter.isdigit() for letter in text):
-        return False
-    return int(pc.sum(pc.equal(column, text)).as_py()) > 1
+def _words_among_numbers(values: pa.Array) -> list[str]:
+    """The different values of a column that are no number, date or time, if there are few of them among such."""
+    is_digits = pc.match_substring_regex(values, _DIGITS_AND_MARKS)
+    words: list[str] = values.filter(pc.invert(is_digits)).to_pylist() if pc.any(is_digits).as_py() else []
+    return words if len(words) <= len(WORDS) + 1 else []
+
+
+def _is_mark(word: str, column: pa.ChunkedArray | pa.Array) -> bool:
+    """Whether several rows have a word without digits."""
+    return not any(letter.isdigit() for letter in word) and int(pc.sum(pc.equal(column, word)).as_py()) > 1
+
+
+def _is_class(word: str, values: pa.Array) -> bool:
+    """Whether a word is a value of a column of texts."""
+    return bool(pc.index(values, pa.scalar(word, values.type)).as_py() >= 0) and not _words_among_numbers(values)

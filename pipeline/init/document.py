@@ -117,7 +117,8 @@ def _range(spans: Sequence[str]) -> str:
 
 def _data(draft: Draft) -> Iterator[str]:
     yield "data:"
-    yield from _entry("source", draft.source)
+    missing = "null_values are missing ones, in all columns" if "null_values" in draft.source else ""
+    yield from _entry("source", draft.source, missing)
     if draft.sample.spans:
         yield from _entry("window", WINDOW, "train on at most this many of the newest spans; each is read once")
     yield from _types(draft)

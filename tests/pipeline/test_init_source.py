@@ -153,6 +153,18 @@ def test_one_text_among_many_numbers_is_a_missing_one(
     assert yaml.safe_load((tmp_path / "x.yaml").read_text())["features"]["n"]["column"] == expected
 
 
+@pytest.mark.parametrize("label", ["y", "kind"])
+def test_a_text_among_numbers_that_is_a_class_elsewhere_stays(tmp_path: Path, label: str) -> None:
+    kinds = ["studio", "flat", "house"]
+    rows = [(number % 2, kinds[number % 3], "studio" if number % 3 == 0 else number % 40) for number in range(300)]
+    text = "".join(f"{y},{kind},{rooms}\n" for y, kind, rooms in rows)
+    (tmp_path / "x.csv").write_text(f"y,kind,rooms\n{text}", encoding="utf-8")
+    source = given_source(str(tmp_path / "x.csv"))
+    draft = write(tmp_path / "x.yaml", "rows", source, (label,), lambda labels: f"headrace init {labels[0]}")
+    assert "null_values" not in draft.source
+    assert "missing" not in yaml.safe_load((tmp_path / "x.yaml").read_text())["label"]
+
+
 def test_a_folder_stands_for_its_files_of_one_kind(tmp_path: Path) -> None:
     for day in "12":
         (tmp_path / f"{day}.jsonl").write_text('{"a": 1}\n')
