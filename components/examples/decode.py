@@ -46,6 +46,7 @@ def decode(data: bytes, starts: Positions, ends: Positions) -> pa.RecordBatch | 
     try:
         in_order = _names(data[starts[0] : ends[0]])
         names = sorted(in_order)
+        texts = [name.decode() for name in names]
         _check(b"\0" not in b"".join(names))  # where tfx_bsl would cut a name off
         spare = bytes(_SPARE + max(map(len, names), default=0))
         cursor = _Cursor(np.frombuffer(data + spare, np.uint8), starts)
@@ -57,9 +58,9 @@ def decode(data: bytes, starts: Positions, ends: Positions) -> pa.RecordBatch | 
         else:
             columns = [_column(cursor, name, ends) for name in names]
             cursor.expect(0, ends)
-    except OtherLayoutError:
+    except (OtherLayoutError, UnicodeDecodeError):
         return None
-    return pa.RecordBatch.from_arrays(columns, [name.decode() for name in names])
+    return pa.RecordBatch.from_arrays(columns, texts)
 
 
 def _check(condition: bool) -> None:
