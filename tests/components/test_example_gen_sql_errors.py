@@ -8,7 +8,7 @@ import pytest
 from databases import ROWS, source_of, written
 from pydantic import ValidationError
 
-from headrace.common.errors import DataError
+from headrace.common.errors import DataError, UnreachableError
 from headrace.components.sources import open_source, serial_map
 from headrace.configs.loading.overlays import parse_setting
 from headrace.configs.schema.sources import SqlSource
@@ -62,15 +62,17 @@ def test_no_server_a_wrong_password_and_no_password_are_reported(
 ) -> None:
     source = source_of(server, table="trips")
     gone = source.model_copy(update={"url": "postgresql+psycopg://reader@127.0.0.1:1/postgres"})
-    with pytest.raises(DataError, match=r"cannot connect to the database: .*refused"):
+    with pytest.raises(UnreachableError, match=r"cannot connect to the database: .*refused"):
         open_source(gone).columns()
     monkeypatch.setenv("DB_PASSWORD", "not-this-one")
     with pytest.raises(DataError, match="password authentication failed") as reported:
         open_source(source).columns()
     assert "not-this-one" not in str(reported.value)
+    assert not isinstance(reported.value, UnreachableError)  # which a check before a run would only note
     monkeypatch.delenv("DB_PASSWORD")
-    with pytest.raises(DataError, match="the environment variable DB_PASSWORD is not set"):
+    with pytest.raises(DataError, match="the environment variable DB_PASSWORD is not set") as reported:
         open_source(source).columns()
+    assert not isinstance(reported.value, UnreachableError)
 
 
 @pytest.mark.parametrize(

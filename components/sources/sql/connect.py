@@ -41,7 +41,7 @@ CANCEL_AGAIN = 0.2
 def connected(source: SqlSource) -> Iterator[Connection]:
     """A read-only transaction, which sees the same data from its first statement to its last if the database is
     PostgreSQL. Errors of the database inside the block become DataErrors, and UnreachableErrors if they are not about
-    what it was asked.
+    what it was asked, or about who asks.
     """
     kind: type[DataError] = UnreachableError
     what, late = "cannot connect to the database", Event()
@@ -64,7 +64,7 @@ def connected(source: SqlSource) -> Iterator[Connection]:
             what, kind = "the connection to the database was lost", UnreachableError
         if late.is_set():
             what, kind = "the database took too long to answer", UnreachableError
-        kind = UnreachableError if _is_busy(error) else kind
+        kind = UnreachableError if _is_busy(error) else DataError if _is_refusal(error) else kind
         raise kind(f"{what}: {_message(source, error)}", file=label(source)) from None
     finally:
         engine.dispose()
@@ -92,6 +92,14 @@ def _cancelled(connection: Connection, seconds: float | None, late: Event) -> It
         yield
     finally:
         done.set()
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether the database was reached, but not with these credentials or under this name."""
+    said = str(getattr(error, "orig", None) or error).lower()
+    return any(
+        words in said for words in ("authentication failed", "access denied", "does not exist", "unknown database")
+    )
 
 
 def _is_busy(error: Exception) -> bool:
@@ -173,7 +181,7 @@ def _password(source: SqlSource) -> str | None:
         return None
     password = os.environ.get(source.password_env)
     if not password:
-        raise UnreachableError(
+        raise DataError(
             f"the environment variable {source.password_env} is not set",
             file=label(source),
             hint=f"`{source.section}.password_env` names the variable that contains the password of the database",
