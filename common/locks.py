@@ -16,6 +16,8 @@ from headrace.common.errors import InProgressError
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.005
+ASKED_SECONDS = 0.5
+"""How long a lock may seem to be held because somebody asks `is_held`."""
 _adopted: list[int] = []
 
 
@@ -29,7 +31,7 @@ def hold(file: Path, refusal: Callable[[], str]) -> Iterator[TextIO]:
     ended or closed it.
     """
     with file.open("a", encoding="utf-8") as opened:
-        if not _try_lock(opened):
+        if not _try_lock_until(opened, ASKED_SECONDS):
             raise InProgressError(refusal())
         yield opened
 
@@ -50,15 +52,12 @@ def wait_and_hold(file: Path, waiting: str = "") -> Iterator[None]:
 
 def wait_until_free(file: Path, seconds: float) -> bool:
     """Wait at most `seconds` until no process holds the file; return whether it is free."""
-    deadline = time.monotonic() + seconds
     with file.open("a", encoding="utf-8") as opened:
-        while not (free := _try_lock(opened)) and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
-    return free
+        return _try_lock_until(opened, seconds)
 
 
 def is_held(file: Path) -> bool:
-    """Whether a process holds the file. It is asked with a shared lock, which others that ask do not notice."""
+    """Whether a process holds the file. It is asked with a shared lock for a moment, which `hold` waits out."""
     try:
         with file.open(encoding="utf-8") as opened:
             fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -82,6 +81,13 @@ def adopt(descriptor: int) -> None:
 def adopted_descriptors() -> tuple[int, ...]:
     """The `pass_fds` of a subprocess that must keep holding the adopted locks."""
     return tuple(_adopted)
+
+
+def _try_lock_until(opened: TextIO, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not (locked := _try_lock(opened)) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    return locked
 
 
 def _try_lock(opened: TextIO) -> bool:

@@ -18,6 +18,8 @@ from headrace.common.storage.paths import is_remote
 from headrace.components.stored_models.stored_versions import copy_of
 from headrace.configs.config import PipelineConfig
 
+A_RUN = "another run"
+"""What a run writes into the lock, for the message to others."""
 PATIENCE_SECONDS = 60.0
 """How long to wait for the processes of a killed command. They end within milliseconds; within seconds if the machine
 is very busy."""
@@ -110,8 +112,8 @@ def processes_file(home: Path) -> Path:
 
 
 def in_progress(home: Path) -> bool:
-    """Whether a command holds the lock of a pipeline's folder, such as a run."""
-    return is_held(_lock_file(home))
+    """Whether a run holds the lock of a pipeline's folder; not another command, such as `headrace prune`."""
+    return is_held(_lock_file(home)) and _holder(_lock_file(home)) == A_RUN
 
 
 def _lock_file(home: Path) -> Path:
@@ -119,10 +121,10 @@ def _lock_file(home: Path) -> Path:
 
 
 @contextlib.contextmanager
-def locked(home: Path, holder: str = "another run") -> Iterator[None]:
+def locked(home: Path, holder: str = A_RUN) -> Iterator[None]:
     """Hold the lock of a pipeline's folder, after the processes of a killed command have ended.
 
-    holder: what holds it, for the message to others, such as `another run` or "`headrace prune`". The lock is released
+    holder: what holds it, for the message to others, such as A_RUN or "`headrace prune`". The lock is released
     when this process dies. Raises RunError at once if another command holds it, or after PATIENCE_SECONDS if processes
     of a killed command still run.
     """

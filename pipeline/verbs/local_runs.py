@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 FAILED, STOPPED = 1, 3
 """Exit codes of `status` for a run that failed, and for one that was interrupted or killed."""
+KILLED = "killed"
 POLL_SECONDS = 0.5
 
 
@@ -41,20 +42,26 @@ def _line(path: Path, folders: Folders) -> str:
     from headrace.common.errors import RunError
 
     try:
-        folder = _read(path)
+        folder, state = _read(path, folders)
     except RunError:
         return f"{'':<20}  {'damaged':<11}  {path.name}"
     started = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(folder.record.started))
-    return f"{started}  {_state(folder, folders):<11}  {path.name}  {_outcome(folder)}".rstrip()
+    return f"{started}  {state:<11}  {path.name}  {_outcome(folder)}".rstrip()
 
 
-def _state(folder: RunFolder, folders: Folders) -> str:
-    """The status of the record, or `killed` if it says `running` and nothing runs."""
+def _read(path: Path, folders: Folders) -> tuple[RunFolder, str]:
+    """A run and its state: the status of the record, or `killed` if that says `running` and nothing runs."""
     from headrace.pipeline.folders import in_progress
     from headrace.pipeline.results.record import Status
+    from headrace.pipeline.results.run_folder import RunFolder
+    from headrace.pipeline.run import Run
 
-    killed = folder.record.status is Status.RUNNING and not in_progress(folders.home)
-    return "killed" if killed else str(folder.record.status)
+    record = Run.read(path).record
+    if record.status is Status.RUNNING and not in_progress(folders.home):
+        record = Run.read(path).record  # the run may have ended since
+        if record.status is Status.RUNNING:
+            return RunFolder(path, record), KILLED
+    return RunFolder(path, record), str(record.status)
 
 
 def _outcome(folder: RunFolder) -> str:
@@ -87,19 +94,19 @@ def show_run(config: PipelineConfig, given: str, run_id: str | None, *, watch: b
 
     folders = Folders.of(config)
     path, console = find_run(folders, given, run_id), StandardOutput()
-    folder = _read(path)
+    folder, state = _read(path, folders)
     with open_display(console) as display:
         display.update(folder.record)
-        while watch and _state(folder, folders) == Status.RUNNING:
+        while watch and state == Status.RUNNING:
             time.sleep(POLL_SECONDS)
-            folder = _read(path)
+            folder, state = _read(path, folders)
             display.update(folder.record)
     report = path / FILE_NAME
-    if (state := _state(folder, folders)) in {"running", "killed"}:
+    if state in {Status.RUNNING, KILLED}:
         click.echo(f"\nrun       {path.name}  {state}")
     else:
         show_summary(console, folder, short(report) if report.is_file() else None)
-    return {"failed": FAILED, "interrupted": STOPPED, "killed": STOPPED}.get(state, 0)
+    return {Status.FAILED: FAILED, Status.INTERRUPTED: STOPPED, KILLED: STOPPED}.get(state, 0)
 
 
 def find_run(folders: Folders, given: str, run_id: str | None) -> Path:
@@ -113,13 +120,6 @@ def find_run(folders: Folders, given: str, run_id: str | None) -> Path:
     if run_id is not None and run_id not in runs:
         raise RunError(f"there is no run {run_id} in {folders.runs}; the latest are {', '.join(runs[:5][::-1])}")
     return folders.runs / (run_id or runs[0])
-
-
-def _read(path: Path) -> RunFolder:
-    from headrace.pipeline.results.run_folder import RunFolder
-    from headrace.pipeline.run import Run
-
-    return RunFolder(path, Run.read(path).record)
 
 
 def show_summary(console: Console, folder: RunFolder, report: Path | None, options: str = "") -> None:
@@ -173,8 +173,8 @@ def print_log(config: PipelineConfig, given: str, component: str, run_id: str | 
     path = find_run(folders, given, run_id)
     log, position = _log(path, component, folders), 0
     while True:
-        folder = _read(path)
-        ended = folder.record.node(component).status.ended or _state(folder, folders) != Status.RUNNING
+        folder, state = _read(path, folders)
+        ended = folder.record.node(component).status.ended or state != Status.RUNNING
         for text in _texts_after(log, position):
             position += len(text)
             click.echo(text, nl=False)
@@ -197,7 +197,7 @@ def _log(path: Path, component: str, folders: Folders) -> Path:
     from headrace.common.names import did_you_mean_or_list
     from headrace.pipeline.results.record import Status
 
-    nodes = {node.id: node for node in _read(path).record.nodes}
+    nodes = {node.id: node for node in _read(path, folders)[0].record.nodes}
     if component not in nodes:
         raise RunError(f"run {path.name} has no {component}{did_you_mean_or_list(component, nodes, 'it has')}")
     node, log = nodes[component], path / "logs" / f"{component}.log"

@@ -81,8 +81,8 @@ def test_a_run_in_progress_is_told_from_one_that_was_killed(folders: Folders) ->
     found = called("status", "--watch")
     assert found.stdout.splitlines()[-1] == "run       r1  killed"
     assert found.exit_code == 3
-    with locked(folders.home):  # asking has left no lock
-        pass
+    with locked(folders.home, "`headrace prune`"):  # asking has left no lock
+        assert called("runs").stdout.split()[2] == "killed"
 
 
 def test_without_runs_the_way_to_one_is_said(folders: Folders) -> None:

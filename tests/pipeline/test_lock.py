@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from command import PATIENCE, locks_awaited_by, wait_until
 from headrace.common.errors import RunError
 from headrace.common.locks import hold, wait_and_hold, wait_until_free
 from headrace.pipeline import folders
-from headrace.pipeline.folders import locked, processes_file
+from headrace.pipeline.folders import in_progress, locked, processes_file
 
 HOLD = """
 import sys
@@ -63,6 +64,16 @@ def test_folder_is_free_again_when_the_holder_ends_or_is_killed(tmp_path: Path) 
     process.communicate()
     with locked(tmp_path):
         pass
+
+
+def test_who_asks_whether_a_lock_is_held_keeps_nobody_from_it(tmp_path: Path) -> None:
+    (tmp_path / ".lock").touch()
+    with (tmp_path / ".lock").open() as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)
+        threading.Timer(0.01, fcntl.flock, (asking, fcntl.LOCK_UN)).start()
+        with locked(tmp_path):
+            assert in_progress(tmp_path)
+    assert not in_progress(tmp_path)
 
 
 def test_folder_is_free_again_after_an_error_inside(tmp_path: Path) -> None:
