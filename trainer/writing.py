@@ -106,10 +106,10 @@ class Writer(NamedTuple):
 
     def write(self, features: Tensors, prompt: Prompt, inputs: Tensors) -> Tensors:
         """Signature `generate`. inputs: of INPUT."""
-        return self._write(self.model.read(features), prompt, inputs)
+        return self._write(self.model.read(features), prompt, {**inputs, "length": checked_length(inputs)})
 
     def _write(self, read: Any, prompt: Prompt, inputs: Tensors) -> Tensors:
-        length, begun = checked_length(inputs), prompt.lengths
+        length, begun = inputs["length"], prompt.lengths
         total = length + tf.maximum(tf.reduce_max(begun), 0)  # of no texts, it is the smallest integer
         written = self._classes(read, prompt, inputs, total)
         positions = begun[:, tf.newaxis] + tf.range(length)
