@@ -21,12 +21,13 @@ POLL_SECONDS = 0.2
 class LoadError(Exception):
     """The server has not loaded a version. `str(error)` says why.
 
-    seen: whether it has seen the version at all; refused: whether it has given up, and does not just take long.
+    version: which; seen: whether it has seen the version at all; refused: whether it has given up, and does not just
+    take long.
     """
 
-    def __init__(self, why: str, *, seen: bool, refused: bool = False) -> None:
+    def __init__(self, why: str, version: int, *, seen: bool, refused: bool = False) -> None:
         super().__init__(why)
-        self.seen, self.refused = seen, refused
+        self.version, self.seen, self.refused = version, seen, refused
 
 
 @contextlib.contextmanager
@@ -85,7 +86,7 @@ def wait_until_loaded(
                     break
                 if state is not None and state.state == END and state.error:
                     what = f"{client.address} cannot load version {version}: {state.error}"
-                    raise LoadError(what, seen=True, refused=True)
+                    raise LoadError(what, version, seen=True, refused=True)
                 if late:
                     raise _too_late(client, version, seconds, state)
             sleep(POLL_SECONDS)
@@ -95,6 +96,8 @@ def wait_until_loaded(
 def _too_late(client: Client, version: int, seconds: float, state: VersionState | None) -> LoadError:
     if state is None:
         what = f"{client.address} does not know version {version} after {seconds:g} s"
-        return LoadError(f"{what}: it may watch another folder, use another model name, or poll too rarely", seen=False)
+        why = f"{what}: it may watch another folder, use another model name, or poll too rarely"
+        return LoadError(why, version, seen=False)
     error = f": {state.error}" if state.error else ""
-    return LoadError(f"version {version} is {state.state} at {client.address} after {seconds:g} s{error}", seen=True)
+    what = f"version {version} is {state.state} at {client.address} after {seconds:g} s{error}"
+    return LoadError(what, version, seen=True)

@@ -27,7 +27,7 @@ def serve_after_run(config: PipelineConfig, done: Run) -> ServingOutcome | None:
     """
     if config.only_predicts or done.status is Status.INTERRUPTED:
         return None
-    outcome = serve_versions(config, roll_back=done.pushed is not None)
+    outcome = serve_versions(config, roll_back=done.pushed is not None and done.record.ran("Pusher"))
     if outcome is not None:
         try:
             outcome.write(done.path)

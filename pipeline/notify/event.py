@@ -197,8 +197,7 @@ def source(home: Path) -> str:
 
 def _of_this_run(folder: RunFolder, verdict: ModelVerdict) -> ModelVerdict:
     """The verdict without the push of an earlier run, whose result the Pusher reused."""
-    pushes = any(node.id == "Pusher" and node.status is Status.DONE for node in folder.record.nodes)
-    return verdict if pushes else replace(verdict, pushed=None)
+    return verdict if folder.record.ran("Pusher") else replace(verdict, pushed=None)
 
 
 def _happened(folder: RunFolder, verdict: ModelVerdict, *, killed: bool) -> Iterator[RunEvent]:

@@ -93,7 +93,7 @@ def bring_up(serving: ServingConfig, pipeline: str, service: ModelService) -> Se
     try:
         seconds = _wait(serving, pipeline, {version, *(labels.named.values() if labels else ())})
     except (LoadError, UnreachableError) as error:
-        rejected = isinstance(error, LoadError) and error.refused
+        rejected = isinstance(error, LoadError) and error.refused and error.version == version
         return ServingOutcome(
             version=version, address=address, config_updated=updated, error=str(error), rejected=rejected
         )

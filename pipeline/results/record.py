@@ -95,6 +95,10 @@ class RunRecord:
                 return node
         raise KeyError(node_id)
 
+    def ran(self, node_id: str) -> bool:
+        """Whether a component did its work in this run, and was not reused."""
+        return any(node.id == node_id and node.status is Status.DONE for node in self.nodes)
+
     def write(self, run_dir: Path) -> None:
         """Write `run.json` atomically: a reader sees the old text or the new."""
         write_text(run_dir / FILE_NAME, json.dumps(asdict(self), indent=1))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -17,8 +19,9 @@ from tensorflow_serving.config import model_server_config_pb2
 from headrace.common import store_lock
 from headrace.common.errors import RunError
 from headrace.common.store_lock import Timing
+from headrace.configs.schema.serving import ServingConfig
 from headrace.pipeline.production.config_file import Labels, in_between, update, with_model
-from headrace.pipeline.production.serve import ModelService, PushedModel
+from headrace.pipeline.production.serve import ModelService, PushedModel, bring_up
 
 OTHER = 'model_config_list { config { name: "other" base_path: "/other" model_version_policy { all {} } } }'
 
@@ -125,6 +128,7 @@ def test_stable_is_the_newest_other_model_that_was_not_rolled_back(
     assert ModelService("/serving", versions).labels == labels
 
 
+@pytest.mark.slow
 def test_pipelines_that_change_one_file_in_an_object_store_at_once_all_have_their_entry(
     s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +185,7 @@ def test_wait_for_the_lock_that_ends_in_vain_names_the_setting(
         assert [one.key for one in bucket.objects.all()] == [".models.config.lock-0123"]
 
 
+@pytest.mark.slow
 def test_a_file_that_other_pipelines_replace_meanwhile_is_read_whole(
     s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,3 +203,31 @@ def test_a_file_that_other_pipelines_replace_meanwhile_is_read_whole(
 
         with rewriting(replace):
             assert not any(update("s3://bucket/models.config", change) for _ in range(150))
+
+
+@pytest.mark.parametrize(("broken", "rejected"), [("11", True), ("10", False)])
+def test_only_the_version_in_service_is_rejected_not_one_that_another_label_needs(
+    tmp_path: Path, broken: str, rejected: bool
+) -> None:
+    states: dict[str, dict[str, object]] = {"10": {"state": "AVAILABLE"}, "11": {"state": "AVAILABLE"}}
+    states[broken] = {"state": "END", "status": {"error_code": "INTERNAL", "error_message": "no such operation"}}
+    answer = json.dumps({"model_version_status": [{"version": each, **state} for each, state in states.items()]})
+
+    class Server(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer.encode())
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        serving = ServingConfig(
+            rest=f"http://127.0.0.1:{server.server_port}", config_file=str(tmp_path / "models.config"), labels=True
+        )
+        service = ModelService("/models/trips", {10: PushedModel("a", False), 11: PushedModel("b", False)})
+        outcome = bring_up(serving, "trips", service)
+        server.shutdown()
+    assert (outcome.version, outcome.rejected) == (11, rejected)
+    assert f"cannot load version {broken}" in (outcome.error or "")
