@@ -24,7 +24,7 @@ from headrace.trainer.answers import RecordedAnswers
 
 SIGNATURE = "serving_default"
 """The signature whose answers are recorded."""
-NO_RECORD = "the Trainer recorded no answers of its model; those of a `run_fn` of yours are not known"
+NO_RECORD = "there is no record of the answers of the Trainer's model, as of a `run_fn` of yours, or it cannot be read"
 
 
 class Trained(NamedTuple):

@@ -2,9 +2,8 @@
 
 The model is loaded in a fresh process by TensorFlow's C++ loader, warmed up by the requests in its export, and asked
 with real examples in each signature: its answers must equal those of TensorFlow's Python, and those that the Trainer
-recorded of its model in memory. Odd inputs follow, which it
-may refuse, but which must not end the process. Latency and memory are measured, and judged if there are limits. If
-there is a staging TensorFlow Serving, the same is asked of it.
+recorded of its model in memory. Odd inputs follow, which it may refuse, but which must not end the process. Latency and
+memory are measured, and judged if there are limits. If there is a staging TensorFlow Serving, the same is asked of it.
 """
 
 import contextlib

@@ -101,7 +101,7 @@ class InputConfig(Section):
     autotune: bool = False
     """Let tf.data's autotuning choose how many batches are parsed, loaded and prepared in parallel, for `threads` and
     `prefetch` that are `auto`. Off by default: stopping an iterator waits up to a minute for the autotuning thread, and
-    reading was no faster with it (docs/training.md)."""
+    reading was no faster with it (docs/training_inside.md)."""
     own_shards: bool = False
     """With `strategy: multi_worker`, each worker reads only its share of the train split's files and makes its own part
     of each batch. Requires `steps_per_epoch`. false: each worker reads all files, and the weights are the same as on

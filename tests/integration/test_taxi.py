@@ -102,8 +102,10 @@ def test_run_ends_well_and_names_blessing_pushed_model_and_report(taxi: Story) -
     assert done.ending("pushed") == f"serving/chicago-taxi/{version}"
     assert done.ending("report") == f"runs/chicago-taxi/runs/{done.run.run_id}/report.html"
     assert done.ending("canary").startswith("passed: 4 signatures answered, p99 at most ")
+    assert done.ending("answers").startswith("passed: 128 answers match the Trainer's model")
     assert done.ending("replay").startswith("passed: ")
-    assert [line.split()[0] for line in done.lines[-5:]] == ["canary", "replay", "pushed", "report", "time"]
+    last = ["canary", "answers", "replay", "pushed", "report", "time"]
+    assert [line.split()[0] for line in done.lines[-6:]] == last
 
 
 def test_lines_are_plain_and_show_each_component_with_its_rows(taxi: Story) -> None:

@@ -135,7 +135,7 @@ def test_without_a_record_or_the_examples_the_verdict_says_so_and_the_model_pass
     verdict = examine(recorded.serving, recorded.raw[:2], trained=Trained(None, Pairs()))
     assert verdict.passed
     assert verdict.answers is not None
-    assert verdict.answers.words.startswith("not compared: the Trainer recorded no answers")
+    assert verdict.answers.words.startswith("not compared: there is no record of the answers")
     nothing = Trained(RecordedAnswers("eval", why_not="no layer did"), Pairs())
     assert why_not_compared(nothing) == "no layer did"
     assert why_not_compared(Trained(recorded.answers, Pairs(why_not="no order"))) == "no order"
