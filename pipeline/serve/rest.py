@@ -64,10 +64,12 @@ class PredictRequest:
         return cls(name or DEFAULT_SIGNATURE, bool(name), rows, given.get("inputs"))
 
     def are_records(self, names: Mapping[str, Any]) -> bool:
-        """Whether the rows are objects of data columns, and not of the inputs of the default signature."""
+        """Whether the rows are objects of data columns, all of which may be missing, and not of the inputs of the
+        default signature.
+        """
         if self.rows is None or self.named or not all(isinstance(row, dict) for row in self.rows):
             return False
-        return not all(row.keys() <= {*names, "b64"} for row in self.rows)
+        return not all(row and row.keys() <= {*names, "b64"} for row in self.rows)
 
     def tensors(self, inputs: Mapping[str, tf.TensorSpec]) -> dict[str, tf.Tensor]:
         """The tensors for the inputs of a signature. Raises BadRequestError if something does not fit."""

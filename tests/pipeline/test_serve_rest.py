@@ -172,7 +172,7 @@ def test_rows_of_data_columns_are_told_from_inputs_of_the_signature() -> None:
         ([{"age": 3}], True),
         ([{"examples": ""}], False),
         ([{"b64": ""}], False),
-        ([{}], False),
+        ([{}], True),
         ([{"age": 3}, 1], False),
     ):
         assert _request(instances=rows).are_records(inputs) is expected
