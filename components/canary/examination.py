@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +40,7 @@ from headrace.components.canary.signatures import (
 from headrace.components.canary.verdict import (
     AnswersVerdict,
     CanaryVerdict,
+    DifferentAnswer,
     OddAnswer,
     ReplayVerdict,
     ServerVerdict,
@@ -47,6 +48,7 @@ from headrace.components.canary.verdict import (
 )
 from headrace.configs.schema.serving import CanaryServer
 from headrace.trainer.description import ModelDescription
+from headrace.trainer.generation import GENERATE
 from headrace.trainer.served_model import SCORE
 
 TOLERANCE = 1e-4
@@ -152,7 +154,7 @@ class _Examination:
             )
         replayed = None if replaying is None else self._replay(replaying)
         judged_by_replay = replaying is None or not replaying.refuses or bool(replayed and replayed.differing)
-        compared = None if trained is None else self._as_trained(trained, judged_by_replay)
+        compared = None if trained is None else self._as_trained(trained, python, judged_by_replay)
         judged = [self._with_odd(one, made[one.name]) for one in answered]
         served = None if staging is None else self._serve(staging)
         return CanaryVerdict(
@@ -266,8 +268,9 @@ class _Examination:
             self._refuse(f"server: {reason}")
         return verdict
 
-    def _as_trained(self, trained: Trained, judged_by_replay: bool) -> AnswersVerdict:
-        """Compare with the model in the Trainer's memory.
+    def _as_trained(self, trained: Trained, python: Any, judged_by_replay: bool) -> AnswersVerdict:
+        """Compare with the model in the Trainer's memory: the signature that was recorded, and those that give the same
+        outputs, up to the first that differs.
 
         judged_by_replay: whether features that differ from training are accepted, or have refused the model before.
         """
@@ -276,18 +279,63 @@ class _Examination:
         ask = self._asking(SIGNATURE)
         if isinstance(ask, str):
             return AnswersVerdict(skipped=ask)
-        raw = trained.pairs.raw
-        verdict = compare_with_trainer(trained.answers, raw, ask, self._tolerance, generated=self._writes_texts)
-        if verdict.differing is None:
-            return verdict
-        if judged_by_replay and self._replayed(trained.pairs, "transform_features").differing:
+        others = self._with_outputs(trained.answers.outputs) if python is not None else ()
+        asks: dict[str, Ask] = {SIGNATURE: ask, **{name: self._asking_of(name, python) for name in others}}
+        compared = partial(compare_with_trainer, trained.answers, trained.pairs.raw, tolerance=self._tolerance)
+        verdict = AnswersVerdict()
+        for name, ask in asks.items():
+            one = compared(ask, generated=self._writes_texts)
+            if one.differing is not None:
+                return self._judged(name, one, one.differing, trained.pairs if judged_by_replay else None)
+            if name == SIGNATURE and one.skipped:
+                return one
+            verdict = verdict if one.skipped else one.beside(verdict, name)
+        return verdict
+
+    def _judged(
+        self, name: str, verdict: AnswersVerdict, differing: DifferentAnswer, pairs: Pairs | None
+    ) -> AnswersVerdict:
+        """Refuse a signature whose answers differ from the Trainer's, unless its features do. pairs: to find that out;
+        None if the replay has found that they do not.
+        """
+        if pairs is not None and self._replayed(pairs, "transform_features").differing:
             return AnswersVerdict(skipped="features differ from what Transform wrote, and with them the answers")
         where = f"of the split {verdict.split}; {self._tolerance:g} is allowed"
         self._refuse(
-            f"{SIGNATURE}: its output {verdict.differing.output} differs from that of the Trainer's model in memory in"
-            f" {verdict.differing.rows:,} of {verdict.examples:,} examples {where}: {verdict.differing.words}"
+            f"{name}: its output {differing.output} differs from that of the Trainer's model in memory in"
+            f" {differing.rows:,} of {verdict.examples:,} examples {where}: {differing.words}"
         )
         return verdict
+
+    def _with_outputs(self, outputs: Collection[str]) -> list[str]:
+        """The other signatures that give these outputs."""
+        return [
+            name
+            for name, signature in self._signatures.items()
+            if name not in {SIGNATURE, SCORE, GENERATE} and {*outputs} <= signature.fetches.keys()
+        ]
+
+    def _asking_of(self, name: str, python: Any) -> Ask:
+        """What asks a signature with what it takes of serialized examples."""
+        signature = self._signatures[name]
+
+        def ask(examples: NDArray[Any]) -> Inputs | str:
+            try:
+                made = make_inputs(signature, python, examples, self._description)
+            except UnmadeError as error:
+                return str(error)
+            except tf.errors.OpError as error:
+                return first_line(str(error.message))
+            return self._answers(signature, made.inputs)
+
+        return ask
+
+    def _answers(self, signature: Signature, inputs: Inputs) -> Inputs | str:
+        """The outputs by name, or why there are none."""
+        answer = self._call(signature, inputs)
+        if answer.outcome != "answered":
+            return f"{signature.name}: the examples were not answered ({answer.outcome}): {answer.detail}"
+        return dict(zip(signature.fetches, answer.arrays, strict=True))
 
     def _replay(self, replaying: Replaying) -> ReplayVerdict:
         """Compare what Transform wrote with what the signature computes."""
@@ -316,10 +364,7 @@ class _Examination:
         (given,) = signature.inputs
 
         def ask(examples: NDArray[Any]) -> Inputs | str:
-            answer = self._call(signature, {given: examples})
-            if answer.outcome != "answered":
-                return f"{name}: the examples were not answered ({answer.outcome}): {answer.detail}"
-            return dict(zip(signature.fetches, answer.arrays, strict=True))
+            return self._answers(signature, {given: examples})
 
         return ask
 

@@ -124,7 +124,7 @@ class AnswersVerdict(BaseModel, frozen=True):
 
     skipped: why nothing was compared, "" if it was; examples: how many were compared, the first of the split;
     difference: the largest one of a number, relative to the largest number of its output, None if an output cannot be
-    compared; differing: None if all answers agree.
+    compared; differing: None if all answers agree; signatures: those that agree.
     """
 
     skipped: str = ""
@@ -132,6 +132,14 @@ class AnswersVerdict(BaseModel, frozen=True):
     examples: int = 0
     difference: float | None = None
     differing: DifferentAnswer | None = None
+    signatures: tuple[str, ...] = ()
+
+    def beside(self, before: AnswersVerdict, signature: str) -> AnswersVerdict:
+        """The verdict on this signature, whose answers agree, and those before it."""
+        apart = [one for one in (self.difference, before.difference) if one is not None]
+        return self.model_copy(
+            update={"difference": max(apart, default=None), "signatures": (*before.signatures, signature)}
+        )
 
     @property
     def words(self) -> str:

@@ -98,22 +98,54 @@ def test_a_sound_export_passes_with_the_number_of_answers_and_the_largest_differ
     assert verdict.passed, verdict.reasons
     assert verdict.answers is not None
     assert (verdict.answers.examples, verdict.answers.split) == (EXAMPLES, "eval")
+    assert verdict.answers.signatures == ("serving_default", "serving_raw", "serving_transformed")
     assert verdict.answers.difference is not None
     assert verdict.answers.difference < 1e-5
     assert verdict.answers.words.startswith(f"passed: {EXAMPLES} answers match the Trainer's model; the largest")
 
 
+def saved_again(serving: Path, folder: Path, alter: Callable[[Any], dict[str, Any]]) -> Path:
+    """A copy of an export whose graph and variables are those of the loaded model, once altered, with the signatures
+    that are returned in place of its own.
+    """
+    copied, altered = Path(shutil.copytree(serving, folder / "Format-Serving")), folder / "altered"
+    loaded = tf.saved_model.load(str(copied))
+    changed = alter(loaded)
+    tf.saved_model.save(loaded, str(altered), signatures={**loaded.signatures, **changed})
+    shutil.rmtree(copied / "variables")
+    shutil.copytree(altered / "variables", copied / "variables")
+    shutil.copy(altered / "saved_model.pb", copied)
+    return copied
+
+
+@pytest.mark.parametrize("name", ["serving_raw", "serving_transformed"])
+def test_a_signature_that_was_exported_wrongly_is_refused_though_both_runtimes_agree(
+    recorded: Recorded, tmp_path: Path, name: str
+) -> None:
+    def alter(loaded: Any) -> dict[str, Any]:
+        own = loaded.signatures[name]
+
+        def shifted(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+            outputs = own(**inputs)
+            return {**outputs, "predictions": outputs["predictions"] + 0.1}
+
+        return {name: tf.function(shifted).get_concrete_function(**own.structured_input_signature[1])}
+
+    verdict = recorded.examined(saved_again(recorded.serving, tmp_path, alter))
+    (reason,) = verdict.reasons
+    assert reason.startswith(f"{name}: its output predictions differs from that of the Trainer's model in memory")
+    assert f"in {EXAMPLES} of {EXAMPLES} examples" in reason
+
+
 def test_an_export_with_other_weights_is_refused_with_the_example_and_both_values(
     recorded: Recorded, tmp_path: Path
 ) -> None:
-    serving = Path(shutil.copytree(recorded.serving, tmp_path / "Format-Serving"))
-    loaded = tf.saved_model.load(str(serving))
-    for variable in loaded.variables:
-        variable.assign(variable + 0.05)
-    tf.saved_model.save(loaded, str(tmp_path / "altered"), signatures=dict(loaded.signatures))
-    shutil.rmtree(serving / "variables")
-    shutil.copytree(tmp_path / "altered" / "variables", serving / "variables")
-    shutil.copy(tmp_path / "altered" / "saved_model.pb", serving)
+    def alter(loaded: Any) -> dict[str, Any]:
+        for variable in loaded.variables:
+            variable.assign(variable + 0.05)
+        return {}
+
+    serving = saved_again(recorded.serving, tmp_path, alter)
     altered = tf.saved_model.load(str(serving)).signatures["serving_default"](examples=tf.constant(recorded.raw))
     verdict = recorded.examined(serving)
     (reason,) = verdict.reasons
