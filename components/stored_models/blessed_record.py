@@ -189,9 +189,9 @@ class Registry(BaseModel, frozen=True, extra="forbid"):
         all models but itself, newest first. So whatever replaces the newest model has been compared with it. A model
         that a rollback withdrew is never a baseline, nor is one that awaits approval.
         """
-        uris = [entry.uri for entry in self.models if not entry.awaiting_approval]
-        if uris and uris[-1] == candidate:
-            earlier = self.models[-1].compared_with
+        uris, newest = [entry.uri for entry in self.models if not entry.awaiting_approval], self.newest
+        if newest is not None and newest.uri == candidate:
+            earlier = newest.compared_with
             uris = uris[: uris.index(earlier) + 1] if earlier in uris else [earlier] if earlier else []
         unfit = {candidate, *(entry.uri for entry in self.models if entry.withdrawn_at)}
         return tuple(uri for uri in reversed(uris) if uri not in unfit)

@@ -155,6 +155,14 @@ def test_newest_is_promoted_by_default_and_an_older_one_only_if_that_is_asked_fo
     assert in_service(home) == "b"
 
 
+def test_model_that_waits_changes_nothing_about_the_baseline_of_the_one_in_service(home: Path) -> None:
+    for name in ("b", "c"):
+        promoted(home, name)
+    assert (in_service(home), compared_with(home, "c")) == ("c", "a")  # as in its run, when b was not yet approved
+    waiting_night(home, "d")
+    assert (awaiting(home), compared_with(home, "c"), compared_with(home, "d")) == (["d"], "a", "c")
+
+
 def test_rollback_goes_back_to_what_was_in_service_and_lets_the_others_wait(home: Path) -> None:
     promoted(home, "c")
     waiting_night(home, "d")
