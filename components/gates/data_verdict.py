@@ -27,6 +27,7 @@ from headrace.components.gates.skew import judge_skew
 from headrace.components.gates.verdict import DataVerdicts, GateVerdict
 from headrace.components.schema import read_schema
 from headrace.components.spans.manifest import SpanManifest
+from headrace.components.spans.split_spans import RoleOfSpans
 from headrace.components.statistics.distances import span_keys, statistics_of_spans
 from headrace.configs.schema.gates import DistanceGate, FreshnessGate, GatesConfig, SkewGate
 
@@ -101,17 +102,22 @@ class ArrivedData(NamedTuple):
         return self.manifest.spans[-1].name
 
     @property
+    def split_of_newest(self) -> str:
+        """The split by which the newest span is judged."""
+        return RoleOfSpans.of(self.examples).split_with(self.newest)
+
+    @property
     def rows(self) -> Mapping[str, int]:
         """The rows of each span; of all data if it has no spans."""
         by_span: dict[str, int] = json.loads(self.examples.get_string_custom_property("span_rows") or "{}")
         rows = json.loads(self.examples.get_string_custom_property("rows") or "{}")
         return by_span or {"": sum(rows.values())}
 
-    def statistics_of(self, names: Sequence[str]) -> DatasetFeatureStatisticsList:
-        """Of the train split of these spans; of all data if it has no spans."""
+    def statistics_of(self, names: Sequence[str], split: str = SPLIT) -> DatasetFeatureStatisticsList:
+        """Of a split of these spans; of the train split of all data if it has no spans."""
         if names == [""]:
             return tfdv.load_stats_binary(str(statistics_file(self.statistics.uri)))
-        return statistics_of_spans(names, self.examples, SPLIT, self.store, self.code)
+        return statistics_of_spans(names, self.examples, split, self.store, self.code)
 
     def shards_of_newest(self) -> list[str]:
         """The TFRecord files of the newest span, of all splits."""
@@ -153,13 +159,14 @@ def _drift(
 ) -> Iterator[GateVerdict]:
     if gates.drift.blessed is None and gates.drift.earlier_spans is None:
         return
-    newest, schema = data.statistics_of([data.newest]), read_schema(Path(data.schema.uri) / "schema.pbtxt")
+    schema, split = read_schema(Path(data.schema.uri) / "schema.pbtxt"), data.split_of_newest
+    newest = data.statistics_of([data.newest], split)
     earlier = [span.name for span in data.manifest.spans[:-1]]
 
     def compare(name: str, gate: DistanceGate, before: DatasetFeatureStatisticsList | None, why: str) -> GateVerdict:
         if before is None:
             return GateVerdict.of(name, gate.on_anomaly, (), why)
-        return judge_distance(name, gate, newest, before, schema, columns)
+        return judge_distance(name, gate, newest, before, schema, columns, split=split)
 
     if gates.drift.blessed is not None:
         before = None if blessed is None else tfdv.load_stats_binary(str(statistics_file(str(blessed))))

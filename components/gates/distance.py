@@ -30,11 +30,12 @@ def judge_distance(  # noqa: PLR0913
     schema: schema_pb2.Schema,
     columns: Sequence[str],
     *,
+    split: str = "train",
     comparator: Comparator = "drift",
     optional: Collection[str] = (),
     further: Sequence[GateRow] = (),
 ) -> GateVerdict:
-    """The verdict on the distance of a split's statistics from earlier ones.
+    """The verdict on the distance of a split's statistics from earlier ones of the train split.
 
     Args:
         name: the gate's path in the config.
@@ -43,14 +44,15 @@ def judge_distance(  # noqa: PLR0913
         before: those that they are compared with.
         schema: of the data; its comparators take precedence over the gate's limits for all columns.
         columns: the data columns to compare; empty for all.
+        split: the split that is judged.
         comparator: which of its comparators.
         optional: columns whose values may be missing.
         further: what else the gate judged.
     """
-    ours, theirs = (SplitStatistics.of("train", one.datasets) for one in (now, before))
+    ours, theirs = SplitStatistics.of(split, now.datasets), SplitStatistics.of("train", before.datasets)
     if not ours.examples or not theirs.examples:
-        side = "the newest span" if not ours.examples else "the data to compare with"
-        return GateVerdict.of(name, gate.on_anomaly, (), f"{side} has no examples in the split train")
+        side, empty = ("the data to compare with", theirs) if ours.examples else ("the newest span", ours)
+        return GateVerdict.of(name, gate.on_anomaly, (), f"{side} has no examples in the split {empty.name}")
     compared, skew = _with_limits(schema, gate, columns, comparator), comparator == "skew"
     measured = measured_distances(now, before, compared, skew=skew)
     distances = [one for one in measured if _is_measured(one, ours, theirs)]

@@ -61,6 +61,10 @@ class RoleOfSpans:
     def split_of(self) -> dict[int, str]:
         return {number: split for split, own in self.splits.items() for number in own.values()}
 
+    def split_with(self, name: str) -> str:
+        """The split by which a span is judged: the one that holds it; `train` if the rows of each span are split."""
+        return next((split for split, own in self.splits.items() if name in own), "train")
+
     @property
     def trained_on(self) -> tuple[int, ...]:
         return tuple(self.splits.get("train", {}).values())

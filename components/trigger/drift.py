@@ -13,6 +13,7 @@ from tfx.components.statistics_gen.executor import DEFAULT_FILE_NAME
 from tfx.types import Artifact, artifact_utils
 
 from headrace.components.schema import read_schema
+from headrace.components.spans.split_spans import RoleOfSpans
 from headrace.components.statistics.distances import (
     DriftDistance,
     measured_distances,
@@ -58,9 +59,10 @@ def decide_by_drift(  # noqa: PLR0913
     file = Path(before.statistics, f"Split-{SPLIT}", DEFAULT_FILE_NAME) if before else None
     if file is None or not file.exists():
         return Decision("yes", "the statistics of the blessed model's data are gone")
-    newest = newest_statistics(name, examples, statistics, store, code)
+    split = RoleOfSpans.of(examples).split_with(name)
+    newest = newest_statistics(name, split, examples, statistics, store, code)
     if not newest.datasets[0].num_examples:
-        return Decision("no", f"{name or 'the data'} has no examples in the split {SPLIT}")
+        return Decision("no", f"{name or 'the data'} has no examples in the split {split}")
     now = read_schema(Path(schema.uri) / "schema.pbtxt")
     found = distances(newest, tfdv.load_stats_binary(str(file)), now, limits, list(columns))
     for one in found:
@@ -80,13 +82,13 @@ def decision(found: Sequence[DriftDistance], what: str) -> Decision:
 
 
 def newest_statistics(
-    name: str, examples: Artifact, statistics: Artifact, store: str, code: str
+    name: str, split: str, examples: Artifact, statistics: Artifact, store: str, code: str
 ) -> DatasetFeatureStatisticsList:
-    """The statistics of the newest span's train split: from the store if they are there, else from its shards."""
+    """The statistics of a split of the newest span: from the store if they are there, else from its shards."""
     if name not in span_keys(examples):
-        whole = Path(artifact_utils.get_split_uri([statistics], SPLIT), DEFAULT_FILE_NAME)
+        whole = Path(artifact_utils.get_split_uri([statistics], split), DEFAULT_FILE_NAME)
         return tfdv.load_stats_binary(str(whole))
-    return statistics_of_spans([name], examples, SPLIT, store, code)
+    return statistics_of_spans([name], examples, split, store, code)
 
 
 def distances(

@@ -93,9 +93,10 @@ class ColumnDistances(Section):
 
 
 class DistanceGate(Gate):
-    """How far the newest span may be from other data, comparing train splits. The label and the columns that features
-    read are compared, by the measures of TFDV. Drift comparators in the schema of `data.schema` take precedence over
-    `categorical` and `numeric`, and `columns` over both.
+    """How far the newest span may be from other data, comparing train splits (with `data.split_spans`, the newest span
+    by the split that holds it). The label and the columns that features read are compared, by the measures of TFDV.
+    Drift comparators in the schema of `data.schema` take precedence over `categorical` and `numeric`, and `columns`
+    over both.
     """
 
     categorical: Limit | None = 0.1

@@ -13,8 +13,9 @@ Limit = Annotated[float, Field(ge=0, le=1)]
 
 
 class DriftConfig(Section):
-    """How far the newest span may drift from the data on which the blessed model was trained (comparing train splits),
-    by TFDV's comparators. The label and the columns that features read are compared.
+    """How far the newest span may drift from the data on which the blessed model was trained, comparing train splits
+    (with `data.split_spans`, the newest span by the split that holds it), by TFDV's comparators. The label and the
+    columns that features read are compared.
     """
 
     categorical: Limit | None = 0.1

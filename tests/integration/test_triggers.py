@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from command import Finished, headrace
 
 from headrace.configs.loading.loader import load
 from headrace.pipeline.cache.predict import predict
+from headrace.pipeline.results.run_folder import RunFolder
 
 pytestmark = pytest.mark.slow
 
@@ -163,3 +165,31 @@ def test_explain_cache_before_a_run_reports_what_it_would_reuse(
     assert reported["Transform"].run == nights["drifted"].run.run_id
     assert reported["Trainer"].reasons == ["setting train.epochs: 1 → 2"]
     assert reported["Evaluator"].reasons[0].startswith("Baseline, Trainer would run")
+
+
+def test_drifted_span_that_is_held_out_from_training_is_judged_and_is_a_reason_to_train(
+    new_folder: Callable[[str], Path],
+) -> None:
+    nights = Nights(new_folder("held-out"))
+    gates = "gates: {drift: {blessed: {on_anomaly: warn}, earlier_spans: {on_anomaly: warn}}}\n"
+    config = CONFIG.replace("window: 2", "window: 3, split_spans: {test: 1}") + gates
+    (nights.folder / "nightly.yaml").write_text(config)
+    (nights.folder / "mine.py").write_text(MODEL)
+    for day in (1, 2, 3):
+        write_day(nights.folder, day)
+    nights.run("first")
+    write_day(nights.folder, 4, taxed=3, share=0.9)
+    nights.run("drifted")
+    drifted = nights["drifted"]
+    assert {"Transform", "Trainer"} <= drifted.ran()
+    assert "2026-11-04 drifted: " in (drifted.folder / "logs" / "Drift.log").read_text()
+    verdict = RunFolder.read(drifted.folder).gates
+    assert verdict is not None
+    days = [pd.read_csv(nights.folder / f"days/2026-11-0{day}.csv")["kind"] for day in (1, 2, 3, 4)]
+    compared = {"gates.drift.blessed": days[:2], "gates.drift.earlier_spans": days[1:3]}
+    for one in verdict.gates:
+        rows = {(row.what, row.measure): row for row in one.rows}
+        expected = abs((days[3] == "a").mean() - (pd.concat(compared.pop(one.gate)) == "a").mean())
+        assert float(rows["kind", "L-infinity distance"].value) == pytest.approx(expected, abs=0.04)
+        assert not rows["fare", "Jensen-Shannon divergence"].passed
+    assert not compared

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
@@ -70,9 +71,9 @@ def config(folder: Path, *overrides: str) -> PipelineConfig:
     return load(folder / "trips.yaml", None, overrides)
 
 
-def gated(folder: Path) -> str:
+def gated(folder: Path, *overrides: str) -> str:
     """The compiled pipeline up to DataGate."""
-    first, *more = yaml.safe_load_all(compile_pipeline(config(folder), {}))
+    first, *more = yaml.safe_load_all(compile_pipeline(config(folder, *overrides), {}))
     tasks = first["root"]["dag"]["tasks"]
     first["root"]["dag"]["tasks"] = {name: tasks[name] for name in TASKS}
     return yaml.safe_dump_all([first, *more])
@@ -144,6 +145,18 @@ def test_a_night_is_held_against_the_blessed_models_data_in_the_store_and_a_stop
     assert re.search(r"kind: L-infinity distance 0\.[345]\d+, limit 0\.1 \(.[ab]. \d", log)
     assert "kind: L-infinity distance 1, limit 0.1 ('z' 0.00% → 'z' 100.00%)" in log
     assert json.loads(left_by(cluster, "data-gate")) == {"anomalies": [], "action": "stop", "stopped": True}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("forked_pods")
+def test_newest_span_that_is_held_out_from_training_is_compared_with_those_in_training(folder: Path) -> None:
+    put_day(folder, 4, share=0.95)
+    done = Cluster(folder / "cluster", "minio://bucket").run(gated(folder, "data.split_spans={test: 1}"))
+    verdicts = DataVerdicts.model_validate_json(done.tasks["data-verdict"].parameters["verdict"]).gates
+    (drift,) = (one for one in verdicts if one.gate == "gates.drift.earlier_spans")
+    (row,) = (row for row in drift.rows if (row.what, row.measure) == ("kind", "L-infinity distance"))
+    two, three, four = (pd.read_csv(folder / f"2026-11-0{day}.csv")["kind"] == "a" for day in (2, 3, 4))
+    assert float(row.value) == pytest.approx(four.mean() - pd.concat([two, three]).mean(), abs=0.04)
 
 
 @pytest.mark.slow

@@ -1,0 +1,99 @@
+"""Drift of a newest span that `data.split_spans` holds out: the gates and the trigger judge the split that holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import tensorflow_data_validation as tfdv
+from google.protobuf import text_format
+from span_runs import DAYS, Examples, config, days, generate, rows_of, write
+from tfx.types import standard_artifacts
+
+from headrace.components.gates.data_verdict import ArrivedData, judge
+from headrace.components.spans.find import find_spans
+from headrace.components.stored_models.blessed_record import Entry, Registry
+from headrace.components.trigger.decision import TrainingData, TrainingRecord
+from headrace.components.trigger.drift import decide_by_drift
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.gates import GatesConfig
+from headrace.configs.schema.schedule import DriftConfig
+
+NEWEST = "2026-01-04"
+GATES = GatesConfig.model_validate({"drift": {"blessed": {}, "earlier_spans": {}}})
+
+
+@pytest.fixture
+def examples(folder: Path, held_out: Mapping[str, int]) -> Examples:
+    """Four days of the same words, of which three in four rows of the newest have another one."""
+    days("2026-01-01", "2026-01-02", "2026-01-03")
+    file = write(f"in/{NEWEST}.csv", 3000)
+    head, *rows = file.read_text().splitlines()
+    changed = [f"{row.partition(',')[0]},new" for row in rows[:30]]
+    file.write_text("\n".join([head, *changed, *rows[30:]]) + "\n")
+    return generate(folder, data_of(held_out))
+
+
+def data_of(held_out: Mapping[str, int]) -> DataConfig:
+    return config(DAYS, splits={"train": 8, "eval": 1, "test": 1}, window=4, split_spans=held_out)
+
+
+def words(examples: Examples, split: str, span: str = "") -> pd.Series[str]:
+    return pd.Series([word.decode() for word in rows_of(examples, "word", span)[split]], name="word")
+
+
+def distance(now: pd.Series[str], before: pd.Series[str]) -> float:
+    """The largest difference of the share of any word."""
+    shares = [words.value_counts(normalize=True) for words in (now, before)]
+    return float(shares[0].sub(shares[1], fill_value=0).abs().max())
+
+
+def blessed_statistics(folder: Path, train: pd.Series[str]) -> str:
+    """As StatisticsGen writes those of a blessed model's data."""
+    (folder / "Split-train").mkdir(parents=True)
+    found = tfdv.generate_statistics_from_dataframe(train.to_frame())
+    (folder / "Split-train/FeatureStats.pb").write_bytes(found.SerializeToString())
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("held_out", "split"),
+    [({"test": 1}, "test"), ({"test": 1, "eval": 1}, "eval"), ({}, "train")],
+)
+def test_newest_span_is_compared_by_the_split_that_holds_it(
+    folder: Path, held_out: Mapping[str, int], split: str, examples: Examples
+) -> None:
+    earlier = [words(examples, "train", f"2026-01-0{day}") for day in (1, 2, 3)]
+    before, now = pd.concat(earlier), words(examples, split, NEWEST)
+    statistics = blessed_statistics(folder / "blessed", before)
+    expected = distance(now, before)
+    schema, unused = standard_artifacts.Schema(), standard_artifacts.ExampleStatistics()
+    schema.uri = str(folder)
+    inferred = tfdv.infer_schema(tfdv.load_stats_binary(f"{statistics}/Split-train/FeatureStats.pb"))
+    (folder / "schema.pbtxt").write_text(text_format.MessageToString(inferred))
+
+    listed = folder / "blessed.json"
+    Registry(models=(Entry(uri="m", blessed_at="2026-01-04", statistics=statistics),)).write(listed)
+    arrived = ArrivedData(examples, unused, schema, find_spans(data_of(held_out)), NEWEST, "", "")
+    verdicts = judge(GATES, arrived, ["word"], str(listed)).gates
+    assert [one.note for one in verdicts] == ["", ""]
+    for one in verdicts:
+        (row,) = (row for row in one.rows if row.measure == "L-infinity distance")
+        assert float(row.value) == pytest.approx(expected, rel=1e-3)
+
+    last = TrainingData(fingerprint="f", spans=("2026-01-03",), work="w", statistics=statistics)
+    for limit, go in ((expected * 0.9, "yes"), (expected * 1.1, "no")):
+        decision = decide_by_drift(
+            name=NEWEST,
+            examples=examples,
+            statistics=unused,
+            schema=schema,
+            trained=TrainingRecord(blessed=last),
+            limits=DriftConfig(categorical=limit),
+            columns=["word"],
+            store="",
+            code="",
+        )
+        assert (decision.go, f"word: L-infinity {expected:.3g}, " in decision.why) == (go, True)
