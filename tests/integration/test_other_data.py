@@ -247,8 +247,8 @@ def test_the_slices_count_every_example_those_without_a_value_too(houses: Story)
 def test_a_list_under_a_numeric_feature_stops_the_run_with_the_ways_out(new_folder: Callable[[str], Path]) -> None:
     folder = new_folder("lists")
     rows = [
-        {"area": [float(i), 2.0] if i > 900 else [1.0], "rooms": i % 7, "town": "Ulm", "price": i / 7}
-        for i in range(1000)  # the lists come behind the lines that the check before a run looks at
+        {"area": [float(i), 2.0] if 60_000 < i < 60_100 else [1.0], "rooms": i % 7, "town": "Ulm", "price": i / 7}
+        for i in range(80_000)  # the lists are between the lines that the check before a run looks at
     ]
     (folder / "houses.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "houses.yaml").write_text(HOUSES.replace('csv, path: "houses-*.csv"', 'jsonl, path: "houses.jsonl"'))
