@@ -65,15 +65,16 @@ class MetricRow:
         """Whether the metric improved on the baseline.
 
         None without a baseline or a change, and for a change whose 95% interval contains 0, as it may be chance. None
-        for a calibration on the other side of 1, too: the interval does not say whether it is nearer.
+        for a calibration of which that interval does not say whether it is nearer to 1.
         """
         if self.value is None or self.baseline is None or not self.change or base_of(self.name) in NEITHER_IS_BETTER:
             return None
         if self.change_interval is not None and self.change_interval[0] <= 0 <= self.change_interval[1]:
             return None
         if own_name(self.name) == _BEST_AT_ONE:
-            above, above_before = self.value - 1, self.baseline - 1
-            return None if above * above_before < 0 else abs(above) < abs(above_before)
+            distances = [abs(self.baseline + one - 1) for one in self.change_interval or (self.change,)]
+            nearer = {distance < abs(self.baseline - 1) for distance in distances}
+            return nearer.pop() if len(nearer) == 1 else None
         return (self.change < 0) is lower_is_better(self.name)
 
 

@@ -15,8 +15,6 @@ from receivers import HttpReceiver, http_receiver
 from serving_server import ServingServer, serving_server
 from tensorflow_serving.config import model_server_config_pb2
 
-from headrace.pipeline.results.record import Status
-
 pytestmark = pytest.mark.slow
 
 CONFIG = """\
@@ -58,13 +56,13 @@ class Story:
     labels: dict[str, dict[str, int]] = field(default_factory=dict)
     events: dict[str, list[dict]] = field(default_factory=dict)
 
-    def command(self, name: str, verb: str, *options: str, labeled: bool = True) -> None:
-        """Run a command, and note what is there afterwards. labeled: whether the server serves what has labels."""
+    def command(self, name: str, verb: str, *options: str) -> None:
+        """Run a command, and note what is there afterwards."""
         before = len(self.hook.requests)
         self.done[name] = headrace(self.folder, verb, "parcels.yaml", *options)
         self.versions[name] = sorted(int(one.name) for one in (self.folder / "serving" / "parcels").iterdir())
         self.texts[name] = self.texts["now"] = (self.folder / "models.config").read_text()
-        self.labels[name] = self.served_labels() if labeled else {}
+        self.labels[name] = self.served_labels()
         self.events[name] = [json.loads(one.body) for one in self.hook.requests[before:]]
 
     def served_labels(self) -> dict[str, int]:
@@ -91,11 +89,6 @@ def story(new_folder: Callable[[str], Path]) -> Iterator[Story]:
         story.command("first", "run")
         story.command("again", "run")
         story.command("second", "run", *SECOND)
-        server.faults(refuse_to_load="no such device")
-        server.start()
-        story.command("unchanged", "run", *SECOND, "--set", "deploy.serving.on_failure=roll_back", labeled=False)
-        server.faults()
-        server.start()
         story.command("rollback", "rollback")
         story.command("waiting", "run", *THIRD, "--set", "deploy.approval=manual")
         story.command("promote", "promote", "--set", "deploy.approval=manual")
@@ -137,14 +130,6 @@ def test_pushing_twice_changes_nothing(story: Story) -> None:
 def test_labels_move_once_the_version_is_loaded(story: Story) -> None:
     first, second = story.versions["second"]
     assert story.labels["second"] == {"stable": first, "canary": second}
-
-
-def test_a_run_that_pushes_nothing_rolls_nothing_back(story: Story) -> None:
-    done, version = story.done["unchanged"], story.versions["second"][-1]
-    assert done.run.node("Pusher").status is Status.CACHED
-    assert done.code == 1
-    assert f"cannot load version {version}: no such device" in done.ending("serving")
-    assert story.versions["unchanged"] == story.versions["second"]
 
 
 def test_rollback_and_promotion_move_labels(story: Story) -> None:

@@ -85,6 +85,13 @@ def test_a_run_in_progress_is_told_from_one_that_was_killed(folders: Folders) ->
         assert called("runs").stdout.split()[2] == "killed"
 
 
+def test_a_component_ran_if_it_was_not_reused() -> None:
+    nodes = [NodeRecord("Pusher", status=status) for status in (Status.DONE, Status.CACHED, Status.FAILED)]
+    runs = [RunRecord("r", "trips", "trips.yaml", 1, nodes=[node]) for node in nodes]
+    assert [run.ran("Pusher") for run in runs] == [True, False, False]
+    assert not runs[0].ran("Trainer")
+
+
 def test_without_runs_the_way_to_one_is_said(folders: Folders) -> None:
     folders.runs.rmdir()
     assert called("runs").stdout == "no runs yet\n"
