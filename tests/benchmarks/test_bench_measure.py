@@ -18,6 +18,7 @@ subprocess.run([sys.executable, "-c", burn], check=True)
 """
 
 
+@pytest.mark.slow
 def test_what_a_grandchild_uses_counts(tmp_path: Path) -> None:
     used = run_process([sys.executable, "-c", GRANDCHILD], tmp_path, tmp_path / "log")
 

@@ -194,6 +194,7 @@ def test_any_punctuation_loads_or_raises_a_config_error(tmp_path: Path, content:
     judged(tmp_path, content)
 
 
+@pytest.mark.slow
 @FEW
 @given(
     start=st.integers(0, len(TAXI)),
@@ -216,6 +217,7 @@ def _ways(value: Any, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
 WAYS = _ways(json.loads(load("configs/taxi.yaml").model_dump_json(by_alias=True)))
 
 
+@pytest.mark.slow
 @FEW
 @given(way=st.sampled_from(WAYS), value=ANYTHING, extra=st.booleans())
 @example(way=("features", "fare"), value={"column": ["numeric"]}, extra=False)
@@ -228,6 +230,7 @@ def test_any_value_at_any_place_loads_or_raises_a_config_error(
     judged(tmp_path, TAXI, (f"{'.'.join(way)}={json.dumps(value)}",))
 
 
+@pytest.mark.slow
 @FEW
 @given(option=st.text(st.characters(codec="utf-8"), max_size=20))
 def test_any_set_option_loads_or_raises_a_config_error(tmp_path: Path, option: str) -> None:

@@ -106,6 +106,7 @@ def test_six_fields_are_due_when_the_five_are(five: str, when: list[dt.datetime]
         assert due(six, moment) == crontab(five, moment), (six, moment)
 
 
+@pytest.mark.slow
 @given(crons, moments, st.sampled_from(["Asia/Tokyo", "Asia/Kolkata", "Pacific/Honolulu", "America/Bogota"]))
 def test_another_zone_is_due_at_the_same_moment_or_refused(five: str, moment: dt.datetime, zone: str) -> None:
     six = None

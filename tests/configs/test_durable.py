@@ -65,6 +65,7 @@ def test_output_goes_through_links_into_devices_and_only_into_folders_that_exist
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_kill_at_any_moment_leaves_the_old_text_or_the_new_one_and_the_next_write_clears_up(tmp_path: Path) -> None:
     file = tmp_path / "a" / "blessed.json"
     write_text(file, "old")
@@ -104,6 +105,7 @@ def _write_many(file: Path, text: str) -> None:
         write_text(file, text * 1000)
 
 
+@pytest.mark.slow
 def test_writers_at_the_same_time_never_mix(tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     fork = multiprocessing.get_context("fork")

@@ -70,6 +70,7 @@ configs = st.fixed_dictionaries(
 values = st.dictionaries(st.sampled_from(["cache", "threads", "prefetch"]), scalars, min_size=1)
 
 
+@pytest.mark.slow
 @given(config=configs, change=values, flow=st.sampled_from([True, False, None]), indent=st.integers(2, 6))
 def test_the_file_says_what_it_said_and_the_settings(
     tmp_path_factory: pytest.TempPathFactory, config: Any, change: dict[str, Any], flow: bool | None, indent: int

@@ -56,6 +56,7 @@ def test_the_reference_is_current() -> None:
     assert module.TARGET.read_text() == module.reference(), "run: python tools/config_reference.py"
 
 
+@pytest.mark.slow
 def test_the_reference_is_checked_from_any_folder(tmp_path: Path) -> None:
     tool = Path("tools/config_reference.py").absolute()
     done = subprocess.run([sys.executable, tool, "--check"], cwd=tmp_path, check=False, capture_output=True, text=True)

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import json, sys
 from headrace.configs.loading.loader import load
@@ -33,6 +35,7 @@ def test_loading_a_config_imports_nothing_heavy() -> None:
     assert not HEAVY & set(modules)
 
 
+@pytest.mark.slow
 def test_models_are_promoted_and_rolled_back_without_tensorflow() -> None:
     modules_of = "headrace.pipeline.models.promotion, headrace.pipeline.kubeflow.model_changes"
     script = f"import json, sys, {modules_of}; print(json.dumps(sorted(sys.modules)))"

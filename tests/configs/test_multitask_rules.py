@@ -121,6 +121,7 @@ def test_metrics_of_a_task_may_have_thresholds_if_none_of_its_metrics_is_named(t
     assert evaluate.of_task("") is evaluate
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.dictionaries(st.sampled_from(NAMES), SETTINGS, max_size=4))
 def test_tasks_are_accepted_if_each_could_be_the_only_label_of_a_column_of_its_own(

@@ -181,6 +181,7 @@ def refuses_null(way: KeyPath, folder: Path) -> bool:
     return loaded(changed(RICH, way, remove=False), folder) is None
 
 
+@pytest.mark.slow
 @given(st.sets(st.sampled_from(sorted(ways(RICH))), min_size=1, max_size=3), st.booleans())
 @settings(deadline=None)
 def test_null_is_a_value_where_it_may_be_and_else_what_is_below_is_as_if_never_written(
@@ -236,6 +237,7 @@ def test_laying_nothing_or_the_same_over_a_tree_changes_nothing(value: dict[str,
     assert plain(merge(tree(value), tree(value))) == value
 
 
+@pytest.mark.slow
 @given(MAPPINGS, MAPPINGS)
 def test_every_leaf_comes_from_the_upper_tree_or_is_untouched_by_it(lower: Any, upper: Any) -> None:
     laid, low, up = leaves(plain(merge(tree(lower), tree(upper)))), leaves(lower), leaves(upper)

@@ -172,6 +172,7 @@ def test_paths_are_texts_and_tuples_lists() -> None:
     )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text("abc", min_size=1), values, max_size=3))
 def test_tree_of_objects_holds_what_the_tree_of_their_yaml_holds(settings: dict[str, Any]) -> None:
     tree, mistakes = tree_from_objects(settings, "config")

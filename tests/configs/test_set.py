@@ -197,6 +197,7 @@ def test_an_unknown_name_in_set_offers_the_nearest(config: Path) -> None:
         load(config, overrides=[CommandOption("train.epoch=1")])
 
 
+@pytest.mark.slow
 @given(st.integers(1, 9), st.integers(1, 9), st.booleans())
 def test_set_values_of_different_settings_do_not_depend_on_their_order(epochs: int, size: int, swap: bool) -> None:
     options = [f"train.epochs={epochs}", f"train.batch_size={size}", "train.epochs=3" if swap else "train.seed=1"]

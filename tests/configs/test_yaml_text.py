@@ -18,6 +18,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(VALUES, max_size=4), st.sampled_from([None, True, False]), st.booleans())
 def test_documents_are_those_of_pyyaml(documents: list[Any], flow: bool | None, escaped: bool) -> None:
     text = yaml.safe_dump_all(documents, default_flow_style=flow, allow_unicode=not escaped)

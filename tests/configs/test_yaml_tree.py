@@ -138,6 +138,7 @@ def test_what_a_config_cannot_hold_is_reported(text: str, reported: list[str]) -
     assert mistakes(text) == reported
 
 
+@pytest.mark.slow
 def test_aliases_that_multiply_are_stopped() -> None:
     bomb = "a: &a [1,1,1,1,1,1,1,1,1,1]\n"
     for name, below in zip("bcdefgh", "abcdefg", strict=True):
@@ -212,6 +213,7 @@ MARKS = ["- ", "-", "? ", ": ", ":", "{", "}", "[", "]", ",", "&a ", "*a", "!!st
 BLANKS = [" ", "\n", "\n  ", "\n    ", "\r\n", "\t", "\x85", "\u2028", "\ufeff"]
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(st.lists(st.sampled_from([*TEXTS, *MARKS, *BLANKS]), max_size=14).map("".join))
 @example("a: {b: [1, 'x'], c: |\n  text\n}")

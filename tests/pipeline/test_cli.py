@@ -53,6 +53,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path, doing: str) -> None:
     assert {name.partition(".")[0] for name in modules} & HEAVY == set()
 
 
+@pytest.mark.slow
 def test_validate_imports_neither_tensorflow_nor_tfx_nor_beam(here: Path) -> None:
     script = (
         "import sys; from click.testing import CliRunner; from headrace.pipeline.cli import cli;"
@@ -101,6 +102,7 @@ def test_version_is_that_of_the_package(tmp_path: Path) -> None:
     assert started(tmp_path, str(HEADRACE), "--version").stdout.startswith("headrace, version 0.")
 
 
+@pytest.mark.slow
 def test_config_that_fits_its_data_is_said_to_be_sound(here: Path) -> None:
     done = started(here, str(HEADRACE), "validate", "trips.yaml")
     assert (done.returncode, done.stderr) == (0, "")

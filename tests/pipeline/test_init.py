@@ -56,6 +56,7 @@ def samples(draw: st.DrawFn) -> Sample:
     return Sample(pa.table(columns), kinds, whole=True)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(samples())
 def test_any_table_gives_a_config_that_loads_and_tells_of_each_column(sample: Sample) -> None:
@@ -75,6 +76,7 @@ def test_any_table_gives_a_config_that_loads_and_tells_of_each_column(sample: Sa
     assert read == {*sample.names} - left_out - {label}
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(samples())
 def test_any_two_labels_become_tasks_with_metrics_and_thresholds_of_their_own(sample: Sample) -> None:
@@ -211,6 +213,7 @@ def test_lines_are_broken_and_comments_stay_comments() -> None:
     assert feature.values == tuple(sorted(set(values)))
 
 
+@pytest.mark.slow
 def test_of_a_large_table_only_the_first_rows_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = f"{tmp_path}/shop.db"
     with contextlib.closing(sqlite3.connect(file)) as database, database:

@@ -32,6 +32,7 @@ CASES: dict[str, tuple[Callable[[Path, str], None], Callable[[Path], str | None]
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_record_is_the_old_one_or_the_new_one(tmp_path: Path, name: str) -> None:
     write, read = CASES[name]
@@ -46,6 +47,7 @@ def test_record_is_the_old_one_or_the_new_one(tmp_path: Path, name: str) -> None
     print(f"{len(found)} kills")
 
 
+@pytest.mark.slow
 def test_run_that_was_killed_before_its_first_record_has_none(tmp_path: Path) -> None:
     ends = []
     for _ in deaths(lambda: _run(tmp_path, "new"), tmp_path):

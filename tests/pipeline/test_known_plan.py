@@ -142,6 +142,7 @@ def test_modules_that_the_key_does_not_depend_on_are_found(folder: Path) -> None
     assert not covers(config(), [*known, "unknown"])
 
 
+@pytest.mark.slow
 def test_a_stored_plan_is_read_only_with_its_key_and_intact(folder: Path) -> None:
     file = folder / "plan.json"
     assert read_plan(file, "key") is None

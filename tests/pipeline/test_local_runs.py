@@ -145,6 +145,7 @@ def test_a_run_and_its_log_are_followed_to_the_end(folders: Folders) -> None:
     assert (found.exit_code, "blessing" in found.stdout) == (0, True)
 
 
+@pytest.mark.slow
 def test_a_config_with_a_server_shows_runs_here_if_asked_to(folders: Folders) -> None:
     written(folders, 1, Status.DONE, ended="no new data")
     for verb, shown in (("runs", "nothing to train for"), ("status", "ended     no new data")):

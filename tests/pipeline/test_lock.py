@@ -49,6 +49,7 @@ def test_folder_that_another_process_has_is_refused_with_a_way_out(tmp_path: Pat
     process.communicate()
 
 
+@pytest.mark.slow
 def test_refusal_says_what_holds_the_folder_now(tmp_path: Path) -> None:
     for what in ("`headrace prune`", "another run"):
         process = holder(tmp_path, what)

@@ -43,10 +43,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(path)
 
 
+@pytest.mark.slow
 def test_a_wheel_puts_one_name_into_site_packages(wheel: zipfile.ZipFile) -> None:
     assert {name.partition("/")[0] for name in wheel.namelist()} == {"headrace", "headrace-0.1.0.dist-info"}
 
 
+@pytest.mark.slow
 def test_a_wheel_has_every_file_that_the_project_reads(wheel: zipfile.ZipFile) -> None:
     folders = ("common", "configs", "trainer", "components", "pipeline")
     files = {file.relative_to(ROOT) for folder in folders for file in (ROOT / folder).rglob("*") if file.is_file()}

@@ -263,6 +263,7 @@ def test_a_file_with_a_name_elsewhere_frees_nothing(home: Home) -> None:
     assert len(before) > len(list(home.folders.home.rglob("*")))
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_nothing_that_a_kept_run_names_ever_goes(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     home = Home(tmp_path_factory.mktemp("home") / "trips")

@@ -89,6 +89,7 @@ def test_version_is_registered_with_metrics_facts_and_an_artifact(registry: Regi
     assert (artifact["modelFormatName"], artifact["state"]) == ("tensorflow", "LIVE")
 
 
+@pytest.mark.slow
 def test_nothing_is_registered_twice_nor_described_again(registry: Registry) -> None:
     folder = Folder({**dict.fromkeys(range(1, 6), "superseded"), 6: "in_service"})
     assert brought_up(registry, folder).added == (1, 2, 3, 4, 5, 6)
@@ -115,6 +116,7 @@ def test_states_follow_a_push_a_rollback_and_a_removal(registry: Registry) -> No
     assert registry.texts("taxi", "headrace.commit") == dict.fromkeys("1234", "4f0c2a91b+dirty")
 
 
+@pytest.mark.slow
 def test_only_the_newest_versions_of_a_long_list_are_registered(registry: Registry) -> None:
     states: dict[int, State] = dict.fromkeys(range(1, LIMIT + 4), "superseded")
     folder = Folder({**states, LIMIT + 4: "in_service"})
@@ -149,6 +151,7 @@ def test_versions_of_another_folder_are_left_alone(registry: Registry) -> None:
     assert "`model`" in clash.error
 
 
+@pytest.mark.slow
 def test_versions_that_cannot_be_registered_are_named_and_hold_up_no_other(registry: Registry) -> None:
     brought_up(registry, Folder({2: "superseded", 4: "in_service"}, at="/elsewhere/taxi"))
     clash = brought_up(registry, Folder({1: "superseded", 2: "superseded", 3: "superseded", 5: "in_service"}))

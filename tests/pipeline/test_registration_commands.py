@@ -44,6 +44,7 @@ def pushed(home: Path, registry: Registry, **more: Any) -> PipelineConfig:
     return config
 
 
+@pytest.mark.slow
 def test_commands_that_end_at_the_same_time_register_a_version_once(home: Path) -> None:
     with model_registry() as registry, ThreadPoolExecutor(2) as commands:
         config = pushed(home, registry)

@@ -131,6 +131,7 @@ def test_what_is_no_example_of_the_columns_is_refused(body: str, words: str) -> 
         parsed(body, ModelDescription(label=label, types=TYPES, features=("a",)))
 
 
+@pytest.mark.slow
 def test_classes_and_scores_are_those_that_the_model_computes(models: dict[str, Served]) -> None:
     examples = [{"a": value} for value in A]
     status, answer = models["binary"].ask("classify", examples=examples)

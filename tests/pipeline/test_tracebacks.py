@@ -133,6 +133,7 @@ def test_no_frame_of_keras_is_above_a_layer_of_the_users(theirs: ModuleType) -> 
     assert "KeyError: " in lines[-1] or "'pace'" in "".join(lines)
 
 
+@pytest.mark.slow
 def test_no_frame_of_tfx_is_above_a_component_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "their_parts.py").write_text(COMPONENT)
     monkeypatch.syspath_prepend(tmp_path)

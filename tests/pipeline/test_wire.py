@@ -27,6 +27,7 @@ def ends() -> Iterator[tuple[JsonConnection, socket.socket]]:
     theirs.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(MESSAGES, min_size=1, max_size=5), st.integers(1, 40))
 def test_messages_arrive_whole_and_in_order_however_they_are_cut(messages: list[dict[str, Any]], size: int) -> None:

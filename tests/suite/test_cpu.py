@@ -36,6 +36,7 @@ def test_nothing():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2", "--dist", "loadfile")], ids=["alone", "workers"])
 def test_each_file_has_the_seconds_of_what_its_tests_started(tmp_path: Path, workers: tuple[str, ...]) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)

@@ -29,6 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.mark.slow
 def test_every_page_of_the_docs_and_the_repository_is_on_the_site(site: Path) -> None:
     pages = {path.with_suffix(".html").name for path in (ROOT / "docs").glob("*.md")}
     pages |= {"index.html", "contributing.html", "security.html", "changelog.html"}
@@ -37,6 +38,7 @@ def test_every_page_of_the_docs_and_the_repository_is_on_the_site(site: Path) ->
     assert "Headrace" in (site / "index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
     loading = re.compile(r"""<(?:script|img|link|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^"'> ]+""")
     for page in site.glob("*.html"):

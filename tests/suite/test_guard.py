@@ -15,6 +15,8 @@ import pytest
 from command import ROOT, wait_until
 from guard import SETTING, TOKENS, limit
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., "subprocess.Popen[str]"]
 SUITE = Path(__file__).parent
 MARK = "HEADRACE_TEST_MARK"

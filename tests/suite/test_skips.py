@@ -69,6 +69,7 @@ def outcome(
     return done.returncode, done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reason", ["Go is not installed", "`go mod download` failed: 403\nForbidden"])
 def test_a_listed_skip_is_not_a_fault(tmp_path: Path, reason: str) -> None:
     code, out = outcome(tmp_path, reason)
@@ -87,6 +88,7 @@ def test_another_reason_fails_a_run_of_which_nothing_else_failed(tmp_path: Path)
     assert "1 passed, 2 skipped" in out
 
 
+@pytest.mark.slow
 def test_one_more_skip_than_the_list_allows_fails_the_run(tmp_path: Path) -> None:
     code, out = outcome(tmp_path, number=3)
     assert code == pytest.ExitCode.TESTS_FAILED
@@ -110,6 +112,7 @@ def test_a_page(page, n):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_fixture_may_skip_all_that_ask_for_it(tmp_path: Path, workers: str) -> None:
     (tmp_path / "test_pages.py").write_text(BROWSING)
@@ -132,6 +135,7 @@ def test_an_entry_says_either_how_many_or_through_which_fixture() -> None:
         Entry("test_*", "no browser", "why", most=3, fixture="browser")
 
 
+@pytest.mark.slow
 def test_a_file_that_is_skipped_whole_fails_the_run(tmp_path: Path) -> None:
     (tmp_path / "test_other.py").write_text("import pytest\npytest.importorskip('no_such_module_at_all')\n")
     code, out = outcome(tmp_path)
@@ -139,6 +143,7 @@ def test_a_file_that_is_skipped_whole_fails_the_run(tmp_path: Path) -> None:
     assert "test_other.py: could not import 'no_such_module_at_all'" in out
 
 
+@pytest.mark.slow
 def test_a_failed_test_is_still_the_outcome(tmp_path: Path) -> None:
     code, out = outcome(tmp_path, "another reason", sum_=3)
     assert code == pytest.ExitCode.TESTS_FAILED

@@ -108,6 +108,7 @@ def test_each_tool_builds_and_pushes_and_the_line_for_the_config_is_printed(tool
     assert reference in next(call for call in calls(tools) if call[1] == "push")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [("docker",), ("podman", "skopeo"), ("buildah", "skopeo")])
 def test_image_that_is_in_its_registry_is_not_built_again(tools: Path, names: tuple[str, ...]) -> None:
     put(tools, *names)
@@ -150,6 +151,7 @@ def test_name_that_no_tool_takes_is_refused_before_anything_is_built(arguments: 
     assert reported in done.stderr
 
 
+@pytest.mark.slow
 def test_names_that_tools_take_are_taken(tools: Path) -> None:
     for name in ("headrace", "localhost/headrace", "Registry.Example:5000/a/b-c/d__e.f", "127.0.0.1:5000/headrace"):
         done = image("--name", name, "--tag", "v1.2_x-3")

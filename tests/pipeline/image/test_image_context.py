@@ -68,6 +68,7 @@ def test_dockerignore_lets_in_the_same(tmp_path: Path) -> None:
     assert {*allowed, "Dockerfile", ".dockerignore"} == {*context.PARTS}
 
 
+@pytest.mark.slow
 def test_same_code_gives_the_same_tag_and_an_edit_another(tmp_path: Path, code: Path) -> None:
     first = content_tag(staged(tmp_path / "1", code), "cpu")
     for file in code.rglob("*"):

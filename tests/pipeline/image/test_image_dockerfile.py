@@ -74,6 +74,7 @@ def test_folders_of_python_are_those_of_the_base_image() -> None:
     assert "/site-packages/nvidia/cusolver/lib" in stage("gpu")  # TensorFlow takes no GPU if it does not find all
 
 
+@pytest.mark.slow
 def test_bill_of_materials_names_every_package_once_and_is_the_same_each_time() -> None:
     site = metadata.distribution("numpy").locate_file("")
     command = [sys.executable, str(ROOT / "image" / "sbom.py"), str(site)]

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+import pytest
+
 from headrace.pipeline.image.size import listed
 
 ROOT = Path(__file__).parents[3]
@@ -54,6 +56,7 @@ def test_other_processes_find_it() -> None:
     assert tried("headrace", "clang", "numpy.fft.tests") == {"clang": True, "numpy.fft.tests": True}
 
 
+@pytest.mark.slow
 def test_only_what_runs_on_the_users_machine_imports_it() -> None:
     left_out = {module for name in listed(ROOT / "image" / "left-out-packages.txt") for module in modules(name)}
     assert "google.cloud.aiplatform" in left_out

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[3]
 MOST = 3_000_000_000
 
 
+@pytest.mark.slow
 def test_image_for_cpus_stays_under_3_gb() -> None:
     found, unknown = layers(ROOT, "cpu")
     assert unknown == []

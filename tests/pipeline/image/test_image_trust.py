@@ -84,6 +84,7 @@ def index(authority: Path) -> Iterator[str]:
         server.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["pip download --retries 0 --no-deps", "uv pip install --dry-run --no-deps"])
 def test_pip_and_uv_trust_the_authority_when_building_and_not_without_it(
     tool: str, index: str, authority: Path, tmp_path: Path
@@ -124,6 +125,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "calls"
 
 
+@pytest.mark.slow
 def test_the_authority_goes_to_the_build_and_the_registry_and_stays_out_of_the_image(
     tools: Path, authority: Path
 ) -> None:

@@ -118,6 +118,7 @@ def _damage(store: Store, uri: str) -> None:
     store.write(uri, "zeros")
 
 
+@pytest.mark.slow
 def test_model_is_restored_in_the_store_from_the_version_that_was_pushed(blessed: Store, tmp_path: Path) -> None:
     _damage(blessed, f"{MODEL}/{WEIGHTS}")
     reported = _baseline(blessed, tmp_path)["baseline"]

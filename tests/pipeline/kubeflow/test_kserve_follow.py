@@ -126,6 +126,7 @@ def test_following_twice_changes_nothing(files: Store, cluster: Cluster, tmp_pat
     assert (files.listing(HOME), len(cluster.patches)) == (before, patches)
 
 
+@pytest.mark.slow
 def test_failed_version_is_taken_back_with_its_push(files: Store, cluster: Cluster, tmp_path: Path) -> None:
     night(files, tmp_path, 0)
     pods_task(files, "run-0")
@@ -152,6 +153,7 @@ def test_failed_version_is_taken_back_with_its_push(files: Store, cluster: Clust
     assert len(cluster.patches) == patches
 
 
+@pytest.mark.slow
 def test_nothing_is_rolled_back_before_the_service_has_served_a_version(
     files: Store, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -172,6 +174,7 @@ def test_nothing_is_rolled_back_before_the_service_has_served_a_version(
     assert cluster.uri == uri(1)
 
 
+@pytest.mark.slow
 def test_copies_go_with_deploy_keep_but_not_the_one_before(files: Store, cluster: Cluster, tmp_path: Path) -> None:
     for number in range(3):
         night(files, tmp_path, number)
@@ -323,6 +326,7 @@ def killed_at(number: int, where: str, cluster: Cluster) -> int:
     return ended(lambda: pods_task(store, "run-1"), child.append)
 
 
+@pytest.mark.slow
 def test_two_tasks_at_once_bring_the_newer_version_into_service(files: Store, cluster: Cluster, tmp_path: Path) -> None:
     """The second push comes while the first version is being watched."""
     night(files, tmp_path, 0)
@@ -350,6 +354,7 @@ def test_two_tasks_at_once_bring_the_newer_version_into_service(files: Store, cl
     assert attempts[VERSIONS[0]].state in ("superseded", "in_service")
 
 
+@pytest.mark.slow
 def test_only_the_pushers_pod_knows_the_service() -> None:
     told = {name: one.kserve for name, one in invocations(compiled(SETTINGS)).items() if one.kserve}
     ((name, found),) = told.items()
@@ -365,6 +370,7 @@ def test_uris_are_those_that_kserve_reads(files: Store) -> None:
     assert on_volume.uri_of("17") == "pvc://artifacts/minio/mlpipeline/v2/taxi/kserve/models/17"
 
 
+@pytest.mark.slow
 def test_rollback_of_a_user_moves_the_service(
     store: Store, cluster: Cluster, tmp_path: Path, s3_server: S3Server
 ) -> None:

@@ -75,6 +75,7 @@ def bless(store: Store, pod: Path, name: str, at: str) -> None:
         Registry.read(path).with_newest(entry).write(path)
 
 
+@pytest.mark.slow
 def test_no_blessing_or_record_is_lost_when_two_processes_write_at_the_same_time(store: Store, tmp_path: Path) -> None:
     processes = [
         subprocess.Popen(
@@ -111,6 +112,7 @@ def test_no_blessing_or_record_is_lost_when_two_processes_write_at_the_same_time
     assert {version: uri.split("/")[0] for version, uri in models.items()} == expected_models
 
 
+@pytest.mark.slow
 def test_list_that_another_run_wrote_over_is_whole_again_on_reading(store: Store, tmp_path: Path) -> None:
     bless(store, tmp_path / "1", "first", "2026-03-01")
     old = store.text(f"{HOME}/blessed.json")
@@ -240,6 +242,7 @@ EVENTS = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(events=st.lists(EVENTS, max_size=10))
 def test_objects_make_up_for_any_older_list_that_a_run_wrote_last(

@@ -13,6 +13,8 @@ from s3_servers import S3Server
 from headrace.pipeline.kubeflow.pod.checkpoints import mirrored
 from headrace.pipeline.kubeflow.store import CHUNK, Store
 
+pytestmark = pytest.mark.slow
+
 URI = "minio://bucket/taxi/checkpoints"
 WORK, OTHER, ANOTHER = "a" * 8, "b" * 8, "c" * 8
 

@@ -42,6 +42,7 @@ def test_golden_files_are_current() -> None:
     assert done.returncode == 0, f"{done.stderr[-2000:]}\nif the change is meant: make golden"
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_blesses_every_model_is_compiled_with_a_warning(log: pytest.LogCaptureFixture) -> None:
     assert compile_pipeline(trips().model_copy(update={"evaluate": EvaluateConfig(metrics=("auc",))}), {})
     assert "warning: `evaluate.thresholds` is empty: every model that beats a constant prediction is bl" in log.text
@@ -179,6 +180,7 @@ def test_a_push_to_where_only_the_pod_can_see_it_is_refused() -> None:
         compile_pipeline(trips("deploy.push=s3://bucket/models"), {})
 
 
+@pytest.mark.slow
 def test_conversion_for_devices_is_a_task_unless_nothing_is_pushed() -> None:
     tasks = compiled("deploy.lite={precision: int8}")["root"]["dag"]["tasks"]
     assert set(tasks["lite"]["dependentTasks"]) == {"canary", "example-gen", "trainer"}
@@ -187,6 +189,7 @@ def test_conversion_for_devices_is_a_task_unless_nothing_is_pushed() -> None:
     assert "lite" not in invocations(compiled("deploy.push=null", "deploy.lite={}"))
 
 
+@pytest.mark.slow
 def test_canary_is_not_taken_from_the_cache_if_its_server_may_have_been_away() -> None:
     server = "rest: 'http://staging.models:8501', folder: 's3://models/staging'"
     for how, caching in (("stop", {"enableCache": True}), ("warn", {})):
@@ -194,6 +197,7 @@ def test_canary_is_not_taken_from_the_cache_if_its_server_may_have_been_away() -
         assert compiled(text)["root"]["dag"]["tasks"]["canary"]["cachingOptions"] == caching
 
 
+@pytest.mark.slow
 def test_approval_by_a_person_is_refused_only_for_a_folder_that_no_command_reaches() -> None:
     with pytest.raises(ConfigError, match=r'deploy\.approval: .* does not reach /srv/models.* "automatic"'):
         compile_pipeline(trips("deploy.approval=manual", "deploy.push=/srv/models"), {})
@@ -204,6 +208,7 @@ def test_approval_by_a_person_is_refused_only_for_a_folder_that_no_command_reach
     assert unpushed["record-blessing"].exec_properties["approval"] == "automatic"
 
 
+@pytest.mark.slow
 def test_receivers_need_a_notifier_and_what_is_compiled_is_the_same(plain: dict[str, Any]) -> None:
     receiver = "notify.ops={kind: webhook, url_env: OPS_URL}"
     with pytest.raises(ConfigError, match=r"notify: .* a CronJob does: .* `notify: null`"):

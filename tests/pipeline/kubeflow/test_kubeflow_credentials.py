@@ -205,6 +205,7 @@ def test_a_credential_among_arguments_is_refused(args: list[str], what: str) -> 
         check([{"args": args}], {})
 
 
+@pytest.mark.slow
 def test_the_value_of_a_secret_variable_is_found_wherever_it_stands() -> None:
     config = trips("beam.options={experiments: [opensesame42]}")
     with pytest.raises(RunError, match="the value of the environment variable DB_PASSWORD"):

@@ -63,6 +63,7 @@ def test_what_pods_took_goes_before_what_was_taken_here_and_makes_the_request(fo
     assert asked["exec-pusher"]["resourceMemoryRequest"] == "1Gi"  # of the table
 
 
+@pytest.mark.slow
 def test_a_store_out_of_reach_is_reported_and_runs_here_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
@@ -75,6 +76,7 @@ def test_a_store_out_of_reach_is_reported_and_runs_here_count(
     assert "minio://mlpipeline/v2/artifacts/trips cannot be read" in log.text
 
 
+@pytest.mark.slow
 def test_warning_is_shown_although_libraries_are_hidden_while_the_pipeline_is_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

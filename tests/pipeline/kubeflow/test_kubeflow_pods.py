@@ -18,6 +18,7 @@ from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.document import task_specs, tasks_in
 
 
+@pytest.mark.slow
 def test_every_container_says_what_it_asks_for_and_what_it_may_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,6 +66,7 @@ def test_a_setting_that_an_older_server_drops_is_refused_with_its_release() -> N
         compile_pipeline(trips(mount, "kubeflow.backend='2.15'"), {})
 
 
+@pytest.mark.slow
 @needs_kubernetes
 def test_secrets_as_variables_compile_for_a_server_that_knows_only_required_ones() -> None:
     secret = "kubeflow.defaults.secrets=[{name: database, env: {DB_PASSWORD: password}, optional: %s}]"
@@ -81,6 +83,7 @@ def test_secrets_as_variables_compile_for_a_server_that_knows_only_required_ones
     assert "kubeflow.backend" in out
 
 
+@pytest.mark.slow
 @needs_kubernetes
 def test_components_are_not_root_where_the_server_takes_a_user() -> None:
     usual = {"runAsUser": "1000", "runAsGroup": "1000", "runAsNonRoot": True}
@@ -92,6 +95,7 @@ def test_components_are_not_root_where_the_server_takes_a_user() -> None:
     assert settings_of(trips(f"kubeflow.defaults.security={json.dumps(left)}", NO_SECRET)) == {}
 
 
+@pytest.mark.slow
 @needs_kubernetes
 @pytest.mark.parametrize("backend", ["2.14", "2.15"])
 def test_an_older_server_gets_no_user_and_a_config_that_names_one_is_refused(backend: str) -> None:
@@ -100,6 +104,7 @@ def test_an_older_server_gets_no_user_and_a_config_that_names_one_is_refused(bac
         compile_pipeline(trips(f"kubeflow.backend='{backend}'", "kubeflow.components.Trainer.security={}"), {})
 
 
+@pytest.mark.slow
 @needs_kubernetes
 def test_a_component_may_have_pull_secrets_of_its_own() -> None:
     found = settings_of(

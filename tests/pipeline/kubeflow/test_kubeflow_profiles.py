@@ -23,6 +23,7 @@ def readmes_config(folder: Path) -> PipelineConfig:
     return load(folder / "taxi.yaml", "readme")
 
 
+@pytest.mark.slow
 @needs_kubernetes
 def test_pods_of_the_readmes_config_have_the_keys_and_the_address_of_kubeflows_own_store(tmp_path: Path) -> None:
     found = readmes_config(tmp_path)
@@ -71,6 +72,7 @@ def test_there_is_an_overlay_for_each_profile() -> None:
     assert set(OVERLAYS.values()) == {path.name for path in (ROOT / "kubernetes" / "overlays").iterdir()}
 
 
+@pytest.mark.slow
 @needs_kubernetes
 def test_the_schedule_of_the_docs_fits_the_taxi_example_as_it_is(tmp_path: Path) -> None:
     docs = (ROOT / "docs" / "kubeflow.md").read_text()

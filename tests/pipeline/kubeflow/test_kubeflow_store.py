@@ -52,6 +52,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     thread.join()
 
 
+@pytest.mark.slow
 def test_a_store_that_takes_longer_than_the_sdks_default_to_answer_is_waited_for(
     refusing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

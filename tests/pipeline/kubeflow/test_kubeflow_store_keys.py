@@ -45,6 +45,7 @@ def test_data_without_spans_is_not_a_reason_for_the_stores_keys() -> None:
     assert not found & {"exec-example-gen", "exec-statistics-gen", "exec-transform"}
 
 
+@pytest.mark.slow
 def test_pods_that_have_or_share_a_folder_for_spans_get_its_path() -> None:
     by_reference = ("kubeflow.storage=reference", "kubeflow.volume={claim: artifacts}")
     without = ("data.source.path=/data/trips.csv", "data.window=1")

@@ -46,6 +46,7 @@ def judge(store: Store, pod: Path, span: str, *, blessed: bool = False) -> None:
     change(store, pod, lambda now: now.with_judged(own, blessed=blessed))
 
 
+@pytest.mark.slow
 def test_what_is_known_is_what_the_runs_found_one_after_the_other(store: Store, tmp_path: Path) -> None:
     expected = TrainingRecord()
     steps = [("1", True), ("2", False), ("passed", None), ("9", True), ("10", False), ("8", False), ("passed", None)]

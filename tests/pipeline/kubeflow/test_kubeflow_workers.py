@@ -34,6 +34,7 @@ def job(made: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @needs_kubernetes
 def test_workers_get_what_the_trainer_is_given_and_the_task_what_all_are_given() -> None:
     made = jobset(profile="cluster")
@@ -80,6 +81,7 @@ def test_keys_of_the_store_reach_the_workers_by_name_alone() -> None:
     assert not [one for one in bare["env"] if "valueFrom" in one]
 
 
+@pytest.mark.slow
 def test_workers_of_a_tf_data_service_have_its_label_its_address_and_the_volume_that_it_reads() -> None:
     place = ("kubeflow.storage=reference", "kubeflow.volume={claim: headrace-artifacts}")
     service = "train.input.service=grpc://headrace-tfdata:5050"
@@ -92,6 +94,7 @@ def test_workers_of_a_tf_data_service_have_its_label_its_address_and_the_volume_
     assert train["input"]["service"] == "grpc://headrace-tfdata:5050"
 
 
+@pytest.mark.slow
 def test_a_namespace_with_a_quota_takes_the_workers_whatever_the_config_sets() -> None:
     for settings in ((), ("kubeflow.components.Trainer={memory_limit: 32Gi}",)):
         (container,) = job(jobset(*settings))["template"]["spec"]["containers"]
@@ -99,6 +102,7 @@ def test_a_namespace_with_a_quota_takes_the_workers_whatever_the_config_sets() -
         assert requests.keys() == limits.keys() == {"cpu", "memory"}
 
 
+@pytest.mark.slow
 def test_number_of_workers_is_not_in_the_trainers_cache_key() -> None:
     three, two = (
         task_specs(compiled(*WORKERS, f"kubeflow.workers.count={count}"))["trainer"].container for count in (3, 2)
@@ -107,6 +111,7 @@ def test_number_of_workers_is_not_in_the_trainers_cache_key() -> None:
     assert environment(dict(three)) != environment(dict(two))
 
 
+@pytest.mark.slow
 def test_job_fits_the_schema_of_kubernetes() -> None:
     validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
     for profile in (None, "cluster"):

@@ -73,6 +73,7 @@ def runs_of(registry: Registry, *, withdrawn: bool) -> list[str]:
     return [Path(one.uri).parts[-4] for one in registry.models if bool(one.withdrawn_at) == withdrawn]
 
 
+@pytest.mark.slow
 def test_rolled_back_version_is_complete_recorded_and_registered(
     store: Store, tmp_path: Path, s3_server: S3Server
 ) -> None:
@@ -115,6 +116,7 @@ def test_rolled_back_version_is_complete_recorded_and_registered(
     assert "1790000001" in refused.err
 
 
+@pytest.mark.slow
 def test_a_model_is_downloaded_once(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nights(store, tmp_path)
     fetched, get_all = list[str](), Store.get_all
@@ -128,6 +130,7 @@ def test_a_model_is_downloaded_once(store: Store, tmp_path: Path, monkeypatch: p
     assert [uri for uri in fetched if "/trainer/" in uri] == [f"{HOME}/run-b/trainer/5/model"]
 
 
+@pytest.mark.slow
 def test_run_that_read_the_list_before_a_rollback_does_not_undo_it(store: Store, tmp_path: Path) -> None:
     nights(store, tmp_path)
     before = store.text(f"{HOME}/blessed.json")
@@ -171,6 +174,7 @@ def push(store: Store, pod: Path, entry: str, *, blessed: bool = True) -> standa
     return pushed
 
 
+@pytest.mark.slow
 def test_model_that_was_withdrawn_between_its_blessing_and_its_push_is_not_pushed(store: Store, tmp_path: Path) -> None:
     nights(store, tmp_path)
     trained(store, tmp_path, "run-d", BLESSED)

@@ -39,6 +39,8 @@ from headrace.pipeline.kubeflow.server.session import Session
 from headrace.pipeline.kubeflow.store import Store, open_store
 from headrace.pipeline.notify.deliver import Outside
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).with_name("golden") / "plain.golden"
 VALUE = "Ada Lovelace, 1815"
 """What stands in a row."""

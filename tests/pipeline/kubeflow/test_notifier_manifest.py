@@ -111,6 +111,7 @@ def test_objects_fit_the_schemas_of_kubernetes() -> None:
         validate.validate(one, validate.latest_version(), strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "reported"),
     [

@@ -66,6 +66,7 @@ def prune(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
     return forks.run(command, cwd=folder, env=environment)
 
 
+@pytest.mark.slow
 def test_only_spans_that_no_kept_run_used_go_of_all_that_is_there(bucket: Any, tmp_path: Path) -> None:
     tried = prune(tmp_path, "--root", "s3://root/v2", "--dry-run")
     assert (tried.returncode, tried.stdout.splitlines()[0]) == (0, f"would remove s3://root/v2/trips/spans/{OLD}")

@@ -251,6 +251,7 @@ def test_a_push_of_which_the_store_loses_an_answer_is_whole_after_the_next_run(
         assert len([*threads.map(lost, range(18))]) == 18  # three requests for each of five objects and the claim
 
 
+@pytest.mark.slow
 def test_file_for_devices_follows_its_version_in_the_store(server: ObjectStore, tmp_path: Path) -> None:
     store = open_store({"endpoint": server.url, "region": "us-east-1"})
     convert(store, tmp_path / "converted")

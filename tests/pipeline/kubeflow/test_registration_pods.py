@@ -36,6 +36,7 @@ def settings(url: str, **more: Any) -> dict[str, Any]:
     return {"registries": {"kubeflow": kubeflow, **more}, "pipeline": "trips", "push": "serving/trips"}
 
 
+@pytest.mark.slow
 def test_only_the_pushers_pod_knows_the_registry() -> None:
     told = {name: one.registration for name, one in invocations(compiled(REGISTRY, GIVEN)).items()}
     found = {name: one for name, one in told.items() if one}
@@ -91,6 +92,7 @@ def test_token_from_a_secret_is_enough() -> None:
     load_with_locations(TRIPS, overrides=[REGISTRY, GIVEN], rules=on_kubeflow.RULES)
 
 
+@pytest.mark.slow
 def test_versions_in_the_store_are_registered_with_run_metrics_and_spans(
     store: Store, tmp_path: Path, s3_server: S3Server
 ) -> None:
@@ -113,6 +115,7 @@ def test_versions_in_the_store_are_registered_with_run_metrics_and_spans(
         assert {one.method for one in registry.requests[requests:]} == {"GET"}
 
 
+@pytest.mark.slow
 def test_versions_say_which_commit_config_code_and_data_their_models_are_from(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

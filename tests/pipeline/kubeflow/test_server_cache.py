@@ -106,6 +106,7 @@ def artifact(key: str, run: str) -> dict[str, Any]:
     return {"artifacts": {key: {"artifacts": [{"name": f"{run}-id", "uri": uri}]}}}
 
 
+@pytest.mark.slow
 def test_a_setting_that_was_compiled_in_is_reported_and_what_was_cached_is_reused(
     specification: dict[str, Any],
 ) -> None:
@@ -147,6 +148,7 @@ def test_missing_inputs_on_the_server_are_reported(specification: dict[str, Any]
     assert reason.endswith("no executor input, so the inputs may differ")
 
 
+@pytest.mark.slow
 @needs_kubernetes
 def test_another_claim_of_a_volume_is_reported_for_the_task_that_mounts_it() -> None:
     server = Fake()

@@ -30,6 +30,8 @@ from headrace.pipeline.kubeflow.server.submit import submit
 from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.results.record import RunRecord, Status
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).with_name("golden") / "plain.golden"
 NODES = (".root", ".root.spans", ".root.spans.executor")
 

@@ -78,6 +78,7 @@ def unanswered(reported: threading.Event, *, made: bool) -> Callable[..., None]:
     return fault
 
 
+@pytest.mark.slow
 def test_a_submission_without_an_answer_in_time_is_looked_for(backend: Backend) -> None:
     over = threading.Event()
     backend.faults = [None, unanswered(over, made=True)]
@@ -86,6 +87,7 @@ def test_a_submission_without_an_answer_in_time_is_looked_for(backend: Backend) 
     assert backend.submissions == 1
 
 
+@pytest.mark.slow
 def test_a_server_too_slow_to_read_is_reported(backend: Backend) -> None:
     over = threading.Event()
     backend.faults = [unanswered(over, made=False)]

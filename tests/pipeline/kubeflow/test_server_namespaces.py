@@ -64,6 +64,7 @@ def namespaces(server: ApiServer) -> dict[str, list[str]]:
     return {kind: [one["namespace"] for one in server.objects[kind].values()] for kind in kinds}
 
 
+@pytest.mark.slow
 def test_every_command_works_in_the_namespace_of_the_config_and_leaves_nothing_elsewhere(
     server: ApiServer, session_of: SessionOf
 ) -> None:
@@ -91,6 +92,7 @@ def test_every_command_works_in_the_namespace_of_the_config_and_leaves_nothing_e
     assert namespaces(server)["recurringruns"] == []
 
 
+@pytest.mark.slow
 def test_pipelines_of_one_name_in_two_namespaces_do_not_meet(server: ApiServer, session_of: SessionOf) -> None:
     made = [submit(session_of("ann", namespace)) for namespace in ("team-a", "team-b")]
     assert all(version.uploaded and submitted.made for version, submitted in made)
@@ -101,6 +103,7 @@ def test_pipelines_of_one_name_in_two_namespaces_do_not_meet(server: ApiServer, 
         session_of("cleo", "team-b").run(made[0][1].run.run_id)
 
 
+@pytest.mark.slow
 def test_who_may_only_view_sees_runs_and_is_told_what_may_not_be_done(
     server: ApiServer, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +159,7 @@ def test_an_interface_whose_api_server_is_away_is_asked_again_before_anything_is
     assert not any(server.objects.values())
 
 
+@pytest.mark.slow
 def test_a_schedule_is_made_through_the_gateway_with_a_session_cookie_and_its_root_is_questioned(
     server: ApiServer, tmp_path: Path
 ) -> None:

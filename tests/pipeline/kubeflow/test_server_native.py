@@ -161,6 +161,7 @@ def explained(native: NativeBackend) -> dict[str, ComponentExplanation]:
     return {one.component: one for one in explain(session, None).components}
 
 
+@pytest.mark.slow
 def test_cache_is_explained_from_the_tasks_own_inputs_also_of_cached_tasks(native: NativeBackend) -> None:
     specification = compiled()
     names = list(specification["root"]["dag"]["tasks"])
@@ -178,6 +179,7 @@ def test_cache_is_explained_from_the_tasks_own_inputs_also_of_cached_tasks(nativ
     assert explained(native)["Transform"].result == "reused"
 
 
+@pytest.mark.slow
 def test_artifacts_of_one_name_are_distinguished_by_their_ids(native: NativeBackend) -> None:
     specification = compiled()
     names = list(specification["root"]["dag"]["tasks"])
@@ -190,6 +192,7 @@ def test_artifacts_of_one_name_are_distinguished_by_their_ids(native: NativeBack
     assert reason.startswith("input examples from ExampleGen")
 
 
+@pytest.mark.slow
 def test_the_commands_show_such_runs(native: NativeBackend, tmp_path: Path) -> None:
     native.specification = compiled()
     names = list(native.specification["root"]["dag"]["tasks"])

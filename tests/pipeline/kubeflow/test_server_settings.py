@@ -54,6 +54,7 @@ def test_a_name_that_the_server_cannot_keep_is_refused_before_it_is_asked(length
         submit(session, name="x" * length)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["runs", "status", "unschedule"])
 def test_a_verb_without_a_server_ends_with_1_and_no_traceback(verb: str, tmp_path: Path) -> None:
     settings = ("--set", "kubeflow.server.endpoint=http://127.0.0.1:1")

@@ -146,6 +146,7 @@ def test_failure_without_a_message_names_the_log(kubeflow: Kubeflow) -> None:
     assert "Trainer failed: `headrace logs CONFIG Trainer trips" in done.err
 
 
+@pytest.mark.slow
 def test_pod_that_was_killed_for_memory_is_told_once_and_control_characters_do_not_reach_the_terminal(
     kubeflow: Kubeflow,
 ) -> None:
@@ -189,6 +190,7 @@ def test_canary_that_refused_a_model_is_named_and_control_characters_do_not_reac
     assert second.strip() == "miles is not as in training"
 
 
+@pytest.mark.slow
 def test_model_that_two_components_refused_has_both_even_if_the_run_failed_later(kubeflow: Kubeflow) -> None:
     run_id = kubeflow.ended("FAILED", {"pusher": ("FAILED", "Error (exit code 1): no space")})
     kubeflow.evaluated(run_id, EVALUATION, "p99 is 9 ms")
@@ -198,6 +200,7 @@ def test_model_that_two_components_refused_has_both_even_if_the_run_failed_later
     assert "not blessed by Evaluator, Canary: auc is 0.7100" in done.out
 
 
+@pytest.mark.slow
 def test_refused_model_of_a_cached_evaluation_is_told_and_a_blessed_one_is_not(kubeflow: Kubeflow) -> None:
     kubeflow.evaluated("an-earlier-run", EVALUATION)
     given = {"artifacts": {"blessing": {"artifacts": [{"uri": f"{HOME}/an-earlier-run/evaluator/17/blessing"}]}}}
@@ -211,6 +214,7 @@ def test_refused_model_of_a_cached_evaluation_is_told_and_a_blessed_one_is_not(k
     assert (done.out.splitlines()[-1].rpartition("  ")[2], done.err) == ("succeeded", "")
 
 
+@pytest.mark.slow
 def test_results_that_cannot_be_read_leave_the_state_and_the_exit_code(
     kubeflow: Kubeflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ def test_keys_that_the_store_does_not_know_are_reported_whatever_is_asked(
     assert not store.files("s3://root/v2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["object store", "volume"])
 def test_a_file_that_is_replaced_while_it_is_read_is_one_or_the_other(store: Store, where: str, tmp_path: Path) -> None:
     """As `blessed.json` is when another run ends: PyArrow has the size of one and the bytes of the other."""
@@ -203,6 +204,7 @@ def test_a_prune_whose_clock_is_days_ahead_leaves_what_a_run_in_progress_has_put
     assert new not in prune_spans.plan(store, uri, keep=1, older_than=now, now=now + 72 * 3600).spans
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pages", [1, 6], ids=["one request", "several parts"])
 def test_an_object_that_a_signal_interrupts_is_written_whole(
     s3_server: S3Server, store: Store, pages: int, tmp_path: Path

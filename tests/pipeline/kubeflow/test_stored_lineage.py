@@ -106,6 +106,7 @@ def runs(found: Lineage) -> list[str | None]:
     return [origin.model.run for origin in found.origins]
 
 
+@pytest.mark.slow
 def test_model_leads_back_to_its_data_and_a_span_forward_through_warm_starts(store: Store, tmp_path: Path) -> None:
     train(store, tmp_path, "run-a", (1, 2))
     train(store, tmp_path, "run-b", (3,), base="run-a")

@@ -62,6 +62,7 @@ def blessed_and_pushed(store: Store, pod: Path, run: str, at: str, version: str)
         PushRecord.read(home / "pushed.json").write(home / "pushed.json", entry, folder)
 
 
+@pytest.mark.slow
 def test_models_are_listed_with_their_versions_verdicts_and_spans(
     store: Store, tmp_path: Path, s3_server: S3Server
 ) -> None:

@@ -23,6 +23,8 @@ from headrace.pipeline.kubeflow.stored_card import write_stored_card
 from headrace.pipeline.kubeflow.stored_lineage import stored_lineage
 from headrace.pipeline.kubeflow.stored_run import with_parameters
 
+pytestmark = pytest.mark.slow
+
 PUSH = "serving/trips"
 NAME = "<b>odd|name</b>"
 

@@ -47,6 +47,7 @@ def test_number_is_kept_from_others_until_its_version_is_there(store: Store) -> 
     assert store.children(URI) == ["17"]  # servers see no claims
 
 
+@pytest.mark.slow
 def test_of_many_at_once_one_at_most_has_a_number_and_none_is_left_claimed(store: Store) -> None:
     ready = threading.Barrier(4)
 

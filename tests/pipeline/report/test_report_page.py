@@ -154,6 +154,7 @@ def test_page_is_accessible(whole: Run) -> None:
     assert ("html", {"lang": "en"}) in page.tags
 
 
+@pytest.mark.slow
 def test_report_needs_no_heavy_import(whole: Run) -> None:
     whole.record.write(whole.folder)
     program = (

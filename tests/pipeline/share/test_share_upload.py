@@ -30,6 +30,7 @@ Two = Callable[[], list[Path]]
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 def test_on_s3_a_browser_is_shown_the_page(
     two: Two, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

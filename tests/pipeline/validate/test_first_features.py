@@ -161,6 +161,7 @@ def test_what_has_nothing_to_learn_from_is_noted_with_the_reason(
         assert all(word in note for word in words.split("…"))
 
 
+@pytest.mark.slow
 def test_ids_are_told_from_values_that_come_again_further_on(caplog: pytest.LogCaptureFixture) -> None:
     """Of many rows, the first ones may have mostly different values although all of them come again."""
     rows(*(f"U{row},{row % 2}" for row in range(300_000)))

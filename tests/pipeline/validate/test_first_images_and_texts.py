@@ -96,6 +96,7 @@ def test_a_class_folder_without_files_is_noted(notes: pytest.LogCaptureFixture) 
     assert of_texts.endswith("data.source.path: there are no texts in the class folders 'fair', 'mixed'")
 
 
+@pytest.mark.slow
 def test_folders_that_are_not_the_classes_are_found() -> None:
     images(4_000, a="cat", b="dog", c="horse")
     assert "label.classes: the data has horse, but the classes are cat, dog" in mistake(IMAGES)

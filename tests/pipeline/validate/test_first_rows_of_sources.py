@@ -150,6 +150,7 @@ def test_a_wrong_query_is_the_mistake_that_a_run_reports(kind: str, query: str, 
     assert "the database reports an error: " in found
 
 
+@pytest.mark.slow
 def test_a_database_that_cannot_be_reached_is_noted(given: Given, caplog: pytest.LogCaptureFixture) -> None:
     source = given("postgresql", trips(3))
     with socket.socket() as silent:  # which takes connections, and says nothing
@@ -168,6 +169,7 @@ def test_a_database_that_cannot_be_reached_is_noted(given: Given, caplog: pytest
             assert loaded.rows_seen.by_split == {}
 
 
+@pytest.mark.slow
 def test_a_query_that_takes_long_is_cancelled(
     given: Given, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +187,7 @@ def test_a_query_that_takes_long_is_cancelled(
         assert "the database took too long to answer" in note
 
 
+@pytest.mark.slow
 def test_a_locked_database_is_noted(
     given: Given, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

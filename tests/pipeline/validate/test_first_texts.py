@@ -129,12 +129,14 @@ def test_the_label_of_a_regression_that_is_text_is_told_what_it_could_be(values:
     assert "data.types" not in problem
 
 
+@pytest.mark.slow
 @given(st.lists(st.decimals(-9999, 9999, places=2), min_size=1, max_size=20))
 def test_any_numbers_with_a_decimal_comma_are_recognized(numbers: list[object]) -> None:
     found = of_texts(*(str(number).replace(".", ",") for number in numbers))
     assert (found[0], found[2]) == ("numbers with a decimal comma", "set `data.source.decimal: ','`")
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3), min_size=1, max_size=9), st.sampled_from(";|"))
 def test_any_lists_of_numbers_of_one_length_become_a_vector(lists: list[list[float]], separator: str) -> None:
     found = of_texts(*(separator.join(map(repr, numbers)) for numbers in lists), delimiter=",")
@@ -146,6 +148,7 @@ def test_any_lists_of_numbers_of_one_length_become_a_vector(lists: list[list[flo
     }
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=30), st.sampled_from(["feature", "label", "weight"]))
 def test_whatever_the_texts_are_something_is_said_of_them(texts: list[str], use: str) -> None:
     assume(any(texts))

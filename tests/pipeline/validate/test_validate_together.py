@@ -79,6 +79,7 @@ def test_a_mistake_that_leaves_it_open_what_is_read_is_reported_alone(text: str)
     assert len(both(text.replace("fare:", "fair:") if "traine" not in text else text)) == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.dictionaries(st.sampled_from(["pipeline", "data", "label", "features", "train", "x"]), JSON, max_size=5))
 def test_whatever_is_written_a_config_s_mistakes_are_reported_and_nothing_fails(values: dict[str, object]) -> None:

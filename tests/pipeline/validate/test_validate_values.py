@@ -160,6 +160,7 @@ def test_columns_that_are_not_read_are_not_looked_at() -> None:
     assert reported(CONFIG.replace("label:", "  columns: used\nlabel:")) == []
 
 
+@pytest.mark.slow
 def test_a_mistake_beyond_the_first_megabytes_is_left_to_the_run() -> None:
     assert reported(source("csv", [*range(600_000), "abc"])) == []
     (problem,) = reported(source("csv", [*range(60_000), "abc"]))
