@@ -44,7 +44,7 @@ GOOD = {
     "label": {"key": "tip", "kind": "binary"},
     "features": {"fare": {"column": "numeric"}, "note": {"column": "vocabulary"}},
 }
-MISTAKES = {
+MISTAKES: dict[str, Any] = {
     "pipeline": {"name": "trips"},
     "label": {"key": "tip", "kind": "binary", "classes": ["no", "yes"]},
     "features": {
@@ -91,7 +91,7 @@ def problems(config: dict[str, Any], source: dict[str, Any], **data: Any) -> lis
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_mistakes_of_a_config_are_found_at_once(kind: str, given: Given, caplog: pytest.LogCaptureFixture) -> None:
     rows = trips(60, lists=kind in WITH_LISTS)
-    features = {name: one for name, one in MISTAKES["features"].items() if name in rows[0]}  # type: ignore[attr-defined]
+    features = {name: one for name, one in MISTAKES["features"].items() if name in rows[0]}
     found = problems({**MISTAKES, "features": features}, given(kind, rows), split_column="fold")
     expected = {
         "data.splits: ": "split 'test' is empty",
