@@ -62,8 +62,8 @@ class SplitStatistics:
 
 
 def schema_anomalies(split: str, anomalies: Anomalies) -> Iterator[DataAnomaly]:
-    """Every difference from the schema, in TFDV's words."""
-    for name, info in anomalies.anomaly_info.items():
+    """Every difference from the schema, in TFDV's words, by column: a map in protobuf has another order each time."""
+    for name, info in sorted(anomalies.anomaly_info.items()):
         column = ".".join(info.path.step) or name
         for reason in info.reason:
             yield DataAnomaly(split, column, reason.short_description, reason.description.strip())

@@ -13,6 +13,7 @@ import tensorflow_data_validation as tfdv
 from gate_data import BINARY, Rows, lists
 from google.protobuf import text_format
 from tensorflow_data_validation.statistics.stats_impl import generate_statistics_in_memory
+from tensorflow_metadata.proto.v0.anomalies_pb2 import Anomalies
 from tensorflow_metadata.proto.v0.schema_pb2 import Schema
 from tfx.components.example_validator.executor import Executor as ExampleValidator
 from tfx.components.schema_gen.import_schema_gen.executor import Executor as ImportSchemaGen
@@ -21,7 +22,7 @@ from tfx.types import artifact_utils, standard_artifacts
 
 from headrace.common.errors import GateError
 from headrace.components.gates.data_gate import DataGate, describe, find_anomalies
-from headrace.components.gates.data_rules import DataAnomaly, SplitStatistics
+from headrace.components.gates.data_rules import DataAnomaly, SplitStatistics, schema_anomalies
 from headrace.configs.schema.label import LabelConfig
 
 SCHEMA = """
@@ -42,12 +43,23 @@ def test_differences_from_a_curated_schema_are_named_by_column_rule_and_values()
     statistics = generate_statistics_in_memory(pa.RecordBatch.from_pydict(arrays), tfdv.StatsOptions())
     anomalies = tfdv.validate_statistics(statistics, schema)
     found = find_anomalies([SplitStatistics.of("train", statistics.datasets)], {"train": anomalies}, BINARY, ())
-    assert sorted((each.column, each.rule, each.what) for each in found) == [
+    assert [(each.column, each.rule, each.what) for each in found] == [
         ("fare", "Unexpected data type", "Expected data of type: INT but got FLOAT"),
         ("gone", "Column dropped", "Column is completely missing"),
         ("hour", "Out-of-range values", "Unexpectedly large value: 24."),
         ("pay", "Unexpected string values", "Examples contain values missing from the schema: Bitcoin (~33%)."),
     ]
+
+
+def test_anomalies_are_in_the_columns_order_whatever_order_their_map_has() -> None:
+    names = [f"x{number:02}" for number in range(40)]
+    orders = []
+    for order in (names, names[::-1]):
+        anomalies = Anomalies()
+        for name in order:
+            anomalies.anomaly_info[name].short_description = "Column dropped"
+        orders.append([anomaly.column for anomaly in schema_anomalies("train", anomalies)])
+    assert orders == [names, names]
 
 
 def _examples(directory: Path, **splits: Rows) -> standard_artifacts.Examples:
