@@ -18,10 +18,11 @@ def ModelInService(  # noqa: N802
     registry: Parameter[str],
     push_record: Parameter[str],
     serving: Parameter[str] = "",
+    pushed_model: InputArtifact[standard_artifacts.PushedModel] = None,
 ) -> None:
-    """Point at the model in service, for a pipeline that only predicts.
+    """Point at the model in service, which after a push may be that of another run, or the one before.
 
-    Raises RunError if there is none, or if its files are not the ones that were blessed.
+    Raises RunError if its files are not the ones that were blessed, or if a pipeline that only predicts has none.
 
     Args:
         newest: the model; the newest blessed one if nothing was pushed yet.
@@ -29,8 +30,9 @@ def ModelInService(  # noqa: N802
         registry: path of `blessed.json`.
         push_record: path of `pushed.json`.
         serving: the folder that a model server watches; "" if nothing is ever pushed.
+        pushed_model: from Pusher, after which the model is looked for; None in a pipeline that only predicts.
     """
-    find_model_in_service(newest, version, registry, push_record, serving)
+    find_model_in_service(newest, version, registry, push_record, serving, pushed_model)
 
 
 @component
@@ -58,10 +60,12 @@ def PublishPredictions(  # noqa: N802
     spans: InputArtifact[standard_artifacts.String],
     published: OutputArtifact[standard_artifacts.String],
     publish_to: Parameter[str],
-    pushed_model: InputArtifact[standard_artifacts.PushedModel] = None,
     version: InputArtifact[standard_artifacts.String] = None,
+    push_record: Parameter[str] = "",
+    serving: Parameter[str] = "",
 ) -> None:
-    """Put the predictions into the file that users read, in one step, unless it has them already.
+    """Put the predictions into the file that users read, in one step, unless it has them already, or another version
+    came into service meanwhile, whose run writes the file too.
 
     Raises RunError if the file cannot be written.
 
@@ -71,7 +75,8 @@ def PublishPredictions(  # noqa: N802
         spans: the manifest of what was predicted.
         published: PublishedPredictions as JSON.
         publish_to: the file, with placeholders for the newest span.
-        pushed_model: from Pusher, which knows the version of the model; None if nothing is ever pushed.
-        version: from ModelInService, in place of it.
+        version: the model's version, from ModelInService; None if nothing is ever pushed.
+        push_record: path of `pushed.json`.
+        serving: the folder that a model server watches; "" if nothing is ever pushed.
     """
-    publish_predictions(predictions, model, spans, published, publish_to, pushed_model, version)
+    publish_predictions(predictions, model, spans, published, publish_to, version, push_record, serving)

@@ -1,4 +1,4 @@
-"""BulkPredictor: predicts new data with the newest blessed model, which after the Pusher is the one in service.
+"""BulkPredictor: predicts new data with the model in service, or the newest blessed one if nothing is ever pushed.
 
 It reads rows as ExampleGen does and predicts them as `headrace predict` does, by columns, without tf.Examples on disk
 in between. TFX's BulkInferrer reads Examples, for which the new data would have to go through a second ExampleGen.
@@ -95,7 +95,7 @@ class BulkPredictorSpec(component_spec.ComponentSpec):
 
     Args:
         spans: the manifest of the new data, from PredictSpans.
-        model: the model, from RecordBlessing.
+        model: from ModelInService, or RecordBlessing if nothing is ever pushed.
         data: the DataConfig of the new data as JSON.
         ending: of the output, which names its format.
         columns: JSON list of the input's columns to write; `null` for all.

@@ -22,7 +22,7 @@ from headrace.components.spans.find import find_spans
 from headrace.components.spans.manifest import SpanManifest
 from headrace.components.spans.patterns import path_of_span
 from headrace.components.stored_models import shared_models
-from headrace.components.stored_models.blessed_record import IN_SERVICE, Registry
+from headrace.components.stored_models.blessed_record import Registry
 from headrace.components.stored_models.push_record import PushRecord
 from headrace.components.stored_models.usable import why_unusable
 from headrace.configs.schema.data import DATE_PLACEHOLDERS, data_from_json, placeholders
@@ -33,23 +33,31 @@ logger = logging.getLogger(__name__)
 
 Artifact = Any
 """An artifact of TFX, or one with its methods."""
+_RUN_AGAIN = "Run the whole pipeline again, without `predict.only`."
+_RESTORE = "Restore its files from a backup, or bless another model, so that new data can be predicted."
 
 
 def find_model_in_service(
-    newest: Artifact, version: Artifact, registry: str, push_record: str, serving: str = ""
+    newest: Artifact,
+    version: Artifact,
+    registry: str,
+    push_record: str,
+    serving: str = "",
+    pushed_model: Artifact | None = None,
 ) -> None:
     """What the component ModelInService does; its arguments are documented there."""
     path, record = Path(push_record), PushRecord.read(Path(push_record))
     blessed, last = Registry.read(Path(registry)), record.last.get(serving)
     found = blessed.find(str(path.parent / last.uri)) if last else blessed.newest
-    if found is None:
+    if found is None and pushed_model is None:
         why = f"version {last.version} is not in the list of blessed models, {registry}" if last else NO_MODEL
         raise RunError(f"{why}.\n  Run the whole pipeline first, without `predict.only`.")
-    if flaw := why_unusable(found.uri, found, None, path):
-        raise RunError(f"{flaw.reason}.\n  Run the whole pipeline again, without `predict.only`.")
+    if found and (flaw := why_unusable(found.uri, found, None, path)):
+        raise RunError(f"{flaw.reason}.\n  {_RUN_AGAIN if pushed_model is None else _RESTORE}")
     point(newest, found)
-    version.value = last.version if last else ""
-    logger.info(f"version {last.version}: {found.uri}" if last else found.uri)
+    version.value = last.version if last and found else ""
+    where = f"version {last.version}: " if last else ""
+    logger.info(f"{where}{found.uri}" if found else NO_MODEL)
 
 
 def list_new_data(spans: Artifact, data: str, code: str = "", as_of: Artifact | None = None) -> None:  # noqa: ARG001
@@ -68,8 +76,9 @@ def publish_predictions(
     spans: Artifact,
     published: Artifact,
     publish_to: str,
-    pushed_model: Artifact | None = None,
     version: Artifact | None = None,
+    push_record: str = "",
+    serving: str = "",
 ) -> None:
     """What the component PublishPredictions does; its arguments are documented there."""
     file = next((file for file in Path(predictions.uri).iterdir() if file.name.startswith(FILE)), None)
@@ -81,35 +90,43 @@ def publish_predictions(
     output = Path(path_of_span(publish_to, manifest.spans[-1].number))
     if str(output) in manifest.paths:
         raise RunError(f"predict.output: {output} is one of the files that are predicted; name another file")
+    by = version.value if version else ""
+    later = _pushed_since(by, push_record, serving)
+    changed = _replace(output, file, leave=later is not None)
     done = PublishedPredictions(
         output=str(output),
         rows=predictions.get_int_custom_property(ROWS),
         skipped=predictions.get_int_custom_property(SKIPPED),
-        version=version.value or None if version else _version(pushed_model),
+        version=by or None,
         model=model.uri,
         spans=tuple(span.name for span in manifest.spans if span.name),
-        changed=_replace(output, file),
+        changed=changed,
+        later=None if changed else later,
     )
     published.value = done.model_dump_json()
     logger.info(f"{output}{'' if done.changed else ', which is unchanged'}: {done.words}")
 
 
-def _version(pushed_model: Artifact | None) -> str | None:
-    """The version that the run has pushed, or else the one in service."""
-    if pushed_model is None:
-        return None
-    if pushed_model.get_int_custom_property("pushed") == 1:
-        return str(pushed_model.get_string_custom_property("pushed_version"))
-    return Path(pushed_model.get_string_custom_property(IN_SERVICE)).name or None
+def _pushed_since(version: str, push_record: str, serving: str) -> str | None:
+    """The version that is in service by now, if it is not the one that predicted.
+
+    It is that of a run, of a rollback or of a promotion that ended meanwhile. (Runs on Kubeflow have no lock in
+    common.)
+    """
+    last = PushRecord.read(Path(push_record)).last.get(serving) if serving else None
+    return last.version if last and last.version != version else None
 
 
-def _replace(output: Path, file: Path) -> bool:
-    """Give a file the content of another in one step, unless it has it already. Returns whether it was written."""
+def _replace(output: Path, file: Path, *, leave: bool) -> bool:
+    """Give a file the content of another in one step, unless it has it already. Returns whether it was written.
+
+    leave: leave a file that exists as it is.
+    """
     try:
         shared_models.fetch_file(output)
         if output.is_dir():
             raise IsADirectoryError(0, "it is a folder")
-        if output.exists() and same_bytes(output, file):
+        if output.exists() and (leave or same_bytes(output, file)):
             return False
         with replacing(output) as partial:
             shutil.copyfile(file, partial)

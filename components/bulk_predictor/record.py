@@ -21,7 +21,8 @@ class PublishedPredictions(BaseModel, frozen=True, extra="forbid"):
         version: the pushed version of the model that predicted them; None if it is not in `deploy.push`.
         model: the URI of that model.
         spans: the names of the spans that were predicted.
-        changed: whether the file was written; False if it had these predictions already.
+        changed: whether the file was written; False if it had these predictions already, or was left.
+        later: the version that came into service while these were predicted, for which the file was left; else None.
     """
 
     output: str | None = None
@@ -31,6 +32,7 @@ class PublishedPredictions(BaseModel, frozen=True, extra="forbid"):
     model: str | None = None
     spans: tuple[str, ...] = ()
     changed: bool = False
+    later: str | None = None
 
     @property
     def words(self) -> str:
@@ -40,4 +42,5 @@ class PublishedPredictions(BaseModel, frozen=True, extra="forbid"):
         spans = f" of {self.spans[0]}" if len(self.spans) == 1 else f" of {len(self.spans)} spans" if self.spans else ""
         left_out = f", {self.skipped:,} unreadable ones left out" if self.skipped else ""
         by = f"version {self.version}" if self.version else "the newest blessed model, which is not pushed"
-        return f"{self.rows:,} rows{spans} by {by}{left_out}"
+        left = f"; not published, as version {self.later} came into service meanwhile" if self.later else ""
+        return f"{self.rows:,} rows{spans} by {by}{left_out}{left}"

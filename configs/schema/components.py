@@ -84,7 +84,7 @@ class Components:
         DEPLOYMENT, instead="let it wait for a further component that fails if the model must not be used"
     )
     pusher: BaseNode | None = _component(DEPLOYMENT)
-    model_in_service: BaseNode | None = _component(PREDICTIONS, instead="set `predict.only`", predicts=True)
+    model_in_service: BaseNode | None = _component(PREDICTIONS, instead="set `predict`", predicts=True)
     predict_spans: BaseNode | None = _component(PREDICTIONS, instead="set `predict.source`", predicts=True)
     bulk_predictor: BaseNode | None = _component(PREDICTIONS, predicts=True)
     publish_predictions: BaseNode | None = _component(PREDICTIONS, instead="set `predict.output`", predicts=True)

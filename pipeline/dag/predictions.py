@@ -19,19 +19,25 @@ READ = {"source", "types", "columns", "on_bad_record", "max_bad_fraction"}
 """Those that decide how it is read."""
 
 
-def model_in_service(config: PipelineConfig, _built: Components, folders: Folders) -> BaseNode | None:
-    """The component that points at the model, in a pipeline that trains none."""
-    if not config.only_predicts:
+def model_in_service(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode | None:
+    """The component that points at the model: after the push, or in a pipeline that trains none."""
+    if config.predict is None or not (config.only_predicts or built.pusher):
         return None
     return ModelInService(
         registry=str(folders.registry),
-        push_record=str(folders.push_record),
-        serving=str(folders.pushed(config.push_directory)) if config.push_directory else "",
+        **_pushes(config, folders),
+        **({"pushed_model": built.pusher.outputs["pushed_model"]} if built.pusher else {}),
     )
 
 
+def _pushes(config: PipelineConfig, folders: Folders) -> dict[str, str]:
+    """The record of pushed models, and the folder that a model server watches; "" if nothing is ever pushed."""
+    serving = str(folders.pushed(config.push_directory)) if config.push_directory else ""
+    return {"push_record": str(folders.push_record), "serving": serving}
+
+
 def predict_spans(config: PipelineConfig, built: Components, _folders: Folders) -> BaseNode | None:
-    """The component that lists the new data, once the model that predicts it is in service."""
+    """The component that lists the new data, once the model that predicts it is known."""
     if config.predict is None:
         return None
     code = sources_digest("headrace.components.bulk_predictor.publishing", *config.predict.source.modules())
@@ -42,7 +48,7 @@ def predict_spans(config: PipelineConfig, built: Components, _folders: Folders) 
     node = PredictSpans(
         data=data.model_dump_json(by_alias=True, include=LISTED), code=code, as_of=built.spans.outputs["as_of"]
     )
-    node.add_upstream_node(built.pusher or built.record_blessing)
+    node.add_upstream_node(_model(built))
     return node
 
 
@@ -76,6 +82,5 @@ def publish_predictions(config: PipelineConfig, built: Components, folders: Fold
         model=_model(built).outputs["newest"],
         spans=built.predict_spans.outputs["spans"],
         publish_to=str(folders.predictions(config.predict.output)),
-        **({"pushed_model": built.pusher.outputs["pushed_model"]} if built.pusher else {}),
-        **({"version": known.outputs["version"]} if known else {}),
+        **({"version": known.outputs["version"], **_pushes(config, folders)} if known else {}),
     )

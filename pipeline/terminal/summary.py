@@ -80,7 +80,8 @@ def _pushed(record: RunRecord) -> bool:
 
 
 def _only_predicts(record: RunRecord) -> bool:
-    return any(node.id == "ModelInService" for node in record.nodes)
+    ids = {node.id for node in record.nodes}
+    return "ModelInService" in ids and "Trainer" not in ids
 
 
 def _remarks(remarks: Mapping[str, Sequence[str]], about: str) -> list[str]:

@@ -19,7 +19,7 @@ from headrace.components.bulk_predictor.publishing import find_model_in_service,
 from headrace.components.bulk_predictor.record import ROWS, SKIPPED, PublishedPredictions
 from headrace.components.spans.manifest import SpanManifest
 from headrace.components.spans.patterns import match_files, path_of_span
-from headrace.components.stored_models.blessed_record import EXISTS, IN_SERVICE, MadeFor, Registry
+from headrace.components.stored_models.blessed_record import EXISTS, MadeFor, Registry
 from headrace.components.stored_models.blessing import record_blessing
 from headrace.components.stored_models.push_record import PushRecord
 from headrace.configs.schema.data import DataConfig
@@ -50,24 +50,25 @@ class Publication:
         (folder / "new.csv").write_text("id\n7\n")
         if content is not None:
             (folder / "artifact" / "predictions.csv").write_bytes(content)
-        self.predictions, self.pushed = artifact(folder / "artifact"), artifact(folder / "pushed")
+        self.predictions = artifact(folder / "artifact")
         self.predictions.set_int_custom_property(ROWS, 1)
         self.predictions.set_int_custom_property(SKIPPED, 2)
         manifest = SpanManifest.of([str(folder / "new.csv")])
         spans = tuple(type(one)(span, one.files, str(span) if span else "") for one in manifest.spans)
         self.spans = text(folder / "spans", SpanManifest(spans).to_json())
 
-    def publish(self, to: Path | str, *, pusher: bool = True) -> PublishedPredictions:
-        published, pushed = text(self.folder / "published"), self.pushed if pusher else None
-        publish_predictions(self.predictions, artifact(Path("/model")), self.spans, published, str(to), pushed)
+    def publish(self, to: Path | str, version: str | None = None, home: Path | None = None) -> PublishedPredictions:
+        """home: the pipeline's folder, in which models are pushed to `serving`."""
+        published, by = text(self.folder / "published"), text(self.folder / "by", version or "")
+        pushes = (str(home / "pushed.json"), str(home / "serving")) if home else ()
+        given = (self.predictions, artifact(Path("/model")), self.spans, published, str(to))
+        publish_predictions(*given, None if version is None else by, *pushes)
         return PublishedPredictions.model_validate_json(published.value)
 
 
 def test_the_file_appears_under_its_name_with_a_record_of_who_wrote_it(tmp_path: Path) -> None:
     one = Publication(tmp_path)
-    one.pushed.set_int_custom_property("pushed", 1)
-    one.pushed.set_string_custom_property("pushed_version", "1795634827")
-    done = one.publish(tmp_path / "scored" / "out.csv")
+    done = one.publish(tmp_path / "scored" / "out.csv", "1795634827")
     assert (tmp_path / "scored" / "out.csv").read_bytes() == b"id,prediction\n7,1\n"
     assert [path.name for path in (tmp_path / "scored").iterdir()] == ["out.csv"]
     assert done == PublishedPredictions(
@@ -76,15 +77,21 @@ def test_the_file_appears_under_its_name_with_a_record_of_who_wrote_it(tmp_path:
     assert done.words == "1 rows by version 1795634827, 2 unreadable ones left out"
 
 
-def test_the_version_in_service_is_named_if_the_run_pushed_none(tmp_path: Path) -> None:
-    one = Publication(tmp_path)
-    one.pushed.set_string_custom_property(IN_SERVICE, "/serving/taxi/17")
-    assert one.publish(tmp_path / "out.csv").version == "17"
+@pytest.mark.parametrize("by", ["17", "16", ""])
+def test_predictions_never_replace_those_of_a_version_that_came_into_service_later(tmp_path: Path, by: str) -> None:
+    """As where two runs on Kubeflow end together, and the one that was overtaken predicts for longer."""
+    one, home, out = Publication(tmp_path), Blessed(tmp_path / "home", 2).home, tmp_path / "out.csv"
+    assert one.publish(out, by, home).changed  # nothing there could be of a later version
+    out.write_bytes(b"id,prediction\n7,0\n")
+    done = one.publish(out, by, home)
+    assert (done.changed, done.later) == ((True, None) if by == "17" else (False, "17"))
+    assert out.read_bytes() == (b"id,prediction\n7,1\n" if by == "17" else b"id,prediction\n7,0\n")
+    assert ("version 17 came into service meanwhile" in done.words) is (by != "17")
 
 
-@pytest.mark.parametrize("pusher", [True, False])
-def test_a_model_that_is_not_pushed_has_no_version(tmp_path: Path, *, pusher: bool) -> None:
-    done = Publication(tmp_path).publish(tmp_path / "out.csv", pusher=pusher)
+@pytest.mark.parametrize("version", ["", None])
+def test_a_model_that_is_not_pushed_has_no_version(tmp_path: Path, version: str | None) -> None:
+    done = Publication(tmp_path).publish(tmp_path / "out.csv", version)
     assert done.version is None
     assert "newest blessed model" in done.words
 
@@ -147,17 +154,40 @@ class Blessed:
         label = MadeFor(label="{}", columns={})
         record_blessing(self.home / "blessed.json", str(model), now, label, checksum(model))
 
-    def find(self, *, pushes: bool = True) -> tuple[str, str]:
-        """The name of the model's folder, and its version."""
+    def find(self, *, pushes: bool = True, after_push: bool = False) -> tuple[str, str]:
+        """The name of the model's folder, and its version; empty if there is none."""
         newest, version = artifact(self.home / "newest"), text(self.home / "version")
         paths = str(self.home / "blessed.json"), str(self.home / "pushed.json")
-        find_model_in_service(newest, version, *paths, str(self.serving) if pushes else "")
-        assert newest.get_int_custom_property(EXISTS) == 1
-        return Path(newest.uri).name, version.value
+        pushed = artifact(self.home / "pushed") if after_push else None
+        find_model_in_service(newest, version, *paths, str(self.serving) if pushes else "", pushed)
+        return Path(newest.uri).name if newest.get_int_custom_property(EXISTS) else "", version.value
 
 
-def test_the_model_in_service_is_the_one_pushed_last_even_if_another_was_blessed_since(tmp_path: Path) -> None:
-    assert Blessed(tmp_path, 2).find() == ("model-0", "17")
+@pytest.mark.parametrize("after_push", [False, True])
+def test_the_model_in_service_is_the_one_pushed_last_even_if_another_was_blessed_since(
+    tmp_path: Path, *, after_push: bool
+) -> None:
+    one = Blessed(tmp_path, 2)
+    assert one.find(after_push=after_push) == ("model-0", "17")
+    rolled_back = Registry.read(tmp_path / "blessed.json").rolled_back_to(f"{tmp_path}/model-0", "2026-11-22T00:00:00Z")
+    rolled_back.write(tmp_path / "blessed.json")
+    assert one.find(after_push=after_push) == ("model-0", "17")
+
+
+def test_a_run_without_a_blessed_model_predicts_nothing_and_goes_on(tmp_path: Path) -> None:
+    one = Blessed(tmp_path, 0)
+    assert one.find(after_push=True) == ("", "")
+    waiting = MadeFor(label="{}", columns={})
+    record_blessing(tmp_path / "blessed.json", "/m", dt.datetime.now(dt.UTC), waiting, awaits_approval=True)
+    assert one.find(after_push=True) == ("", "")
+
+
+def test_a_run_does_not_predict_with_a_damaged_model_in_service(tmp_path: Path) -> None:
+    one = Blessed(tmp_path, 1)
+    (tmp_path / "model-0" / "Format-Serving" / "saved_model.pb").write_text("1")
+    with pytest.raises(RunError, match="model-0 is damaged") as caught:
+        one.find(after_push=True)
+    assert "predict.only" not in str(caught.value)
 
 
 def test_a_pod_finds_the_last_push_where_another_sees_the_storage_at_another_path(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ EACH = int(os.environ.get("HEADRACE_TEST_KILLS_EACH", "1"))
 NIGHTS = EACH + 3
 """After so many, a component that died too rarely is one that the moments miss."""
 SEED = int(os.environ.get("HEADRACE_TEST_SEED", "1"))
-ALWAYS = {"WarmStart", "Drift", "RecordTraining", "ServingLog", "PredictSpans", "PublishPredictions"}
+ALWAYS = {"WarmStart", "Drift", "RecordTraining", "ServingLog", "ModelInService", "PredictSpans", "PublishPredictions"}
 """Components that are computed in each run, besides those that `Finished.ran` leaves out."""
 AFTER_BLESSING = {"DataVerdict", "DataGate"}
 """Those that compare with the data of the model blessed last. The night's own run may have ended with its blessing."""

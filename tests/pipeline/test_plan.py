@@ -96,18 +96,27 @@ def test_components_that_look_outside_run_each_time_and_the_others_are_reused() 
 PREDICT = "predict={source: {kind: csv, path: new.csv}, output: scored.parquet}"
 
 
-def test_new_data_is_predicted_after_the_push_by_the_newest_blessed_model() -> None:
+def test_new_data_is_predicted_after_the_push_by_the_model_in_service() -> None:
     found = nodes(PREDICT)
-    assert list(found)[-3:] == ["PredictSpans", "BulkPredictor", "PublishPredictions"]
-    assert set(found) == {*NODES, "PredictSpans", "BulkPredictor", "PublishPredictions"}
-    assert found["PredictSpans"].upstream == ("Pusher", "Spans")
+    predicts = ["ModelInService", "PredictSpans", "BulkPredictor", "PublishPredictions"]
+    assert list(found)[-4:] == predicts
+    assert set(found) == {*NODES, *predicts}
+    assert found["ModelInService"].upstream == ("Pusher",)
+    assert found["PredictSpans"].upstream == ("ModelInService", "Spans")
     assert found["BulkPredictor"].inputs == {
         "spans": (("PredictSpans", "spans"),),
-        "model": (("RecordBlessing", "newest"),),
+        "model": (("ModelInService", "newest"),),
     }
-    assert found["PublishPredictions"].inputs["pushed_model"] == (("Pusher", "pushed_model"),)
-    assert [id_ for id_ in list(found)[-3:] if found[id_].cacheable] == ["BulkPredictor"]
-    assert {"RecordBlessing"} <= set(nodes(PREDICT, "deploy.push=null")["PredictSpans"].upstream)
+    assert found["PublishPredictions"].inputs["version"] == (("ModelInService", "version"),)
+    assert [id_ for id_ in predicts if found[id_].cacheable] == ["BulkPredictor"]
+
+
+def test_without_a_push_new_data_is_predicted_by_the_newest_blessed_model() -> None:
+    found = nodes(PREDICT, "deploy.push=null")
+    assert "ModelInService" not in found
+    assert found["BulkPredictor"].inputs["model"] == (("RecordBlessing", "newest"),)
+    assert found["PredictSpans"].upstream == ("RecordBlessing", "Spans")
+    assert set(found["PublishPredictions"].inputs) == {"predictions", "model", "spans"}
 
 
 def test_a_pipeline_that_only_predicts_has_no_other_components_and_shares_their_cache() -> None:

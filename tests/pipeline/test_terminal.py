@@ -300,5 +300,15 @@ def test_summary_of_a_run_that_ended_after_its_push_says_what_is_in_service(stat
     assert ("PublishPredictions failed: OSError: disk full" in lines) is (status is Status.FAILED)
 
 
+@pytest.mark.parametrize("trains", [True, False])
+def test_summary_of_a_run_that_predicts_speaks_of_a_blessing_if_it_trains(*, trains: bool) -> None:
+    record = finished()
+    record.nodes.append(NodeRecord("ModelInService", status=Status.DONE))
+    if not trains:
+        record.nodes = [node for node in record.nodes if node.id != "Trainer"]
+    lines = summary(record, ModelVerdict(True, (LEAST,), (str(LEAST),), "serving/17"))
+    assert ("pushed    serving/17" in lines) is trains
+
+
 def test_summary_of_an_interrupted_run_says_how_to_continue() -> None:
     assert summary(finished(Status.INTERRUPTED))[0].startswith("interrupted: the same command")

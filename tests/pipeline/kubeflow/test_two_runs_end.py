@@ -1,4 +1,6 @@
-"""Two runs that end at the same time: RecordBlessing and Pusher of each in pods' processes, on the S3 server."""
+"""Two runs that end at the same time: RecordBlessing and Pusher of each in pods' processes, on the S3 server, and
+ModelInService, which says what predicts new data.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +31,7 @@ RUNS = ("run-a", "run-b")
 FILES = ("saved_model.pb", "assets/words", "variables/variables.data")
 SCHEMA = 'feature { name: "fare" type: FLOAT } feature { name: "kind" type: BYTES }'
 ROUNDS, AT_ONCE = 12, 2
+PREDICT = "predict={source: {kind: csv, path: new.csv}, output: scored.csv}"
 LATEST = 0.4
 """Seconds, at most, that a task starts after the one that it meets. It takes about as long on an idle machine."""
 
@@ -38,27 +41,30 @@ class Ends:
     """A pipeline, whose two runs end.
 
     barrier: where their tasks wait for each other, blessings for blessings and pushes for pushes; shifted: the second
-    blessing meets the first push instead, and the second push nothing.
+    blessing meets the first push instead, and the second push nothing; predicts: whether they predict new data;
+    predicting: by run, the version that predicts, and the run whose model that is.
     """
 
     store: Store
     home: str
     folder: Path
     config: PipelineConfig
+    predicting: dict[str, tuple[str, str]]
     draw: random.Random
     barrier: Barrier
     shifted: bool
+    predicts: bool
 
     @classmethod
     def of(cls, number: int, store: Store, folder: Path) -> Ends:
         root = f"s3://root/round-{number}"
-        config = trips("deploy.canary=null", f"kubeflow.pipeline_root={root}")
-        return cls(
-            store, f"{root}/trips", folder / str(number), config, random.Random(number), Barrier(2), number % 2 == 0
-        )
+        config = trips("deploy.canary=null", PREDICT, f"kubeflow.pipeline_root={root}")
+        draw, barrier = random.Random(number), Barrier(2)
+        kind = (number % 2 == 0, number % 3 == 0)  # a pod takes a second, so a third of the rounds predicts
+        return cls(store, f"{root}/trips", folder / str(number), config, {}, draw, barrier, *kind)
 
     def both(self) -> None:
-        """Both runs, from the blessing to the push."""
+        """Both runs, from the blessing to the model that predicts."""
         delays = [tuple(self.draw.uniform(0, LATEST) * (self.draw.random() < 0.5) for _ in "bp") for _ in RUNS]
         with ThreadPoolExecutor(len(RUNS)) as threads:
             list(threads.map(self._end, RUNS, delays))
@@ -81,13 +87,18 @@ class Ends:
         if not late:
             self.barrier.wait()
         self._task(run, "pusher", {"model_blessing": given["blessing"]}, parameters, delays[1])
+        if not self.predicts:
+            return
+        found = self._task(run, "model-in-service", {"pushed_model": "pusher/7/pushed_model"}, {}, 0)
+        model = json.loads(found["newest"])["uri"].removeprefix(f"{self.home}/")
+        self.predicting[run] = found["version"], model.split("/")[0]
 
     def _task(
         self, run: str, name: str, given: dict[str, str], parameters: dict[str, Any], delay: float
     ) -> dict[str, Any]:
         """Run a task, perhaps a little later; returns its output parameters."""
         task = next(task for task in component_tasks(self.config) if task.name == name)
-        made = "record" if name == "record-blessing" else "pushed_model"
+        made = "pushed_model" if name == "pusher" else "record"
         root = f"{self.home}/{run}/{name}/7"
 
         def artifact(key: str, uri: str) -> dict[str, Any]:
@@ -151,3 +162,7 @@ def test_two_runs_that_end_together_lose_no_blessing_and_the_newest_is_in_servic
         assert {int(version): uri.split("/")[0] for version, uri in noted.items()} == pushed
         assert len({*pushed.values()}) == len(pushed)
         assert store.files(f"{one.home}/serving/.trips-versions") == {}
+        assert {*one.predicting} == ({*RUNS} if one.predicts else set())
+        for run, (version, model) in one.predicting.items():  # nothing was pushed yet if there is no version
+            assert model == (pushed[int(version)] if version else listed[-1])
+            assert run in pushed.values() or model != run
