@@ -15,6 +15,7 @@ import pytest
 from command import Finished, headrace
 from forks import Forked
 
+from headrace import predict
 from headrace.common.checksums import checksum
 from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
@@ -35,6 +36,9 @@ deploy: {push: serving, canary: null}
 kubeflow: {image: "registry.example/headrace:1"}
 """
 MANUAL = "deploy.approval=manual"
+PREDICT = "predict={source: {kind: csv, path: %s/new.csv}, output: scored.csv}"
+ROWS = 600
+"""So that an AUC has an interval: the split that is evaluated needs 40 examples."""
 
 
 @dataclass
@@ -47,6 +51,8 @@ class Story:
     commands: dict[str, Finished] = field(default_factory=dict)
     listed: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What `headrace models` printed after a command or run: each model by its run."""
+    scored: dict[str, bytes] = field(default_factory=dict)
+    """The predictions of new data after a run that predicts."""
 
     @property
     def home(self) -> str:
@@ -56,6 +62,8 @@ class Story:
         config = load(self.folder / "trips.yaml", overrides=list(overrides))
         self.runs[name] = self.cluster.run(compile_pipeline(config, folder=self.folder), {"epochs": epochs})
         self._list(name, *overrides)
+        scored = self.cluster.path(f"{self.home}/scored.csv")
+        self.scored |= {name: scored.read_bytes()} if scored.exists() else {}
 
     def command(self, name: str, verb: str, *arguments: str) -> None:
         self.commands[name] = self._headrace(verb, *arguments)
@@ -95,7 +103,8 @@ def forked_pods() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def story(new_folder: Callable[[str], Path]) -> Story:
     folder = new_folder("models")
-    rows = [f"{number}.5,{int(number % 7 > 3)}\n" for number in range(300)]
+    rows = [f"{number}.5,{int(number % 7 > 3)}\n" for number in range(ROWS)]
+    (folder / "new.csv").write_text("".join(["fare\n", *(f"{number}.25\n" for number in range(0, ROWS, 20))]))
     (folder / "trips.csv").write_text("".join(["fare,tip\n", *rows]))
     (folder / "trips.yaml").write_text(CONFIG % folder)
     for arguments in (
@@ -109,12 +118,12 @@ def story(new_folder: Callable[[str], Path]) -> Story:
         story.run("a", 1)
         story.run("b", 2)
         story.command("rolled back", "rollback", "--kubeflow")
-        story.run("b again", 2)
-        story.run("c", 3, MANUAL)
+        story.run("b again", 2, PREDICT % folder)
+        story.run("c", 3, MANUAL, PREDICT % folder)
         story.run("c again", 3, MANUAL)
         story.command("older", "promote", "--kubeflow", "--to", story.id("b"), "--set", MANUAL)
         story.command("promoted", "promote", "--kubeflow", "--json", "--set", MANUAL)
-        story.run("c in service", 3, MANUAL)
+        story.run("c in service", 3, MANUAL, PREDICT % folder)
         story.command("nothing", "promote", "--kubeflow", "--set", MANUAL)
         story.command("lineage", "lineage", "--kubeflow", "--json")
         story.command("shown", "lineage", story.id("a"), "--kubeflow")
@@ -180,6 +189,28 @@ def test_unchanged_run_after_a_promotion_neither_asks_nor_pushes(story: Story) -
     assert story.listed["c in service"] == story.listed["promoted"]
 
 
+def test_new_data_is_predicted_by_the_version_in_service_not_by_the_runs_own_model(
+    story: Story, tmp_path: Path
+) -> None:
+    """After "b again", whose model was rolled back, and "c", whose model waits for approval, that is a's model."""
+    served = {
+        "b again": story.listed["rolled back"][story.id("a")]["versions"][-1],
+        "c": story.listed["rolled back"][story.id("a")]["versions"][-1],
+        "c in service": json.loads(story.commands["promoted"].out)["version"],
+    }
+    expected = {}
+    for run, version in served.items():
+        record = json.loads(unpack(str(story.runs[run].tasks["publish-predictions"].parameters["published"])))
+        assert (record["version"], record["rows"], record["later"]) == (str(version), ROWS // 20, None)
+        assert record["changed"] is (run != "c")
+        path, folder = tmp_path / f"{version}.csv", story.cluster.path(f"{story.home}/serving/{version}")
+        predict(str(folder), str(story.folder / "new.csv"), str(path))
+        expected[run] = path.read_bytes()
+    assert "bulk-predictor" in story.runs["c"].cached
+    assert {run: story.scored[run] for run in served} == expected
+    assert expected["c"] != expected["c in service"]
+
+
 def test_lineage_leads_from_the_model_in_service_to_commit_config_code_data_and_artifacts(story: Story) -> None:
     assert story.commands["lineage"].code == 0, story.commands["lineage"].err
     found = json.loads(story.commands["lineage"].out)
@@ -199,7 +230,7 @@ def test_lineage_leads_from_the_model_in_service_to_commit_config_code_data_and_
     data = story.folder / "trips.csv"
     ((span,), ((file,),)) = origin["spans"], [span["files"] for span in origin["spans"]]
     assert (file["path"], file["size"], span["name"]) == (str(data), data.stat().st_size, "")
-    assert sum(origin["rows"].values()) == 300
+    assert sum(origin["rows"].values()) == ROWS
     for key in ("examples", "statistics", "schema", "transform_graph", "model"):
         artifact = origin["artifacts"][key]
         folder = story.cluster.path(f"{story.home}/{artifact['path']}")
@@ -243,13 +274,16 @@ def test_comparison_shows_metrics_settings_data_and_code_of_runs_and_versions(st
         uri = story.runs[run].tasks["evaluator"].artifacts["evaluation"]["uri"]
         evaluation = json.loads((story.cluster.path(uri) / "evaluation.json").read_text())
         assert found["metrics"]["auc"][number] == evaluation["metrics"]["auc"]
+        assert found["intervals"]["auc"][number] == evaluation["intervals"]["auc"]
+        low, high = found["intervals"]["auc"][number]
+        assert 0 < low < evaluation["metrics"]["auc"] < high < 1
         assert found["data"]["evaluated on"][number].startswith(f"{evaluation['example_count']:,} of ")
     assert found["settings"]["train.epochs"] == ["1", "3"]  # the runs' own values: both configs have 1
     assert found["settings"]["deploy.approval"] == ["automatic", "manual"]
     assert {"pipeline.name", "label.key"}.isdisjoint(found["settings"])
     assert len(set(found["data"]["fingerprint"])) == len(set(found["code"]["commit"])) == 1
     rows = [int(values[0]) for name, values in found["data"].items() if name.startswith("rows of")]
-    assert sum(rows) == 300
+    assert sum(rows) == ROWS
     lines = [line.split() for line in story.commands["table"].lines]
     assert ["train.epochs", "1", "3"] in lines
     assert f"{found['metrics']['auc'][1]:.4f}" in next(line for line in lines if line[0] == "auc")
