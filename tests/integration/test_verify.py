@@ -23,6 +23,7 @@ from model_registry import Registry, model_registry
 from s3_servers import S3Server
 
 import headrace
+from headrace.components.canary.verdict import AnswersVerdict, CanaryVerdict, ReplayVerdict
 from headrace.components.stored_models.blessed_record import LATE
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.model_registry import KubeflowRegistry, ModelRegistries
@@ -36,6 +37,7 @@ from headrace.pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
 from headrace.pipeline.kubeflow.verify.driver import TaskRun, fingerprint, provision, resolve
 from headrace.pipeline.kubeflow.verify.launcher import Pod, command
 from headrace.pipeline.kubeflow.verify.verify import as_compiled
+from headrace.trainer.answers import RecordedAnswers
 
 pytestmark = pytest.mark.slow
 
@@ -147,6 +149,57 @@ def test_a_candidate_is_compared_with_the_model_that_the_run_before_blessed(stor
     assert story.registry()[0]["uri"] == first.removeprefix(f"{HOME}/")
     folder = story.cluster.path(story.one_epoch.tasks["evaluator"].artifacts["evaluation"]["uri"])
     assert json.loads((folder / "evaluation.json").read_text())["baseline"]["auc"] > 0.9
+
+
+def test_canary_pod_compares_each_signature_with_the_answers_of_the_trainers_pod(story: Story) -> None:
+    for run in (story.again, story.one_epoch):
+        recorded = RecordedAnswers.read(story.cluster.path(run.tasks["trainer"].artifacts["model_run"]["uri"]))
+        assert recorded is not None
+        verdict, replay = canary_verdict(story.cluster.path(run.tasks["canary"].artifacts["blessing"]["uri"]))
+        assert (replay.skipped, replay.differing) == ("", ())
+        assert min(replay.examples, replay.features) > 10
+        assert (verdict.skipped, verdict.split, verdict.examples) == ("", "eval", recorded.examples)
+        assert verdict.signatures == ("serving_default", "serving_raw", "serving_transformed")
+        assert verdict.difference is not None
+        assert verdict.difference < 1e-4
+        assert recorded.examples == 128
+        assert np.ptp(recorded.outputs["predictions"]) > 0.1
+
+
+def test_canary_pod_refuses_a_model_that_answers_otherwise_than_the_trainers(story: Story, tmp_path: Path) -> None:
+    """The model of another run stands for an export that went wrong."""
+    canary, ended = task_specs(next(yaml.safe_load_all(story.text)))["canary"], story.again.tasks
+    other = story.one_epoch.tasks["trainer"].artifacts["model"]
+    trainer = replace(ended["trainer"], artifacts={**ended["trainer"].artifacts, "model": other})
+    given = {"inputs": resolve(canary, {}, {**ended, "trainer": trainer}), "outputs": provision(canary, HOME, "salt")}
+    pod = Pod(tmp_path / "pod", story.cluster.store_folder, {})
+    with forked_pods():
+        made = pod.launch(canary, given)["artifacts"]["blessing"]["artifacts"][0]
+    assert made["metadata"]["blessed"] == 0
+    verdict, _ = canary_verdict(story.cluster.path(made["uri"]))
+    differing = verdict.differing
+    assert differing is not None
+    assert differing.rows > 100
+    (before, now) = (
+        RecordedAnswers.read(story.cluster.path(run.tasks["trainer"].artifacts["model_run"]["uri"]))
+        for run in (story.again, story.one_epoch)
+    )
+    assert before is not None
+    assert now is not None
+    found = [
+        float(one.outputs[differing.output].reshape(128, -1)[differing.row - 1, (differing.place or 1) - 1])
+        for one in (before, now)
+    ]
+    assert [float(differing.trained), float(differing.exported)] == pytest.approx(found, rel=1e-3)
+
+
+def canary_verdict(folder: Path) -> tuple[AnswersVerdict, ReplayVerdict]:
+    """The comparisons with the answers that the Trainer recorded, and with what Transform wrote."""
+    verdict = CanaryVerdict.read(folder)
+    assert verdict is not None
+    assert verdict.answers is not None
+    assert verdict.replay is not None
+    return verdict.answers, verdict.replay
 
 
 def test_a_pipeline_that_only_predicts_finds_the_model_that_the_other_pushed(story: Story, tmp_path: Path) -> None:
