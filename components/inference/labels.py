@@ -210,9 +210,9 @@ def _regression(facts: ColumnFacts) -> LabelChoice:
     return LabelChoice(
         {"kind": "regression"},
         f"{show(facts.least)} to {show(facts.greatest)}, {around}",
-        ("mean_squared_error", "mean_absolute_error", "squared_correlation"),
-        ("mean_squared_error", {"max": float(f"{0.9 * deviation**2:.3g}")}),
-        f"Always predicting the mean gives {rounded(deviation**2, 4)}",
+        ("r_squared", "root_mean_squared_error", "mean_absolute_error"),
+        ("r_squared", {"min": 0.1}),
+        f"Always predicting the mean gives an R² of 0, and a root mean squared error of {rounded(deviation, 4)}",
     )
 
 

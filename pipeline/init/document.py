@@ -46,8 +46,8 @@ ENOUGH_OF_CLASS = 10
 """Rows of the rarest class, on average in the smallest split, below which chance would decide how many there are."""
 MOST_REASONS = 3
 """Columns whose loss of digits is described."""
-BASELINE_BOUNDS = {"min": "not_worse_than_baseline_by: 0.01", "max": "change: {relative: 0.05}"}
-"""What also bounds a threshold by the model in service, for metrics of which more or less is better."""
+BASELINE_BOUND = "not_worse_than_baseline_by: 0.01"
+"""What also bounds a threshold by the model in service; of all metrics that get one, more is better."""
 SLICED = (2, 10)
 """How many values a column has by which the evaluation is sliced."""
 
@@ -275,8 +275,7 @@ def _evaluation(draft: Draft) -> Iterator[str]:
         yield from _entry("slices", slices, "the same metrics for each of its values")
     guessed = (f"{task}: {label.baseline}." if task else f"{label.baseline}." for task, label in labels.items())
     yield from _comment(f"A model that does worse is not pushed. {' '.join(guessed)}", "  ")
-    bound = BASELINE_BOUNDS["min" if any("min" in bounds for bounds in thresholds.values()) else "max"]
-    yield from _comment(f"Add `{bound}` to refuse one that is worse than the model in service too.", "  ")
+    yield from _comment(f"Add `{BASELINE_BOUND}` to refuse one that is worse than the model in service too.", "  ")
     if len(thresholds) == 1:
         yield from _entry("thresholds", thresholds)
         return

@@ -54,10 +54,11 @@ def test_the_classes_of_lists_are_counted_by_rows() -> None:
 def test_thresholds_are_above_what_guessing_reaches() -> None:
     three = choose_label(facts(["a"] * 60 + ["b"] * 30 + ["c"] * 10, "string"))
     assert three.threshold == ("accuracy", {"min": 0.64})  # a tenth of the way from 0.6 to 1
-    numbers = [float(n % 37) for n in range(400)]
-    metric, bounds = choose_label(facts(numbers, "float")).threshold
-    assert metric == "mean_squared_error"
-    assert bounds["max"] == pytest.approx(0.9 * np.var(numbers), rel=0.01)
+    numbers = [n % 37 + 0.5 for n in range(400)]
+    regression = choose_label(facts(numbers, "float"))
+    assert regression.threshold == ("r_squared", {"min": 0.1})
+    assert {"r_squared", "root_mean_squared_error", "mean_absolute_error"} == {*regression.metrics}
+    assert regression.baseline.endswith(f"root mean squared error of {np.std(numbers):.4g}")
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_init_writes_a_task_for_each_label(story: Story) -> None:
         "    price: {kind: regression}",
         "    sold: {kind: binary, classes: ['no', 'yes'], missing: mask}",
         "    grade: {kind: multiclass, classes: [A, B, C]}",
-        "  metrics: [price/mean_squared_error,",
+        "  metrics: [price/r_squared, price/root_mean_squared_error,",
         "    sold/auc: {min: 0.55}",
     ):
         assert line in text, text
@@ -117,9 +117,9 @@ def by_scikit_learn(rows: pd.DataFrame) -> dict[str, Any]:
     grades = rows[[f"grade_probability_{name}" for name in "ABC"]]
     errors = rows["price_prediction"] - rows["price"]
     return {
-        "price/mean_squared_error": pytest.approx(np.mean(errors**2), rel=1e-3),
+        "price/r_squared": pytest.approx(1 - np.mean(errors**2) / np.var(rows["price"]), rel=1e-3),
+        "price/root_mean_squared_error": pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-3),
         "price/mean_absolute_error": pytest.approx(np.mean(np.abs(errors)), rel=1e-3),
-        "price/squared_correlation": pytest.approx(np.corrcoef(rows["price"], rows["price_prediction"])[0, 1] ** 2),
         "sold/auc": pytest.approx(sklearn.metrics.roc_auc_score(yes, p), abs=1e-3),
         "sold/binary_accuracy": pytest.approx(np.mean((p > 0.5) == yes)),
         "sold/binary_crossentropy": pytest.approx(sklearn.metrics.log_loss(yes, p), rel=1e-3),
@@ -201,7 +201,7 @@ def test_the_loss_weight_trains_again_transforms_nothing_and_compares_each_task_
     (check,) = [one for one in evaluation.checks if one.compares]
     assert (check.metric, check.passed) == ("sold/auc", True)
     assert check.limit == pytest.approx((story.evaluation.metrics["sold/auc"] or 0) - 0.9)
-    assert {"price/mean_squared_error", "sold/auc", "grade/accuracy"} <= evaluation.change.keys()
+    assert {"price/root_mean_squared_error", "sold/auc", "grade/accuracy"} <= evaluation.change.keys()
 
 
 def test_the_served_model_has_outputs_of_each_task(story: Story) -> None:
@@ -235,7 +235,7 @@ def test_report_and_card_show_every_task(story: Story) -> None:
     sold = report[places[1] : places[2]]
     assert '<th scope="row">yes</th>' in sold
     assert "ROC: true positives" in sold
-    assert '<th scope="row">price/mean_squared_error</th>' in report
+    assert '<th scope="row">price/root_mean_squared_error</th>' in report
     assert "Worst predictions of task grade" in report
     card = (story.done.folder / "model_card.md").read_text(encoding="utf-8")
     assert "price, a number. sold, one of 2 classes: no, yes." in card
