@@ -18,8 +18,8 @@ from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 from tfx.utils import path_utils
 
-from headrace.components.canary.as_trained import Trained
 from headrace.components.canary.examination import Limits, Replaying, Staging, examine
+from headrace.components.canary.reference import Reference
 from headrace.components.canary.replay import Pairs, read_pairs
 from headrace.components.canary.verdict import CanaryVerdict
 from headrace.components.contents import UNFINISHED
@@ -88,7 +88,8 @@ def Canary(  # noqa: N802, PLR0913, PLR0917
     serving = Path(path_utils.serving_model_path(model.uri))
     limits = Limits(latency_p50_ms or None, latency_p99_ms or None, memory_mb or None)
     staging = Staging(CanaryServer.model_validate_json(server), pipeline) if server else None
-    verdict = examine(serving, records, limits, trained=Trained(recorded, asked), replaying=replaying, staging=staging)
+    reference = Reference(recorded, asked)
+    verdict = examine(serving, records, limits, reference=reference, replaying=replaying, staging=staging)
     verdict = verdict.model_copy(update={"split": split})
     verdict.write(Path(blessing.uri))
     (Path(blessing.uri) / (BLESSED if verdict.passed else NOT_BLESSED)).write_text("", encoding="utf-8")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from tfx.types import artifact_utils
 from tfx.types.standard_artifacts import Examples, TransformGraph
 
 from headrace.common.names import join_names
+from headrace.components.canary.exported_model import ExportedModel
 from headrace.components.canary.inputs import texts
 from headrace.components.canary.signatures import Inputs
 from headrace.components.canary.verdict import ReplayedFeature, ReplayedRow, ReplayVerdict
@@ -108,6 +110,13 @@ def _type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_int32(kind):
         return pa.int64()
     return pa.binary() if pa.types.is_large_binary(kind) else kind
+
+
+def replay_model(model: ExportedModel, pairs: Pairs, signature: str = "transform_features") -> ReplayVerdict:
+    """The verdict on the features that a signature computes of serialized examples."""
+    label = None if model.description is None else model.description.label
+    labels = () if label is None else (*label.columns, *([label.weight] if label.weight else []))
+    return replay(pairs, partial(model.outputs, signature), labels)
 
 
 def replay(pairs: Pairs, ask: Ask, labels: Collection[str] = ()) -> ReplayVerdict:

@@ -164,6 +164,8 @@ def _features(
 ) -> Inputs:
     """Features by name, as the signature of the preprocessing returns them."""
     takes = f"it takes {join_names(signature.inputs)}"
+    if loaded is None:
+        raise UnmadeError(f"{takes}, which only a model in Python computes of the examples")
     preprocess = loaded.signatures.get(description.preprocessing if description else "transform_features")
     given = dict(preprocess.structured_input_signature[1]) if preprocess is not None else {}
     if [spec.dtype for spec in given.values()] != [tf.string]:

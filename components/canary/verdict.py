@@ -134,11 +134,11 @@ class AnswersVerdict(BaseModel, frozen=True):
     differing: DifferentAnswer | None = None
     signatures: tuple[str, ...] = ()
 
-    def beside(self, before: AnswersVerdict, signature: str) -> AnswersVerdict:
-        """The verdict on this signature, whose answers agree, and those before it."""
-        apart = [one for one in (self.difference, before.difference) if one is not None]
-        return self.model_copy(
-            update={"difference": max(apart, default=None), "signatures": (*before.signatures, signature)}
+    def with_signature(self, name: str, verdict: AnswersVerdict) -> AnswersVerdict:
+        """The same with the verdict on one more signature, whose answers agree."""
+        differences = [one for one in (self.difference, verdict.difference) if one is not None]
+        return verdict.model_copy(
+            update={"difference": max(differences, default=None), "signatures": (*self.signatures, name)}
         )
 
     @property

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from headrace.components.canary.as_trained import Trained, why_not_compared
 from headrace.components.canary.examination import examine
+from headrace.components.canary.reference import Reference
 from headrace.components.canary.replay import Pairs
 from headrace.components.canary.verdict import CanaryVerdict
 from headrace.trainer.answers import EXAMPLES, RecordedAnswers
@@ -43,8 +43,8 @@ class Recorded:
         files = sorted((self.folder / "Split-eval").glob("*"))
         records = [record.numpy() for file in files for record in tf.data.TFRecordDataset(str(file), "GZIP")]
         pairs = Pairs(self.raw, records[:EXAMPLES], self.data.output.transformed_feature_spec())
-        trained = Trained(self.answers, pairs)
-        return examine(serving or self.serving, self.raw[:4], trained=trained)
+        reference = Reference(self.answers, pairs)
+        return examine(serving or self.serving, self.raw[:4], reference=reference)
 
 
 def features_of(data: Any) -> dict[str, np.ndarray]:
@@ -164,13 +164,13 @@ def test_an_export_with_other_weights_is_refused_with_the_example_and_both_value
 
 
 def test_without_a_record_or_the_examples_the_verdict_says_so_and_the_model_passes(recorded: Recorded) -> None:
-    verdict = examine(recorded.serving, recorded.raw[:2], trained=Trained(None, Pairs()))
+    verdict = examine(recorded.serving, recorded.raw[:2], reference=Reference(None, Pairs()))
     assert verdict.passed
     assert verdict.answers is not None
     assert verdict.answers.words.startswith("not compared: there is no record of the answers")
-    nothing = Trained(RecordedAnswers("eval", why_not="no layer did"), Pairs())
-    assert why_not_compared(nothing) == "no layer did"
-    assert why_not_compared(Trained(recorded.answers, Pairs(why_not="no order"))) == "no order"
+    nothing = Reference(RecordedAnswers("eval", why_not="no layer did"), Pairs())
+    assert nothing.why_not == "no layer did"
+    assert Reference(recorded.answers, Pairs(why_not="no order")).why_not == "no order"
 
 
 def test_a_damaged_record_and_one_of_another_version_are_none(recorded: Recorded, tmp_path: Path) -> None:
