@@ -202,7 +202,7 @@ class ListedColumns:
     def columns(self) -> list[str]:
         return self.options.select(others(self.source))
 
-    def parts(self, parallel_map: ParallelMap) -> list[Listing]:  # noqa: ARG002
+    def parts(self, parallel_map: ParallelMap) -> list[Listing]:  # noqa: ARG002 - nothing has to be scanned
         return [list_images(self.source)]
 
     def scan(self, part: Listing, declared: Mapping[str, Kind]) -> ScanResult:
