@@ -36,11 +36,13 @@ class PushRecord(BaseModel, frozen=True, extra="forbid"):
 
     Destinations are absolute paths; in the file those below its folder are relative to it.
 
-    last: the last push; models: for every version ever pushed, the URI of its model as in `Push`.
+    last: the last push; models and contents: for every version ever pushed, the URI of its model and the checksum of
+    its files, as in `Push`.
     """
 
     last: dict[str, Push] = {}
     models: dict[str, dict[str, str]] = {}
+    contents: dict[str, dict[str, str]] = {}
 
     def model_of(self, path: Path, version: Path) -> str | None:
         """The absolute URI of the model in a version's folder; None if no run pushed it. path: the file of this."""
@@ -49,6 +51,15 @@ class PushRecord(BaseModel, frozen=True, extra="forbid"):
         known = {last.version: last.uri} if last else {}
         uri = {**known, **self.models.get(there, {})}.get(version.name)
         return None if uri is None else str(path.parent / uri)
+
+    def contents_of(self, version: Path) -> str | None:
+        """The checksum that the files of a version had when it was pushed; None if that is not known."""
+        return self._contents_at(str(version.parent)).get(version.name)
+
+    def is_damaged(self, version: Path) -> bool:
+        """Whether the files of a version are known not to be the ones that were pushed."""
+        known = self.contents_of(version)
+        return known is not None and checksum(version) != known
 
     @classmethod
     def read(cls, path: Path) -> PushRecord:
@@ -90,7 +101,7 @@ class PushRecord(BaseModel, frozen=True, extra="forbid"):
         if last is None or not (version := destination / last.version).is_dir():
             return None
         served = max(int(path.name) for path in destination.iterdir() if path.name.isdecimal())
-        return version if version.name == str(served) and checksum(version) != last.contents else None
+        return version if version.name == str(served) and self.is_damaged(version) else None
 
     def merged_with(self, other: PushRecord) -> PushRecord:
         """All pushes of both; of the last ones to one destination, that of the greater version, or else this one's."""
@@ -101,12 +112,21 @@ class PushRecord(BaseModel, frozen=True, extra="forbid"):
             there: {**other.models.get(there, {}), **self.models.get(there, {})}
             for there in {**other.models, **self.models}
         }
-        return PushRecord(last=last, models=models)
+        contents = {there: {**other._contents_at(there), **self._contents_at(there)} for there in last}
+        return PushRecord(last=last, models=models, contents=contents)
+
+    def _contents_at(self, there: str) -> dict[str, str]:
+        """The checksums of the versions at a destination."""
+        last = self.last.get(there)
+        return {**self.contents.get(there, {}), **({last.version: last.contents} if last else {})}
 
     def _renamed(self, change: Callable[[str], str]) -> PushRecord:
         """The same record with `change` applied to the destinations."""
-        last = {change(there): push for there, push in self.last.items()}
-        return PushRecord(last=last, models={change(there): models for there, models in self.models.items()})
+        return PushRecord(
+            last={change(there): push for there, push in self.last.items()},
+            models={change(there): models for there, models in self.models.items()},
+            contents={change(there): contents for there, contents in self.contents.items()},
+        )
 
     def write(self, path: Path, entry: Entry, version: Path) -> None:
         """Note that `entry` was pushed as the folder `version`."""
@@ -118,7 +138,9 @@ class PushRecord(BaseModel, frozen=True, extra="forbid"):
         )
         there = str(version.parent)
         models = {**self.models, there: {**self.models.get(there, {}), version.name: push.uri}}
-        relative = PushRecord(last={**self.last, there: push}, models=models)._renamed(
+        contents = {**self.contents, there: {**self._contents_at(there), version.name: push.contents}}
+        last = {**self.last, there: push}
+        relative = PushRecord(last=last, models=models, contents=contents)._renamed(
             lambda there: inside(path.parent, there)
         )
         write_text(path, with_checksum(relative.model_dump_json()))

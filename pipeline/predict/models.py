@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
 from headrace.common.names import join_names
+from headrace.components.contents import CONTENTS
 from headrace.components.stored_models.blessed_record import Registry
 from headrace.components.stored_models.push import fetch
 from headrace.components.stored_models.push_record import PushRecord
@@ -16,6 +18,7 @@ from headrace.components.stored_models.stored_versions import shown
 from headrace.components.stored_models.usable import SERVING, why_unusable
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
+from headrace.pipeline.results.run_folder import RunFolder
 
 SAVED_MODEL = "saved_model.pb"
 
@@ -42,13 +45,14 @@ def choose_model(config: PipelineConfig, wanted: str | None) -> ChosenModel:
     """The wanted model of a pipeline: a pushed version or a folder; None for the one in service, else the newest
     blessed one.
 
-    Raises RunError if there is none, or its files are not the ones that were pushed or blessed.
+    Raises RunError if there is none, or its files are known not to be the ones that were pushed, blessed or trained.
     """
     folders = Folders.of(config)
     if wanted is not None and not wanted.isdecimal():
         folder = model_folder(Path(wanted))
         if folder is None:
             raise RunError(f"{wanted} is neither a version nor a folder with a {SAVED_MODEL}{_versions_hint(config)}")
+        _check_folder(Path(os.path.abspath(folder)), folders)  # noqa: PTH100  # resolve() would follow links
         return ChosenModel(folder, wanted)
     destination = folders.pushed(config.push_directory) if config.push_directory else None
     versions = pushed_versions(destination)
@@ -59,13 +63,51 @@ def choose_model(config: PipelineConfig, wanted: str | None) -> ChosenModel:
     version = versions[int(wanted) if wanted is not None else max(versions)]
     if not any(version.iterdir()):  # in an object store, where another machine pushed it
         fetch(version)
-    last = PushRecord.read(folders.push_record).last.get(str(version.parent))
-    if last and last.version == version.name and checksum(version) != last.contents:
-        raise RunError(
-            f"{shown(version)} is damaged: its files are not the ones that were pushed.\n"
-            "  Run the pipeline: it replaces a damaged version by an intact one. Or choose another with `--model`."
-        )
+    _check_version(version, PushRecord.read(folders.push_record))
     return ChosenModel(version, f"version {version.name}")
+
+
+def _check_version(version: Path, record: PushRecord) -> None:
+    """Raise RunError if the files of a version are known not to be the ones that were pushed."""
+    if not record.is_damaged(version):
+        return
+    last = record.last[str(version.parent)].version
+    way_out = (
+        "Run the pipeline: it replaces a damaged version by an intact one. Or choose another with `--model`"
+        if version.name == last
+        else f"Choose another with `--model`, or push its model again: `headrace rollback CONFIG --to {version.name}`"
+    )
+    raise RunError(f"{shown(version)} is damaged: its files are not the ones that were pushed.\n  {way_out}.")
+
+
+def _check_folder(folder: Path, folders: Folders) -> None:
+    """Raise RunError if the files in the folder of a model are known not to be the ones that were pushed, blessed or
+    written by a component of a run. folder: an absolute path.
+    """
+    _check_version(folder, PushRecord.read(folders.push_record))
+    artifact = folder.parent if folder.name == SERVING else folder
+    entry = Registry.read(folders.registry).find(str(artifact))
+    if entry and (flaw := why_unusable(entry.uri, entry, None, folders.push_record)):
+        raise RunError(f"{flaw.reason}.\n  Name another model with `--model`.")
+    known = None if entry else _contents_written(artifact, folders)
+    if known is not None and checksum(artifact) != known:
+        raise RunError(
+            f"{artifact} is damaged: its files have changed since they were written.\n"
+            "  Run the pipeline: it computes a damaged artifact again. Or name another model with `--model`."
+        )
+
+
+def _contents_written(artifact: Path, folders: Folders) -> str | None:
+    """The checksum of an artifact in the record of the run that wrote it; None if that is not known."""
+    if artifact.parents[2:3] != (folders.artifacts,):
+        return None
+    component, output, run = artifact.parts[-3:]
+    try:
+        found = RunFolder.read(folders.runs / run).output(component, output)
+    except (OSError, ValueError, TypeError, KeyError):  # the record is gone, or of another version
+        return None
+    known = found.properties.get(CONTENTS) if found else None
+    return None if known is None else str(known)
 
 
 def pushed_versions(destination: Path | None) -> dict[int, Path]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import pty
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,45 @@ def test_unchanged_run_after_a_rollback_is_compared_with_the_restored_model_and_
     assert story.again.run.node("Pusher").outputs["pushed_model"].properties["pushed"] == 0
     assert "rolled back" in story.again.out
     assert story.again.ending("pushed") == "nothing"
+
+
+@contextlib.contextmanager
+def damaged(model: Path) -> Iterator[None]:
+    """Change a byte of a SavedModel's variables, whose size and name stay."""
+    (variables,) = model.glob("variables/*.data*")
+    content = variables.read_bytes()
+    try:
+        variables.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+        yield
+    finally:
+        variables.write_bytes(content)
+
+
+@pytest.mark.parametrize("named", ["older version", "its folder", "blessed model", "pushed_model of a run"])
+def test_model_that_is_not_in_service_predicts_only_with_its_own_files(story: Story, named: str) -> None:
+    older = story.folder / "serving/parcels" / str(version(story.second))
+    trained = story.second.uri("Trainer", "model")
+    pushed = story.second.uri("Pusher", "pushed_model")
+    named_and_damaged: dict[str, tuple[str, Path]] = {
+        "older version": (older.name, older),
+        "its folder": ("serving/../serving/parcels/" + older.name, older),
+        "blessed model": (str(trained.relative_to(story.folder)), trained / "Format-Serving"),
+        "pushed_model of a run": (str(pushed), pushed),
+    }
+    model, damage = named_and_damaged[named]
+    given = ("predict", "parcels.yaml", "--input", "parcels-3.csv", "--model", model, "--output", "scored.csv")
+    with damaged(damage):
+        refused = headrace(story.folder, *given)
+    assert (refused.code, refused.out) == (1, "")
+    assert "damaged" in refused.err
+    assert "--model" in refused.err
+    assert ("rollback CONFIG --to " + older.name in refused.err) is (damage == older)
+    assert "Traceback" not in refused.err
+    assert not (story.folder / "scored.csv").exists()
+    if named == "older version":
+        done = headrace(story.folder, *given)
+        assert (done.code, len((story.folder / "scored.csv").read_text().splitlines())) == (0, 201), done.err
+        (story.folder / "scored.csv").unlink()
 
 
 def test_table_and_python_show_the_same(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
