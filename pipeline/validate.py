@@ -21,6 +21,7 @@ from headrace.common.names import did_you_mean, join_names
 from headrace.common.storage.files import is_folder, is_remote
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import LoadedConfig
+from headrace.configs.loading.valid_part import Paths, is_uncertain, touches
 from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import CrossedFeature, Feature
@@ -33,6 +34,7 @@ from headrace.pipeline.code.modules import why_not_callable, why_not_importable
 from headrace.pipeline.preview.columns import LISTED
 from headrace.pipeline.preview.requests import request_violations
 from headrace.pipeline.preview.rows import RowsCheck, check_rows, source_setting
+from headrace.pipeline.preview.uncertain import certain_part, judged_config
 from headrace.trainer.devices.machine import unmet_requirements
 
 if TYPE_CHECKING:
@@ -49,20 +51,23 @@ def check_data(loaded: LoadedConfig) -> list[Problem]:
     return loaded.problems([*file_violations(config), *function_violations(config), *check_columns(config).rejected])
 
 
-def check_columns(config: PipelineConfig, inferred_labels: Collection[str] = ()) -> RowsCheck:
+def check_columns(
+    config: PipelineConfig, inferred_labels: Collection[str] = (), uncertain: Paths = frozenset()
+) -> RowsCheck:
     """What does not fit the data: columns that it does not have, and values in its first rows.
 
     A database that cannot be reached, or does not answer soon, is noted.
 
-    inferred_labels: the tasks whose label has `kind: auto`, "" for the only label.
+    inferred_labels: the tasks whose label has `kind: auto`, "" for the only label; uncertain: settings with mistakes,
+    of whose consequences nothing is said.
     """
     from headrace.components.sources.base import answered_within
 
     with answered_within(PATIENCE):
-        return _check_columns(config, inferred_labels)
+        return _check_columns(config, inferred_labels, uncertain)
 
 
-def _check_columns(config: PipelineConfig, inferred_labels: Collection[str]) -> RowsCheck:
+def _check_columns(config: PipelineConfig, inferred_labels: Collection[str], uncertain: Paths) -> RowsCheck:
     from headrace.components.sources import open_source
     from headrace.components.sources.by_split import SourceBySplit
 
@@ -76,12 +81,34 @@ def _check_columns(config: PipelineConfig, inferred_labels: Collection[str]) -> 
         return RowsCheck([(source_setting(config.data.source), str(error))])
     if delimiter := [*_other_delimiter(config.data.source, columns)]:
         return RowsCheck(delimiter)  # the cause of all that would follow
-    check = check_rows(config, spans, columns, inferred_labels)
+    check = _check_rows(config, spans, columns, inferred_labels, uncertain)
     if check.rejected and not columns:  # nothing could be read, so that no name would be found
         return check
-    requests, odd = request_violations(config, spans)
-    rejected = [*_names(config, columns), *check.rejected, *requests]
+    requests, odd = ([], []) if touches(uncertain, ("gates", "skew")) else request_violations(config, spans)
+    names = [each for each in _names(config, columns) if not is_uncertain(uncertain, each[0])]
+    rejected = [*names, *check.rejected, *requests]
     return replace(check, rejected=rejected, notes=[*check.notes, *odd])
+
+
+def _check_rows(
+    config: PipelineConfig,
+    spans: Sequence[Span],
+    columns: Sequence[str],
+    inferred_labels: Collection[str],
+    uncertain: Paths,
+) -> RowsCheck:
+    """Check the first rows; and again without columns that are not of their declared type, because of the others."""
+    mistyped: dict[str, Violation] = {}
+    while True:
+        uncertain = frozenset({*uncertain, *(("data", "types", name) for name in mistyped)})
+        judged = judged_config(config, uncertain)
+        if judged is None:
+            return RowsCheck([*mistyped.values()])
+        check = check_rows(judged, spans, columns, inferred_labels)
+        if check.mistyped.keys() <= mistyped.keys() or len(mistyped) >= LISTED:
+            check = certain_part(config, check, uncertain)
+            return replace(check, rejected=[*mistyped.values(), *check.rejected])
+        mistyped |= check.mistyped
 
 
 def check_machine(loaded: LoadedConfig) -> list[Problem]:

@@ -35,18 +35,21 @@ from headrace.configs.loading.overlays import (
     setting_from_object,
     unknown_profile,
 )
+from headrace.configs.loading.pinned_selection import PinnedSelection
 from headrace.configs.loading.secrets import redact_url_credentials
-from headrace.configs.loading.selection import PinnedSelection, named, select
+from headrace.configs.loading.selection import named, select
 from headrace.configs.loading.tree import (
     LocatedProblem,
     Location,
     Tree,
     dotted,
     location_of,
+    paths_at,
     plain,
     tree_from_objects,
 )
-from headrace.configs.loading.validation import valid_part, validate
+from headrace.configs.loading.valid_part import rows_are_certain, valid_part
+from headrace.configs.loading.validation import validate
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.section import KeyPath
 
@@ -113,12 +116,17 @@ class Reading:
     """A config as far as it is valid.
 
     problems: every mistake in it; loaded: the config, or, with mistakes, its valid part, and None if that is too
-    little; data_is_certain: whether the mistakes leave it certain which data is read.
+    little; uncertain: the settings with mistakes, and those that a misspelled one may stand for.
     """
 
     problems: tuple[LocatedProblem, ...]
     loaded: LoadedConfig | None
-    data_is_certain: bool
+    uncertain: frozenset[KeyPath] = frozenset()
+
+    @property
+    def data_is_certain(self) -> bool:
+        """Whether the mistakes leave it certain which rows are read."""
+        return self.loaded is not None and rows_are_certain(self.uncertain)
 
     def checked(self, further: Iterable[LocatedProblem] = ()) -> LoadedConfig:
         """The config. Raises ConfigError if it has mistakes, or further ones were found in what it names."""
@@ -162,22 +170,22 @@ def read_config(
     """Like `load_with_locations`, without raising ConfigError, so that what a config names can be checked too."""
     trees, unreadable = _layers(source, profile, overrides)
     if not trees:
-        return Reading(tuple(unreadable), None, data_is_certain=False)
-    tree, more = _merged(trees)
+        return Reading(tuple(unreadable), None)
+    merged, more = _merged(trees)
     unreadable += more
-    tree, selection, unselected = select(named(tree, source))
-    if unselected:
-        return Reading(_redacted(tree, [*unreadable, *unselected]), None, data_is_certain=False)
-    validated = validate(tree, rules)
-    if isinstance(validated, PipelineConfig) and not unreadable:
-        return Reading((), LoadedConfig(validated, tree, selection), data_is_certain=True)
-    known = {problem.location for problem in unreadable}  # an unreadable value is not reported a second time
+    chosen = select(named(merged, source))
+    validated = validate(chosen.tree, rules, chosen.judged)
+    before = [*unreadable, *chosen.problems]
+    if isinstance(validated, PipelineConfig) and not before:
+        return Reading((), LoadedConfig(validated, chosen.tree, chosen.found))
+    known = {problem.location for problem in before}  # an unreadable value is not reported a second time
     refused = [] if isinstance(validated, PipelineConfig) else validated
-    problems = [*unreadable, *(problem for problem in refused if problem.location not in known)]
-    part = valid_part(tree)
-    loaded = None if part is None else LoadedConfig(part[0], tree)
-    is_certain = part is not None and part[1] and not unreadable
-    return Reading(_redacted(tree, problems), loaded, data_is_certain=is_certain)
+    problems = _redacted(chosen.tree, [*before, *(problem for problem in refused if problem.location not in known)])
+    part = valid_part(chosen.checked)
+    if part is None:
+        return Reading(problems, None)
+    uncertain = part.uncertain | chosen.uncertain | paths_at(merged, {problem.location for problem in unreadable})
+    return Reading(problems, LoadedConfig(part.config, chosen.tree, chosen.found), uncertain)
 
 
 def _redacted(tree: Tree, problems: Iterable[LocatedProblem]) -> tuple[LocatedProblem, ...]:

@@ -12,6 +12,7 @@ from headrace.common.credentials import may_be_secret, redact_value
 from headrace.common.names import closest, did_you_mean, join_names, join_or
 from headrace.configs.json_schema import (
     Schema,
+    branches,
     describe_allowed,
     forms_of,
     kinds_of,
@@ -129,10 +130,15 @@ def _missing_setting(violation: SchemaViolation) -> str:
 
 def _unsuitable_value(violation: SchemaViolation, value: Tree) -> str:
     allowed = describe_allowed(violation.schema)
-    if may_be_secret(violation.path) and isinstance(value.value, str | int | float):
+    secret = str | int | float if _takes_text(violation.schema) else str  # `max_tokens: 0` is none
+    if may_be_secret(violation.path) and isinstance(value.value, secret):
         return f"found a value that is not shown because it may be secret; allowed: {allowed}"
     hint = hints.for_value(value, violation.schema) or hints.dotted_name(violation.path, value)
     return f"found {describe_value(value)}; allowed: {allowed}{hint}"
+
+
+def _takes_text(schema: Schema) -> bool:
+    return any(resolve(branch).get("type") == "string" for branch in branches(resolve(schema)))
 
 
 def describe_value(tree: Tree) -> str:

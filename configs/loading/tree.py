@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -195,6 +195,22 @@ def location_of(tree: Tree, path: Sequence[str | int], *, key: bool = False) -> 
     if found is None:
         return parent.key_location
     return found.key_location if key or isinstance(found.value, dict) else found.location
+
+
+def paths_at(tree: Tree, locations: Collection[Location]) -> frozenset[KeyPath]:
+    """The settings that are written at these locations; the whole config, `()`, if none is at one of them."""
+    left, found = {*locations}, set[KeyPath]()
+    pending: list[tuple[KeyPath, Tree]] = [((), tree)] if left else []
+    while pending:
+        path, at = pending.pop()
+        if path and {at.location, at.key_location} & {*locations}:
+            left -= {at.location, at.key_location}
+            found.add(path)
+        if isinstance(at.value, dict):
+            pending += [((*path, name), child) for name, child in at.value.items()]
+        elif isinstance(at.value, list):
+            pending += [(path, child) for child in at.value]
+    return frozenset({*found, ()} if left else found)
 
 
 def dotted(path: Sequence[str | int]) -> str:

@@ -86,7 +86,7 @@ def load_checked(  # noqa: PLR0913 - most say what to check
         violations += file_violations(loaded.config)
     extension = loaded.config.pipeline.extend is not None and not reading.problems and not violations
     if data and reading.data_is_certain and known is None:
-        check = check_columns(loaded.config, loaded.inferred_labels)
+        check = check_columns(loaded.config, loaded.inferred_labels, reading.uncertain)
         violations += check.rejected
     if components and extension:
         violations += component_violations(loaded.config)

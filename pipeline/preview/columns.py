@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.common.names import join_names
+from headrace.configs.rules.rule import Violation
+from headrace.configs.schema.section import KeyPath
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,6 +20,31 @@ ALONE = 3
 """Columns with the same mistake that are reported one by one, each at its line; more are in one message."""
 LISTED = 12
 """Names that such a message lists."""
+
+
+class Finding(NamedTuple):
+    """A mistake in a column.
+
+    where: the setting to change; mistake: the same for all columns with the same mistake; one: what follows
+    `column "a"` in a message about it; several: what follows `columns "a", "b"`, of which it is the first.
+    """
+
+    where: KeyPath
+    column: str
+    mistake: Hashable
+    one: str
+    several: str
+
+
+def by_mistake(findings: Iterable[Finding]) -> Iterator[Violation]:
+    """The messages about these columns, at the setting of the first of each."""
+    alike: dict[Hashable, dict[str, Finding]] = {}
+    for each in findings:
+        alike.setdefault(each.mistake, {}).setdefault(each.column, each)
+    for columns in alike.values():
+        for names in by_message([*columns]):
+            first = columns[names[0]]
+            yield first.where, columns_that(names, first.one, first.several)
 
 
 def by_message(names: Sequence[str]) -> list[Sequence[str]]:

@@ -10,6 +10,8 @@ from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.features import FALSE_WORDS, TRUE_WORDS, BooleanFeature, DatetimeFeature
 from headrace.configs.schema.features.base import FeatureBase
 from headrace.configs.schema.features.calendar import EPOCH_UNITS, pattern_of
+from headrace.configs.schema.section import KeyPath
+from headrace.pipeline.preview.columns import Finding, by_mistake
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,19 +24,27 @@ _BOOLEANS = {*TRUE_WORDS, *FALSE_WORDS}
 
 def date_violations(features: Mapping[str, FeatureBase], rows: pa.Table) -> Iterator[Violation]:
     """Features that can read no value of the first rows, each at the setting to change."""
+    yield from by_mistake(_findings(features, rows))
+
+
+def _findings(features: Mapping[str, FeatureBase], rows: pa.Table) -> Iterator[Finding]:
     for name, feature in features.items():
         if isinstance(feature, DatetimeFeature):
             for setting, column in feature.column_settings(name).items():
                 value = _unreadable(rows, column, _reads_date(feature.format))
                 if value is not None:
-                    yield ("features", name, *setting), _about_date(column, value, feature.format)
+                    yield _finding(("features", name, *setting), column, value, _no_date(value, feature.format))
         elif isinstance(feature, BooleanFeature):
             column = feature.key or name
             value = _unreadable(rows, column, lambda text: text.lower().removesuffix(".0") in _BOOLEANS)
             if value is not None:
                 words = f"{', '.join(TRUE_WORDS)} or {', '.join(FALSE_WORDS)}"
-                why = f'column "{column}" holds {value!r}, and no value of the first rows is {words}'
-                yield ("features", name), f"{why}; read it with `column: vocabulary`"
+                yield _finding(("features", name), column, value, f"{words}; read it with `column: vocabulary`")
+
+
+def _finding(where: KeyPath, column: str, value: str, needed: str) -> Finding:
+    why = f"and no value of the first rows is {needed}"
+    return Finding(where, column, needed, f"holds {value!r}, {why}", f"hold values such as {value!r}, {why}")
 
 
 def _unreadable(rows: pa.Table, column: str, reads: Callable[[str], bool]) -> Any:
@@ -56,16 +66,16 @@ def _reads_date(date_format: str | None) -> Callable[[str], bool]:
     return lambda text: pattern.fullmatch(text) is not None
 
 
-def _about_date(column: str, value: str, date_format: str | None) -> str:
-    why = f'column "{column}" holds {value!r}, and no value of the first rows is'
+def _no_date(value: str, date_format: str | None) -> str:
+    """What the values are not, and the way out."""
     if date_format is not None:
-        return f"{why} written as `format: {date_format}` says"
+        return f"written as `format: {date_format}` says"
     if _TIME.match(value):
-        return f"{why} a date in ISO 8601; times of day need `part: hour` and `format`, such as `%H:%M:%S`"
+        return "a date in ISO 8601; times of day need `part: hour` and `format`, such as `%H:%M:%S`"
     hint = "`format`, such as `%Y%m%d`"
     if day_first := _DAY_FIRST.match(value):
         mark = day_first[1]
         hint = f"`format`, such as `%d{mark}%m{mark}%Y` or `%m{mark}%d{mark}%Y`"
     elif _NUMBER.fullmatch(value) and len(value) != len("20261121"):
         hint = f"`format`, such as {', '.join(f'`{unit}`' for unit in EPOCH_UNITS)}"
-    return f"{why} a date in ISO 8601; set {hint}"
+    return f"a date in ISO 8601; set {hint}"

@@ -18,7 +18,7 @@ from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.features import MULTIVALUED_HINT
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import SourceConfig
-from headrace.pipeline.preview.columns import by_message, columns_that, known_facts
+from headrace.pipeline.preview.columns import Finding, by_message, by_mistake, columns_that, known_facts
 from headrace.pipeline.preview.dates import date_violations
 from headrace.pipeline.preview.features import empty_columns, feature_notes, feature_violations
 from headrace.pipeline.preview.labels import label_violations, stray_label_notes, weight_violations
@@ -46,12 +46,14 @@ class RowsCheck:
     """What a run would reject, as far as the first rows of the newest span show it, and what it would accept although
     it is probably a mistake.
 
-    seen: how many rows were looked at.
+    seen: how many rows were looked at; mistyped: columns with a value that is not of the declared type, for which no
+    rows could be read.
     """
 
     rejected: list[Violation] = field(default_factory=list)
     notes: list[Violation] = field(default_factory=list)
     seen: RowsSeen = field(default_factory=RowsSeen)
+    mistyped: dict[str, Violation] = field(default_factory=dict)
 
 
 def source_setting(source: SourceConfig) -> KeyPath:
@@ -76,10 +78,12 @@ def check_rows(
             found, own, more = None, [], [(where, f"the rows were not looked at: {error}")]
         except DataError as error:
             found, own, more = None, [(where, str(error))], []
+            if error.column in config.data.types:
+                check.mistyped[error.column] = (where, _in_split(str(error), split))
         else:
             own, more = ([], []) if found is None else _check_split(config, spans, found)
             more += [] if found is None else stray_label_notes(config, found, inferred_labels)
-        check.rejected += [(where, f"in the data of {split}: {what}" if split else what) for where, what in own]
+        check.rejected += [(where, _in_split(what, split)) for where, what in own]
         check.notes += more if split in {"", "train"} else []
         if found is not None:
             counts[split] = found.rows.num_rows
@@ -88,13 +92,17 @@ def check_rows(
     return check
 
 
+def _in_split(what: str, split: str) -> str:
+    return f"in the data of {split}: {what}" if split else what
+
+
 def _check_split(
     config: PipelineConfig, spans: Sequence[Span], found: FirstRows
 ) -> tuple[list[Violation], list[Violation]]:
     """What is rejected, and what is noted, of the rows of one split that has its own data, or of undivided data."""
     numbers, facts = number_columns(config), known_facts(found.rows, found.kinds)
     notes = [(source_setting(config.data.source), what) for what in found.head.notes]
-    notes += [*_slices(config, found, facts), *lost_digits(config, found.rows, numbers)]
+    notes += [*by_mistake(_slices(config, found, facts)), *lost_digits(config, found.rows, numbers)]
     odd, unseen = value_mismatches(config.declared_features, found.rows, found.kinds, whole=_whole(found, spans))
     unfit, doubtful = feature_violations(config, found.rows, found.kinds, facts, certain=_settled(found, spans))
     notes += [*unseen, *doubtful, *feature_notes(config, found.rows, found.kinds, facts, whole=_whole(found, spans))]
@@ -126,7 +134,7 @@ def _rejected(
     yield from split_violations(config, found.rows, whole=_whole(found, spans), complete=found.complete)
 
 
-def _slices(config: PipelineConfig, found: FirstRows, facts: Facts) -> Iterator[Violation]:
+def _slices(config: PipelineConfig, found: FirstRows, facts: Facts) -> Iterator[Finding]:
     """Slices over columns with so many values that the slices mean little."""
     named: dict[str, KeyPath] = {
         name: ("evaluate", "slices", number, *([] if isinstance(entry, str) else [position]))
@@ -140,9 +148,13 @@ def _slices(config: PipelineConfig, found: FirstRows, facts: Facts) -> Iterator[
         fractions = known.scalar == "float" and known.present > 0 and not known.is_whole
         if known.distinct > (MAX_FRACTIONS if fractions else max(MAX_SLICES, known.present // ROWS_OF_SLICE)):
             values = "numbers with fractions" if fractions else "values"
-            what = f'column "{name}" has {known.distinct:,} different {values} in its first {known.rows:,} rows'
-            few = "slice over a column with fewer, such as ranges of its values"
-            yield where, f"{what}, each of which becomes a slice; {few}"
+            what = f"{known.distinct:,} different {values} in its first {known.rows:,} rows"
+            becomes = "each of which becomes a slice; slice over"
+            one = f"has {what}, {becomes} a column with fewer, such as ranges of its values"
+            several = (
+                f"have many values, the first {what}, {becomes} columns with fewer, such as ranges of their values"
+            )
+            yield Finding(where, name, fractions, one, several)
 
 
 def _lists(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:

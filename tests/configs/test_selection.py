@@ -14,7 +14,7 @@ from headrace.common.checksums import with_checksum
 from headrace.common.errors import ConfigError
 from headrace.configs.json_schema import editor_schema
 from headrace.configs.loading.loader import LoadedConfig, load, load_with_locations
-from headrace.configs.loading.selection import Selected
+from headrace.configs.loading.pinned_selection import Selected
 
 ROWS = 60
 THREE = """\

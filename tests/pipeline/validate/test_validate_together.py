@@ -67,7 +67,6 @@ def test_a_feature_of_no_kind_is_reported_once_and_what_crosses_it_is_not() -> N
     [
         CONFIG.replace("path: trips.csv", "path: trips.csv, delimiter: 7"),
         CONFIG.replace("kind: csv", "kind: cvs"),
-        CONFIG.replace("key: tip, ", ""),
         CONFIG.replace("  fare: {column: numeric}\n", "").replace("features:", "features: {}"),
         CONFIG + "traine: {epochs: 1}\n",
         "- a list\n",
@@ -77,6 +76,81 @@ def test_a_feature_of_no_kind_is_reported_once_and_what_crosses_it_is_not() -> N
 def test_a_mistake_that_leaves_it_open_what_is_read_is_reported_alone(text: str) -> None:
     """The data would be read otherwise than it is meant."""
     assert len(both(text.replace("fare:", "fair:") if "traine" not in text else text)) == 1
+
+
+def columns_with_dates() -> None:
+    rows = "".join(f"{row}.5,{row % 28 + 1}.11.2026,{'abc'[row % 3]},{row % 2}\n" for row in range(80))
+    Path("trips.csv").write_text(f"fare,day,zone,tip\n{rows}", encoding="utf-8")
+
+
+def places(text: str) -> list[str]:
+    """The settings that `headrace validate` names, in the order of the file."""
+    return [each.split(": ")[1] for each in both(text)]
+
+
+FAIR = "  fair: {column: numeric}\n"
+DAY = "  day: {column: datetime, part: weekday}\n"
+WRONG = ["features.fair", "features.day"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("name: trips", "name: Trips", ["pipeline.name", *WRONG]),
+        ("key: tip, ", "", ["label.key", *WRONG]),
+        ("kind: binary", "kind: binry", ["label.kind", *WRONG]),
+        ("kind: binary", "kind: multiclass", ["label", *WRONG]),
+        ("key: tip, kind: binary", "key: tipp, kind: binry", ["label.key", "label.kind", *WRONG]),
+        ("label:", "lable:", ["lable", *WRONG]),
+        ("\nlabel", "\n  shufle_seed: 1\nlabel", ["data.shufle_seed", *WRONG]),
+        ("\nlabel", "\n  foo: 1\n  split_key: zne\nlabel", ["data.foo", "data.split_key", *WRONG]),
+        ("\nlabel", "\n  splits: {train: 1}\nlabel", ["data.splits", *WRONG]),
+        ("\nlabel", "\n  types: {zone: txt}\nlabel", ["data.types.zone", *WRONG]),
+        ("\nlabel", "\n  types: {zone: int}\nlabel", ["data.source.path", *WRONG]),
+        ("\nlabel", "\n  types: 3\nlabel", ["data.types", "features.fair"]),
+        ("\nlabel", "\n  delimiter: ;\nlabel", ["data.delimiter"]),
+        ("part: weekday", "part: weekday, fromat: '%d.%m.%Y'", ["features.fair", "features.day.fromat"]),
+        ("  fare: {column: numeric}\n", "  fare: &a {column: numeric}\n  fare: *a\n", ["features.fare", *WRONG]),
+        ("  fare: {column: numeric}\n", "", WRONG),
+    ],
+)
+@pytest.mark.parametrize("auto", ["", '  "z*": auto\n'])
+def test_a_mistake_hides_those_of_the_data_that_do_not_follow_from_it(
+    before: str, after: str, expected: list[str], auto: str
+) -> None:
+    columns_with_dates()
+    assert places((CONFIG + FAIR + DAY + auto).replace(before, after, 1)) == expected
+
+
+def test_what_selections_stand_for_is_checked_beside_mistakes_in_them() -> None:
+    columns_with_dates()
+    text = CONFIG.replace(
+        "fare: {column: numeric}", '"f*": {column: numeric, normalise: log}\n  "d*": {column: numeric}'
+    )
+    assert places(text + '  "q*": {column: numeric}\ntrain: {epochs: x}\n') == [
+        "features.f*.normalise",
+        "features.day",
+        "features.q*",
+        "train.epochs",
+    ]
+    assert places(text.replace("binary", "auto").replace("tip", "nope") + "train: {epochs: x}\n") == [
+        "label.key",
+        "features.f*.normalise",
+        "train.epochs",
+    ]
+
+
+def test_columns_that_are_not_of_their_types_are_all_reported() -> None:
+    columns_with_dates()
+    types = "  types: {zone: int, day: float}\nlabel:"
+    zone, day = both(CONFIG.replace("label:", types))
+    assert "trips.csv:2: column 'zone': 'a' is not an int" in zone + day
+    assert "trips.csv:2: column 'day': '1.11.2026' is not a float" in zone + day
+
+
+def test_a_number_of_tokens_is_no_secret() -> None:
+    (problem,) = both(CONFIG + "  zone: {column: text, key: hour, max_tokens: 0}\n")
+    assert "found the number 0; allowed: integer, at least 1" in problem
 
 
 @pytest.mark.slow
