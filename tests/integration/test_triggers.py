@@ -79,6 +79,8 @@ def nights(new_folder: Callable[[str], Path]) -> Nights:
         write_day(reported.folder, day)
     reported.run("first")
     reported.run("nothing")
+    stale = ("--set", "gates.freshness={max_days: 1}", "--param", "run_date=2026-11-04")
+    reported.runs["stale"] = headrace(reported.folder, "run", "nightly.yaml", *stale)
     write_day(reported.folder, 3)
     reported.run("alike")
     write_day(reported.folder, 4, taxed=3, share=0.9)
@@ -104,6 +106,27 @@ def test_run_without_anything_new_ends_at_once_as_a_success_and_says_why(nights:
     assert nothing.ending("ended").endswith(" up to 2026-11-02")
     assert not (nothing.folder / "logs" / "start.log").exists()  # TensorFlow was not even started
     assert "Ended early: nothing new" in (nothing.folder / "report.html").read_text()
+
+
+def test_run_without_anything_new_is_stopped_by_old_data_and_status_names_the_gate(nights: Nights) -> None:
+    stale = nights["stale"]
+    assert stale.code == 1
+    assert {node for node, status in stale.statuses().items() if status != "skipped"} == {"Spans"}
+    assert stale.statuses()["Spans"] == "failed"
+    verdict = RunFolder.read(stale.folder).gates
+    assert verdict is not None
+    (freshness,) = verdict.gates
+    (row,) = freshness.rows
+    assert (freshness.gate, row.what, row.value, row.limit) == ("gates.freshness", "2026-11-02", "2 days", "1 day")
+    assert freshness.stops
+    line = "2026-11-02: age of the newest span 2 days, limit 1 day"
+    status = headrace(nights.folder, "status", "nightly.yaml", stale.run.run_id)
+    for text in (status.out, stale.out):
+        assert "gates.freshness stops the run:" in text
+        assert line in text
+    page = (stale.folder / "report.html").read_text()
+    assert "gates.freshness" in page
+    assert "2 days" in page
 
 
 def test_new_span_like_those_trained_on_ends_the_run_before_the_transform(nights: Nights) -> None:
