@@ -111,7 +111,7 @@ class PipelineConfig(Section):
     @property
     def in_spans(self) -> bool:
         """Whether the data comes in spans."""
-        return isinstance(self.data.source, FileSource) and bool(placeholders(self.data.source.path))
+        return isinstance(self.data.source, FileSource) and bool(placeholders(self.data.source.patterns))
 
     @property
     def sources(self) -> tuple[SourceBase, ...]:

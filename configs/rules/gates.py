@@ -81,4 +81,4 @@ def password_of_log_is_in_a_variable(gates: GatesConfig) -> Iterator[Violation]:
 
 
 def _placeholders(data: DataConfig) -> frozenset[str]:
-    return placeholders(data.source.path) if isinstance(data.source, FileSource) else frozenset()
+    return placeholders(data.source.patterns) if isinstance(data.source, FileSource) else frozenset()

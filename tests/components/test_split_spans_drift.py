@@ -1,4 +1,6 @@
-"""Drift of a newest span that `data.split_spans` holds out: the gates and the trigger judge the split that holds it."""
+"""Drift of a newest span by its split: the one that `data.split_spans` holds it out for, else `train`, which it may lack
+if each split has files of its own.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from span_runs import DAYS, Examples, config, days, generate, rows_of, write
 from tfx.types import standard_artifacts
 
 from headrace.components.gates.data_verdict import ArrivedData, judge
+from headrace.components.gates.verdict import GateVerdict
 from headrace.components.spans.find import find_spans
 from headrace.components.stored_models.blessed_record import Entry, Registry
 from headrace.components.trigger.decision import TrainingData, TrainingRecord
@@ -20,6 +23,7 @@ from headrace.components.trigger.drift import decide_by_drift
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.gates import GatesConfig
 from headrace.configs.schema.schedule import DriftConfig
+from headrace.configs.schema.sources import CsvSource
 
 NEWEST = "2026-01-04"
 GATES = GatesConfig.model_validate({"drift": {"blessed": {}, "earlier_spans": {}}})
@@ -58,6 +62,30 @@ def blessed_statistics(folder: Path, train: pd.Series[str]) -> str:
     return str(folder)
 
 
+def schema_of(folder: Path, statistics: str) -> standard_artifacts.Schema:
+    schema = standard_artifacts.Schema()
+    schema.uri = str(folder)
+    inferred = tfdv.infer_schema(tfdv.load_stats_binary(f"{statistics}/Split-train/FeatureStats.pb"))
+    (folder / "schema.pbtxt").write_text(text_format.MessageToString(inferred))
+    return schema
+
+
+def judged(
+    folder: Path, examples: Examples, schema: standard_artifacts.Schema, data: DataConfig, statistics: str
+) -> tuple[GateVerdict, ...]:
+    """The verdicts of `drift.blessed` and `drift.earlier_spans`. statistics: those of the blessed model's data."""
+    listed = folder / "blessed.json"
+    Registry(models=(Entry(uri="m", blessed_at="2026-01-04", statistics=statistics),)).write(listed)
+    unused = standard_artifacts.ExampleStatistics()
+    arrived = ArrivedData(examples, unused, schema, find_spans(data), NEWEST, "", "")
+    return judge(GATES, arrived, ["word"], str(listed)).gates
+
+
+def measured(verdict: GateVerdict) -> float:
+    (row,) = (row for row in verdict.rows if row.measure == "L-infinity distance")
+    return float(row.value)
+
+
 @pytest.mark.parametrize(
     ("held_out", "split"),
     [({"test": 1}, "test"), ({"test": 1, "eval": 1}, "eval"), ({}, "train")],
@@ -69,19 +97,10 @@ def test_newest_span_is_compared_by_the_split_that_holds_it(
     before, now = pd.concat(earlier), words(examples, split, NEWEST)
     statistics = blessed_statistics(folder / "blessed", before)
     expected = distance(now, before)
-    schema, unused = standard_artifacts.Schema(), standard_artifacts.ExampleStatistics()
-    schema.uri = str(folder)
-    inferred = tfdv.infer_schema(tfdv.load_stats_binary(f"{statistics}/Split-train/FeatureStats.pb"))
-    (folder / "schema.pbtxt").write_text(text_format.MessageToString(inferred))
-
-    listed = folder / "blessed.json"
-    Registry(models=(Entry(uri="m", blessed_at="2026-01-04", statistics=statistics),)).write(listed)
-    arrived = ArrivedData(examples, unused, schema, find_spans(data_of(held_out)), NEWEST, "", "")
-    verdicts = judge(GATES, arrived, ["word"], str(listed)).gates
+    schema, unused = schema_of(folder, statistics), standard_artifacts.ExampleStatistics()
+    verdicts = judged(folder, examples, schema, data_of(held_out), statistics)
     assert [one.note for one in verdicts] == ["", ""]
-    for one in verdicts:
-        (row,) = (row for row in one.rows if row.measure == "L-infinity distance")
-        assert float(row.value) == pytest.approx(expected, rel=1e-3)
+    assert [measured(one) for one in verdicts] == pytest.approx([expected] * 2, rel=1e-3)
 
     last = TrainingData(fingerprint="f", spans=("2026-01-03",), work="w", statistics=statistics)
     for limit, go in ((expected * 0.9, "yes"), (expected * 1.1, "no")):
@@ -97,3 +116,29 @@ def test_newest_span_is_compared_by_the_split_that_holds_it(
             code="",
         )
         assert (decision.go, f"word: L-infinity {expected:.3g}, " in decision.why) == (go, True)
+
+
+@pytest.mark.parametrize("newest", [("train", "test"), ("test",)])
+def test_files_of_each_split_are_compared_by_train_and_a_span_without_any_is_not_judged(
+    folder: Path, newest: tuple[str, ...]
+) -> None:
+    for number, split in enumerate(("train", "test")):
+        for day in (1, 2, 3):
+            write(f"{split}/2026-01-0{day}.csv", 10_000 * number + 1000 * day)
+        if split in newest:
+            write(f"{split}/{NEWEST}.csv", 10_000 * number + 4000, word="new" if split == "train" else "newer")
+    (folder / "train/2026-01-02.csv").unlink()
+    paths = {split: f"{split}/{{YYYY}}-{{MM}}-{{DD}}.csv" for split in ("train", "test")}
+    data = DataConfig(source=CsvSource(kind="csv", path=paths), window=4)
+    examples = generate(folder, data)
+    before = pd.concat([words(examples, "train", f"2026-01-0{day}") for day in (1, 3)])
+    statistics = blessed_statistics(folder / "blessed", before)
+    verdicts = judged(folder, examples, schema_of(folder, statistics), data, statistics)
+    if "train" in newest:
+        expected = distance(words(examples, "train", NEWEST), before)
+        assert expected == 1
+        assert [one.note for one in verdicts] == ["", ""]
+        assert [measured(one) for one in verdicts] == pytest.approx([expected] * 2, rel=1e-3)
+    else:
+        assert {one.note for one in verdicts} == {"the newest span has no examples in the split train"}
+        assert [one.judged for one in verdicts] == [0, 0]
