@@ -94,6 +94,7 @@ def story(new_folder: Callable[[str], Path]) -> Iterator[Story]:
         story.command("promote", "promote", "--set", "deploy.approval=manual")
         server.faults(refuse_to_load="out of memory", if_larger_than=LARGER)
         story.command("rejected", "run", *MANY)
+        story.command("reused", "run", *MANY, "--set", "deploy.serving.on_failure=roll_back")
         story.command("back", "rollback")
         story.command("restored", "run", *MANY, *SECOND, "--set", "deploy.serving.on_failure=roll_back")
         server.faults()
@@ -170,6 +171,17 @@ def test_rejected_version_is_rolled_back_if_the_config_says_so(story: Story) -> 
     assert any(one["withdrawn_at"] for one in listed)
     cards = [card.read_text() for card in (story.folder / "runs" / "parcels" / "runs").glob("*/model_card.md")]
     assert sum(str(version) in card for card in cards) == 1
+
+
+def test_rejected_version_of_an_earlier_run_is_not_rolled_back_by_one_that_pushed_nothing(story: Story) -> None:
+    done = story.done["reused"]
+    assert done.code == 1
+    assert done.statuses()["Pusher"] == "cached"
+    assert done.run.node("Pusher").outputs["pushed_model"].properties["pushed"] == 1
+    assert f"cannot load version {story.versions['rejected'][-1]}: out of memory" in done.ending("serving")
+    assert "rolled back" not in done.ending("serving")
+    assert story.versions["reused"] == story.versions["rejected"]
+    assert story.labels["reused"] == story.labels["promote"]
 
 
 def test_server_that_is_away_is_no_reason_to_roll_back(story: Story) -> None:
