@@ -22,7 +22,8 @@ from headrace.components.evaluation.metrics.accumulator import LabelMetrics, Met
 from headrace.components.evaluation.result import Intervals
 from headrace.components.evaluation.slices import MetricValues, SliceKey
 
-COUNT = "example_count"
+COUNT, WEIGHT = "example_count", "weighted_example_count"
+"""TFMA's names for the number of examples, and for the sum of their weights."""
 
 ModelSlice = tuple[str, SliceKey | None]
 """The model's name, and the slice. For the slice None, only the number of examples counts, which were left out."""
@@ -64,8 +65,8 @@ class Measured(NamedTuple):
 
 
 def measure(accumulators: Sequence[KeyedAccumulator], config: config_pb2.EvalConfig) -> Measured:
-    """The metrics in the config, and the example count, of each model and slice: the candidate before the baseline, and
-    slices in the config's order and then by value.
+    """The metrics in the config, the example count, and the weight of weighted examples, of each model and slice: the
+    candidate before the baseline, and slices in the config's order and then by value.
     """
     names = tfma.measured_names(config)
     label_metrics = metrics_of(tfma.label_kind(config), tfma.decision_threshold(config), names)
@@ -75,7 +76,8 @@ def measure(accumulators: Sequence[KeyedAccumulator], config: config_pb2.EvalCon
         totals = of_slices[each].total()
         metrics = label_metrics.metrics(totals)
         finite = {name: metrics[name] if math.isfinite(metrics[name]) else math.nan for name in names}
-        found.values[each] = {COUNT: totals.examples, **finite}
+        weight = {WEIGHT: float(totals.sums[0])} if tfma.weight_column(config) else {}
+        found.values[each] = {COUNT: totals.examples, **weight, **finite}
         found.without[each] = metrics_without(label_metrics, of_slices[each])
         if found.without[each]:
             limits[each] = at_limits(finite, label_metrics.proportions(totals))
@@ -122,5 +124,5 @@ def _in_order(keys: Iterable[tuple[str, SliceKey]], config: config_pb2.EvalConfi
 
 
 def only_metrics(values: Mapping[str, float]) -> dict[str, float]:
-    """The metrics without the example count."""
-    return {name: value for name, value in values.items() if name != COUNT}
+    """The metrics without the example count and weight."""
+    return {name: value for name, value in values.items() if name not in {COUNT, WEIGHT}}

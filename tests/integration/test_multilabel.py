@@ -6,18 +6,25 @@ The expected numbers are worked out from the rows of the file by NumPy and sciki
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import pytest
 import sklearn.metrics
 import tensorflow as tf
+import tensorflow_model_analysis as tfma
 from command import Finished, headrace
 from row_splits import splits
+from test_evaluator_viewers import SHOWN, viewer
 
 from headrace.components.evaluation.result import Evaluation, read_evaluation
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.slow
 
@@ -153,6 +160,27 @@ def test_report_and_card_show_every_class(story: Story) -> None:
     assert story.evaluation.worst is not None
     known = {*map(str, GENRES), "none"}
     assert all({*row.label.split(", ")} | {*row.prediction.split(", ")} <= known for row in story.evaluation.worst.rows)
+
+
+def test_the_viewer_of_tfma_shows_the_metrics_of_each_studio(story: Story, browser: Browser, tmp_path: Path) -> None:
+    result = tfma.load_eval_result(str(story.done.uri("Evaluator", "evaluation")))
+    assert not result.plots  # TFMA draws none of several classes at once
+    view = tfma.view.render_slicing_metrics(result, slicing_column="studio")
+    with viewer(view, "tfma-nb-slicing-metrics", browser, tmp_path) as page:
+        heading, *rows = page.locator("table[data-chart=Table] tr").evaluate_all(f"(rows) => rows.map({SHOWN})")
+        offered = {text.strip() for text in page.locator("paper-item").all_text_contents()}
+    slices = {one.name.replace(" = ", ":"): one for one in story.evaluation.slices}
+    assert {row[0] for row in rows} == slices.keys() == {"studio:north", "studio:south"}
+    counts = {"example_count", "weighted_example_count"}
+    assert {*heading[1:]} == {*story.evaluation.metrics, *counts} <= offered
+    test = story.data[story.data["split"] == "test"]
+    for row in rows:
+        found, one = dict(zip(heading, row, strict=True)), slices[row[0]]
+        rated = test.loc["studio:" + test["studio"] == row[0], "votes"]
+        assert [float(found[name]) for name in sorted(counts)] == [len(rated), pytest.approx(rated.sum())]
+        for name, value in one.metrics.items():
+            shown = [float(number) for number in re.findall(r"-?\d+\.\d+|-?\d+", found[name])]
+            assert shown == pytest.approx([value, *one.intervals[name]], abs=1e-4), (row[0], name)
 
 
 def test_training_reports_the_area_over_all_pairs(story: Story) -> None:
