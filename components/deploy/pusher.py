@@ -70,7 +70,8 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
 
     The output has the properties of TFX's Pusher (`pushed`, `pushed_destination`, `pushed_version`), LATE if an earlier
     run trained the model, AWAITING if this run's model waits for approval, REFUSED if it was refused and is in service,
-    and IN_SERVICE and IN_SERVICE_CONTENTS if nothing is pushed. Raises RunError if the model is damaged.
+    and IN_SERVICE and IN_SERVICE_CONTENTS if nothing is pushed and the version that was pushed last is there. Raises
+    RunError if the model is damaged.
 
     Args:
         model: the newest blessed model, from RecordBlessing; an empty folder if there is none.
@@ -133,10 +134,11 @@ class _Target:
             logger.info(_why_nothing(withdrawn, refused, overtaken, waits=waits))
             pushed_model.set_int_custom_property("pushed", 0)
             self._note_refusal(newest, last, pushed_model)
-            if last:
-                pushed_model.set_string_custom_property(IN_SERVICE, str(self.folder / last.version))
-                pushed_model.set_string_custom_property(IN_SERVICE_CONTENTS, last.contents)
-            if newest and not unfit and last and (self.folder / last.version).is_dir():
+            if not last or not (self.folder / last.version).is_dir():
+                return
+            pushed_model.set_string_custom_property(IN_SERVICE, str(self.folder / last.version))
+            pushed_model.set_string_custom_property(IN_SERVICE_CONTENTS, last.contents)
+            if newest and not unfit:
                 push_lite(self.record.parent, newest, self.folder / last.version)  # an earlier run may have stopped
             return
         if damaged:

@@ -45,7 +45,8 @@ AWAITING = "headrace_awaiting"
 REFUSED = "headrace_refused"
 """Custom property of the PushedModel of a run whose Canary or Lite refused the model in service: where that is."""
 IN_SERVICE = "headrace_in_service"
-"""Custom property of the PushedModel of a run that pushed nothing: the folder of the version that was pushed last."""
+"""Custom property of the PushedModel of a run that pushed nothing: the folder of the version that was pushed last, if
+that is there."""
 IN_SERVICE_CONTENTS = "headrace_in_service_contents"
 """Custom property: the checksum of that version's files when it was pushed."""
 

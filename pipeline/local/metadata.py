@@ -201,12 +201,11 @@ def _damage_of_push(stored: StoredArtifact, pushed_to: str, contents: str) -> st
         return ""
     if pushed_to:
         return _damage_of_version(Path(pushed_to), contents) if _is_newest(Path(pushed_to)) else ""
-    if not in_service.name or not in_service.parent.is_dir():
+    if not in_service.name:
         return None
-    if _is_superseded(in_service):
+    if not _is_newest(in_service):  # it was withdrawn, or another one is in service
         return ""
-    expected = str(stored.properties[IN_SERVICE_CONTENTS])
-    return _damage_of_version(in_service, expected) if in_service.exists() else None  # otherwise it was withdrawn
+    return _damage_of_version(in_service, str(stored.properties[IN_SERVICE_CONTENTS]))
 
 
 def _damage_of_version(version: Path, contents: str) -> str | None:

@@ -363,6 +363,19 @@ def test_damaged_version_is_replaced_though_the_candidate_is_not_blessed(
     assert sound.get_string_custom_property(IN_SERVICE) == str(version)
 
 
+def test_version_that_a_person_deleted_is_not_called_in_service(model: Path, tmp_path: Path) -> None:
+    serving = tmp_path / "serving"
+    _execute(model, serving, tmp_path / "pushed", blessed=True)
+    (version,) = serving.iterdir()
+    stays = _execute(model, serving, tmp_path / "stays", blessed=False)
+    assert stays.get_string_custom_property(IN_SERVICE) == str(version)
+    shutil.rmtree(version)
+    gone = _execute(model, serving, tmp_path / "gone", blessed=False)
+    assert gone.get_int_custom_property("pushed") == 0
+    assert not gone.has_custom_property(IN_SERVICE)
+    assert [*serving.iterdir()] == []
+
+
 def test_push_is_recorded_before_its_lite_file_which_the_next_run_completes(model: Path, tmp_path: Path) -> None:
     serving, lite = tmp_path / "serving", tmp_path / "converted"
     lite.mkdir()

@@ -1,5 +1,5 @@
-"""Drift of a newest span by its split: the one that `data.split_spans` holds it out for, else `train`, which it may lack
-if each split has files of its own.
+"""Drift of a newest span by its split: the one that `data.split_spans` holds it out for, else `train`, of which it may
+have no rows if each split has files of its own.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def test_files_of_each_split_are_compared_by_train_and_a_span_without_any_is_not
             write(f"{split}/{NEWEST}.csv", 10_000 * number + 4000, word="new" if split == "train" else "newer")
     (folder / "train/2026-01-02.csv").unlink()
     paths = {split: f"{split}/{{YYYY}}-{{MM}}-{{DD}}.csv" for split in ("train", "test")}
-    data = DataConfig(source=CsvSource(kind="csv", path=paths), window=4)
+    data = DataConfig(source=CsvSource.model_validate({"kind": "csv", "path": paths}), window=4)
     examples = generate(folder, data)
     before = pd.concat([words(examples, "train", f"2026-01-0{day}") for day in (1, 3)])
     statistics = blessed_statistics(folder / "blessed", before)

@@ -91,8 +91,8 @@ def test_every_rule_has_a_config_that_breaks_it() -> None:
         "predict: {source: {kind: csv, path: '{SPAN:2}/v{VERSION}/*.csv'}, output: '../s/{SPAN}.csv', window: all}",
         "predict: {source: {kind: csv, path: 's3://new/*.csv'}, output: 'new/scored.tfrecord.gz', columns: []}",
         "gates: {rows: {min: 1, max_decrease: 0.5}, freshness: {max_days: 0, column: at, format: epoch_s}}",
-        "gates: {rows: {max_decrease: 0.5, max_missing_spans: 0}, freshness: {max_days: 1}, drift: {earlier_spans: {}}}\n"
-        "data: {source: {kind: csv, path: {train: 'a/{YYYY}-{MM}-{DD}', test: 'b/{YYYY}-{MM}-{DD}'}}, window: 3}",
+        "gates: {rows: {max_decrease: 0.5, max_missing_spans: 0}, freshness: {max_days: 1}, drift: {earlier_spans: {}}}"
+        "\ndata: {source: {kind: csv, path: {train: 'a/{YYYY}-{MM}-{DD}', test: 'b/{YYYY}-{MM}-{DD}'}}, window: 3}",
         "model: {kind: my.builder, options: {a: 1}}",
         "model: {kind: my.builder}\n" + features(photo="image, height: 8, width: 8"),
         "model: {kind: image, augment: {flip: both, rotate: 10}, backbone: {saved_model: net, pixels: [-1, 1]}}\n"
