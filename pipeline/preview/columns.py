@@ -22,8 +22,8 @@ LISTED = 12
 """Names that such a message lists."""
 
 
-class Finding(NamedTuple):
-    """A mistake in a column.
+class ColumnViolation(NamedTuple):
+    """What is wrong with a column.
 
     where: the setting to change; mistake: the same for all columns with the same mistake; one: what follows
     `column "a"` in a message about it; several: what follows `columns "a", "b"`, of which it is the first.
@@ -36,15 +36,17 @@ class Finding(NamedTuple):
     several: str
 
 
-def by_mistake(findings: Iterable[Finding]) -> Iterator[Violation]:
-    """The messages about these columns, at the setting of the first of each."""
-    alike: dict[Hashable, dict[str, Finding]] = {}
-    for each in findings:
-        alike.setdefault(each.mistake, {}).setdefault(each.column, each)
-    for columns in alike.values():
-        for names in by_message([*columns]):
-            first = columns[names[0]]
-            yield first.where, columns_that(names, first.one, first.several)
+def group_alike(violations: Iterable[ColumnViolation]) -> Iterator[Violation]:
+    """One message for each violation, or one for all of a kind if it concerns many columns, at the first setting."""
+    alike: dict[Hashable, list[ColumnViolation]] = {}
+    for each in violations:
+        alike.setdefault(each.mistake, []).append(each)
+    for group in alike.values():
+        names = [*dict.fromkeys(each.column for each in group)]
+        if len(names) > ALONE:
+            yield group[0].where, columns_that(names, group[0].one, group[0].several)
+        else:
+            yield from ((each.where, columns_that([each.column], each.one, each.several)) for each in group)
 
 
 def by_message(names: Sequence[str]) -> list[Sequence[str]]:

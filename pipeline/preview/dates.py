@@ -11,7 +11,7 @@ from headrace.configs.schema.features import FALSE_WORDS, TRUE_WORDS, BooleanFea
 from headrace.configs.schema.features.base import FeatureBase
 from headrace.configs.schema.features.calendar import EPOCH_UNITS, pattern_of
 from headrace.configs.schema.section import KeyPath
-from headrace.pipeline.preview.columns import Finding, by_mistake
+from headrace.pipeline.preview.columns import ColumnViolation, group_alike
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,27 +24,27 @@ _BOOLEANS = {*TRUE_WORDS, *FALSE_WORDS}
 
 def date_violations(features: Mapping[str, FeatureBase], rows: pa.Table) -> Iterator[Violation]:
     """Features that can read no value of the first rows, each at the setting to change."""
-    yield from by_mistake(_findings(features, rows))
+    yield from group_alike(_column_violations(features, rows))
 
 
-def _findings(features: Mapping[str, FeatureBase], rows: pa.Table) -> Iterator[Finding]:
+def _column_violations(features: Mapping[str, FeatureBase], rows: pa.Table) -> Iterator[ColumnViolation]:
     for name, feature in features.items():
         if isinstance(feature, DatetimeFeature):
             for setting, column in feature.column_settings(name).items():
                 value = _unreadable(rows, column, _reads_date(feature.format))
                 if value is not None:
-                    yield _finding(("features", name, *setting), column, value, _no_date(value, feature.format))
+                    yield _violation(("features", name, *setting), column, value, _no_date(value, feature.format))
         elif isinstance(feature, BooleanFeature):
             column = feature.key or name
             value = _unreadable(rows, column, lambda text: text.lower().removesuffix(".0") in _BOOLEANS)
             if value is not None:
                 words = f"{', '.join(TRUE_WORDS)} or {', '.join(FALSE_WORDS)}"
-                yield _finding(("features", name), column, value, f"{words}; read it with `column: vocabulary`")
+                yield _violation(("features", name), column, value, f"{words}; read it with `column: vocabulary`")
 
 
-def _finding(where: KeyPath, column: str, value: str, needed: str) -> Finding:
+def _violation(where: KeyPath, column: str, value: str, needed: str) -> ColumnViolation:
     why = f"and no value of the first rows is {needed}"
-    return Finding(where, column, needed, f"holds {value!r}, {why}", f"hold values such as {value!r}, {why}")
+    return ColumnViolation(where, column, needed, f"holds {value!r}, {why}", f"hold values such as {value!r}, {why}")
 
 
 def _unreadable(rows: pa.Table, column: str, reads: Callable[[str], bool]) -> Any:

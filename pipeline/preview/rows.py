@@ -18,7 +18,7 @@ from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.features import MULTIVALUED_HINT
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import SourceConfig
-from headrace.pipeline.preview.columns import Finding, by_message, by_mistake, columns_that, known_facts
+from headrace.pipeline.preview.columns import ColumnViolation, by_message, columns_that, group_alike, known_facts
 from headrace.pipeline.preview.dates import date_violations
 from headrace.pipeline.preview.features import empty_columns, feature_notes, feature_violations
 from headrace.pipeline.preview.labels import label_violations, stray_label_notes, weight_violations
@@ -102,7 +102,7 @@ def _check_split(
     """What is rejected, and what is noted, of the rows of one split that has its own data, or of undivided data."""
     numbers, facts = number_columns(config), known_facts(found.rows, found.kinds)
     notes = [(source_setting(config.data.source), what) for what in found.head.notes]
-    notes += [*by_mistake(_slices(config, found, facts)), *lost_digits(config, found.rows, numbers)]
+    notes += [*group_alike(_slices(config, found, facts)), *lost_digits(config, found.rows, numbers)]
     odd, unseen = value_mismatches(config.declared_features, found.rows, found.kinds, whole=_whole(found, spans))
     unfit, doubtful = feature_violations(config, found.rows, found.kinds, facts, certain=_settled(found, spans))
     notes += [*unseen, *doubtful, *feature_notes(config, found.rows, found.kinds, facts, whole=_whole(found, spans))]
@@ -134,7 +134,7 @@ def _rejected(
     yield from split_violations(config, found.rows, whole=_whole(found, spans), complete=found.complete)
 
 
-def _slices(config: PipelineConfig, found: FirstRows, facts: Facts) -> Iterator[Finding]:
+def _slices(config: PipelineConfig, found: FirstRows, facts: Facts) -> Iterator[ColumnViolation]:
     """Slices over columns with so many values that the slices mean little."""
     named: dict[str, KeyPath] = {
         name: ("evaluate", "slices", number, *([] if isinstance(entry, str) else [position]))
@@ -154,7 +154,7 @@ def _slices(config: PipelineConfig, found: FirstRows, facts: Facts) -> Iterator[
             several = (
                 f"have many values, the first {what}, {becomes} columns with fewer, such as ranges of their values"
             )
-            yield Finding(where, name, fractions, one, several)
+            yield ColumnViolation(where, name, fractions, one, several)
 
 
 def _lists(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:

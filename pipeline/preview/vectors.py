@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.features import VectorFeature
 from headrace.configs.schema.features.base import FeatureBase
-from headrace.pipeline.preview.columns import Finding, by_mistake
+from headrace.pipeline.preview.columns import ColumnViolation, group_alike
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,17 +21,17 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?nan|", re.IGNO
 
 def vector_violations(features: Mapping[str, FeatureBase], rows: pa.Table) -> Iterator[Violation]:
     """Features whose column holds something else in the first rows, each at the setting to change."""
-    yield from by_mistake(_findings(features, rows))
+    yield from group_alike(_column_violations(features, rows))
 
 
-def _findings(features: Mapping[str, FeatureBase], rows: pa.Table) -> Iterator[Finding]:
+def _column_violations(features: Mapping[str, FeatureBase], rows: pa.Table) -> Iterator[ColumnViolation]:
     for name, feature in features.items():
         column = getattr(feature, "key", None) or name
         if isinstance(feature, VectorFeature) and column in rows.column_names:
             yield from _of_feature(name, feature, column, rows.column(column).to_pylist())
 
 
-def _of_feature(name: str, feature: VectorFeature, column: str, values: list[Any]) -> Iterator[Finding]:
+def _of_feature(name: str, feature: VectorFeature, column: str, values: list[Any]) -> Iterator[ColumnViolation]:
     first = next((value for value in values if value is not None and value != ""), None)
     where = ("features", name)
     if first is None:
@@ -40,23 +40,23 @@ def _of_feature(name: str, feature: VectorFeature, column: str, values: list[Any
         text = first.decode("utf-8", "replace") if isinstance(first, bytes) else first
         if feature.separator is None:
             what, way = f"texts such as {text[:40]!r}, and a vector is a list of numbers", _separator_for(text)
-            yield Finding((*where, "separator"), column, way, f"holds {what}; {way}", f"hold {what}; {way}")
+            yield ColumnViolation((*where, "separator"), column, way, f"holds {what}; {way}", f"hold {what}; {way}")
             return
         values = [_split(value, feature.separator) for value in values]
     elif isinstance(first, list) and first and isinstance(first[0], str | bytes):
         what = f"lists of texts, and `column: vector` takes numbers; {feature.remedy}"
-        yield Finding(where, column, what, f"holds {what}", f"hold {what}")
+        yield ColumnViolation(where, column, what, f"holds {what}", f"hold {what}")
         return
     elif not isinstance(first, list):
         if feature.size != 1:
             what, way = f"single numbers, and `size` is {feature.size:,}", "use `column: numeric`, or name"
             one, several = f"holds {what}; {way} a column of lists", f"hold {what}; {way} columns of lists"
-            yield Finding((*where, "column"), column, several, one, several)
+            yield ColumnViolation((*where, "column"), column, several, one, several)
         return
     yield from _contents(where, feature.size, column, values)
 
 
-def _contents(where: tuple[str, str], size: int, column: str, values: list[Any]) -> Iterator[Finding]:
+def _contents(where: tuple[str, str], size: int, column: str, values: list[Any]) -> Iterator[ColumnViolation]:
     """The first list of another length, or with a text that is not a number."""
     lengths = {len(value) for value in values if value}
     for row, value in enumerate(values, 1):
@@ -64,14 +64,16 @@ def _contents(where: tuple[str, str], size: int, column: str, values: list[Any])
             found = f"a list of length {len(value):,} in row {row:,}"
             way = f"set `size: {len(value)}`" if len(lengths) == 1 else "all lists need the same length"
             several = f"have lists of another length than `size: {size}`, the first {found}; {way}"
-            yield Finding((*where, "size"), column, (size, way), f"has {found}, and `size` is {size:,}; {way}", several)
+            yield ColumnViolation(
+                (*where, "size"), column, (size, way), f"has {found}, and `size` is {size:,}; {way}", several
+            )
             return
         wrong = next((one for one in value or () if isinstance(one, str) and not _NUMBER.fullmatch(one)), None)
         if wrong is not None:
             found = f"{wrong!r} in the list of row {row:,}"
             one = f"has {found}, which is not a number; correct the separator or the value"
             several = f"have texts that are not numbers, the first {found}; correct the separator or the values"
-            yield Finding((*where, "separator"), column, "text", one, several)
+            yield ColumnViolation((*where, "separator"), column, "text", one, several)
             return
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trips_folder import CONFIG, headrace
-from validated import source
+from validated import noted, source
 
 from headrace.common.errors import ConfigError
 from headrace.pipeline.verbs.options import GivenConfig
@@ -138,6 +138,29 @@ def test_what_selections_stand_for_is_checked_beside_mistakes_in_them() -> None:
         "features.f*.normalise",
         "train.epochs",
     ]
+
+
+def test_columns_with_one_mistake_share_a_message_if_they_are_many(caplog: pytest.LogCaptureFixture) -> None:
+    rows = "".join(f"{row % 28 + 1}.11.2026;1 2 3;{row}.25;{row % 2}\n" for row in range(80))
+    numbers = range(4)
+    header = [f"{name}{number}" for name in ("day", "list", "size") for number in numbers]
+    cells = [line.split(";") for line in rows.splitlines()]
+    lines = [",".join([one for one in row[:3] for _ in numbers] + row[3:]) for row in cells]
+    Path("trips.csv").write_text("\n".join([",".join([*header, "tip"]), *lines, ""]), encoding="utf-8")
+    lists = "".join(f"  list{number}: {{column: vector, size: 3}}\n" for number in numbers)
+    features = CONFIG.replace("  fare: {column: numeric}\n", "")
+    for count, alone in ((2, 2), (4, 1)):
+        dates = "".join(f"  day{number}: {{column: datetime, part: weekday}}\n" for number in range(count))
+        found = both(features + dates + lists)
+        about_days, about_lists = ([one for one in found if word in one] for word in ("%d.%m.%Y", "separator"))
+        assert [len(about_days), len(about_lists)] == [alone, 1]
+        assert 'columns "list0", "list1", "list2", "list3" hold texts such as \'1 2 3\'' in about_lists[0]
+    assert 'columns "day0", "day1", "day2", "day3" hold values such as \'1.11.2026\'' in about_days[0]
+    twice = "".join(f"  {part}: {{column: datetime, key: day0, part: {part}}}\n" for part in ("month", "year"))
+    assert [one.split(": ")[1] for one in both(features + twice)] == ["features.month.key", "features.year.key"]
+    sizes = "  size0: {column: numeric}\nevaluate: {slices: [size0, size1, size2, size3]}\n"
+    (note,) = [one for one in noted(features + sizes, caplog) if "becomes a slice" in one]
+    assert 'evaluate.slices[0]: columns "size0", "size1", "size2", "size3" have many values, the first 80' in note
 
 
 def test_columns_that_are_not_of_their_types_are_all_reported() -> None:
