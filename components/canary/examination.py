@@ -132,8 +132,8 @@ class _Examination:
         answered = [self._ask(self._model.signatures[name], inputs) for name, inputs in made.items()]
         memory = self._judge_memory()
         replayed = None if replaying is None else self._replay(replaying)
-        features_excuse = replaying is None or not replaying.refuses or bool(replayed and replayed.differing)
-        compared = None if reference is None else self._compare_with_reference(reference, features_excuse)
+        features_may_differ = replaying is None or not replaying.refuses or bool(replayed and replayed.differing)
+        compared = None if reference is None else self._compare_with_reference(reference, features_may_differ)
         judged = [self._with_odd(one, made[one.name]) for one in answered]
         served = None if staging is None else self._serve(staging)
         return CanaryVerdict(
@@ -256,8 +256,8 @@ class _Examination:
             self._refuse(f"server: {reason}")
         return verdict
 
-    def _compare_with_reference(self, reference: Reference, features_excuse: bool) -> AnswersVerdict:
-        verdict, refusal = compare_with_reference(self._model, reference, features_excuse=features_excuse)
+    def _compare_with_reference(self, reference: Reference, features_may_differ: bool) -> AnswersVerdict:
+        verdict, refusal = compare_with_reference(self._model, reference, features_may_differ=features_may_differ)
         if refusal:
             self._refuse(refusal)
         return verdict

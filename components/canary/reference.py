@@ -1,6 +1,6 @@
 """Whether the exported model answers as the model in the Trainer's memory did: its reference.
 
-verdict, refusal = compare_with_reference(model, Reference(recorded, pairs), features_excuse=True)
+verdict, refusal = compare_with_reference(model, Reference(recorded, pairs), features_may_differ=True)
 
 The Trainer recorded the answers (`headrace.trainer.answers`). The same examples, raw, go through the C++ runtime to the
 signatures that clients ask. A difference means that other weights, another graph or another preprocessing were
@@ -44,13 +44,13 @@ class Reference(NamedTuple):
 
 
 def compare_with_reference(
-    model: ExportedModel, reference: Reference, *, features_excuse: bool
+    model: ExportedModel, reference: Reference, *, features_may_differ: bool
 ) -> tuple[AnswersVerdict, str]:
     """The verdict on the signature that was recorded and on those with the same outputs, up to the first that differs,
     and why the model is refused; "" if it is not.
 
-    features_excuse: whether answers may differ where features do, since those are accepted, or have refused the model
-    before.
+    features_may_differ: whether answers may differ where features do, since those are accepted, or have refused the
+    model before.
     """
     if reference.why_not or reference.answers is None:
         return AnswersVerdict(skipped=reference.why_not), ""
@@ -58,7 +58,7 @@ def compare_with_reference(
     for name in [SIGNATURE, *_others_with(model, reference.answers)]:
         verdict = _compare_signature(model, name, reference.answers, reference.pairs)
         if verdict.differing is not None:
-            if features_excuse and replay_model(model, reference.pairs).differing:
+            if features_may_differ and replay_model(model, reference.pairs).differing:
                 return AnswersVerdict(
                     skipped="features differ from what Transform wrote, and with them the answers"
                 ), ""
