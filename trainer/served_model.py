@@ -17,6 +17,8 @@ from headrace.common.names import did_you_mean_or_list, join_names
 
 PREDICTIONS = "predictions"
 """The output of our signatures that holds the predictions: for each example, [batch, outputs]."""
+EXAMPLES = "examples"
+"""The input of our signatures, and of TFX's, that takes serialized examples, also if a feature has that name."""
 
 
 def task_output(task: str, output: str) -> str:
@@ -58,8 +60,9 @@ class ModelCall:
     def predictions(self, loaded: Any, examples: tf.Tensor) -> tf.Tensor:
         """Return the predictions alone, without computing features that the signature does not take."""
         preprocess = loaded.signatures.get(self.preprocessing_function_name)
-        takes = _inputs(loaded.signatures[self.signature_name]).keys()
-        takes_features = preprocess is not None and takes <= preprocess.structured_outputs.keys()
+        takes_features = preprocess is not None and _takes_features(
+            loaded.signatures[self.signature_name], preprocess.structured_outputs
+        )
         return self._chosen(self._predict(loaded, examples, self._features(loaded, examples) if takes_features else {}))
 
     def _features(self, loaded: Any, examples: tf.Tensor) -> Mapping[str, tf.Tensor]:
@@ -69,9 +72,8 @@ class ModelCall:
 
     def _predict(self, loaded: Any, examples: tf.Tensor, features: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
         predict = loaded.signatures[self.signature_name]
-        names = _inputs(predict)
-        if names.keys() <= features.keys():
-            outputs = predict(**{name: tf.cast(features[name], spec.dtype) for name, spec in names.items()})
+        if _takes_features(predict, features):
+            outputs = predict(**{name: tf.cast(features[name], spec.dtype) for name, spec in _inputs(predict).items()})
         else:
             outputs = predict(**{_only_input(predict): examples})
         return dict(outputs)
@@ -132,3 +134,9 @@ def _only_input(signature: Any) -> str:
 
 def _takes_examples(signature: Any) -> bool:
     return [spec.dtype for spec in _inputs(signature).values()] == [tf.string]
+
+
+def _takes_features(signature: Any, features: Mapping[str, Any]) -> bool:
+    """Whether a signature takes some of these features, by name."""
+    names = _inputs(signature).keys()
+    return names <= features.keys() and not (names == {EXAMPLES} and _takes_examples(signature))

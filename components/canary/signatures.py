@@ -24,12 +24,15 @@ from headrace.trainer.columns.raw import with_float64
 from headrace.trainer.description import ModelDescription
 from headrace.trainer.input.reading import records_of
 from headrace.trainer.request_tensors import signature_names
+from headrace.trainer.served_model import EXAMPLES, SCORE
 from headrace.trainer.warmup import FILE_NAME as WARMUP_FILE
 
 Inputs = Mapping[str, NDArray[Any]]
 """The inputs of a signature by name. Texts are arrays of `bytes` with dtype object."""
 TRANSFORMED = "serving_transformed"
 """The signature of features, which may have the names of the raw columns."""
+SERIALIZED = frozenset({"serving_default", "transform_features", SCORE})
+"""The signatures whose only input EXAMPLES takes serialized examples, also if a column has that name."""
 _INITIALIZER = "__saved_model_init_op"
 _HALF = frozenset({tf.float16.as_datatype_enum, tf.bfloat16.as_datatype_enum})
 _TYPES: dict[str | None, tf.DType] = {"int": tf.int64, "float": tf.float32, "bytes": tf.string}
@@ -118,7 +121,8 @@ def make_inputs(
         raise UnmadeError("it has no inputs or no outputs")
     if signature.name == TRANSFORMED and description is not None:
         return RealInputs(_features(signature, loaded, examples, description))
-    raw = raw_inputs(signature.inputs, examples, description)
+    serialized = signature.name in SERIALIZED and signature.inputs.keys() == {EXAMPLES}
+    raw = None if serialized else raw_inputs(signature.inputs, examples, description)
     if raw is not None:
         return RealInputs(raw)
     name, spec = next(iter(signature.inputs.items()))

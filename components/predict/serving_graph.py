@@ -28,7 +28,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from headrace.components.predict.call_size import values_per_row
 from headrace.components.predict.parsed import lift_parser
 from headrace.trainer.private_api import add_function, call_flat, remove_function
-from headrace.trainer.served_model import ModelCall
+from headrace.trainer.served_model import EXAMPLES, ModelCall
 
 _INIT = "__saved_model_init_op"
 """The signature that names the operation that fills the tables."""
@@ -172,7 +172,8 @@ def _of_examples(signatures: Mapping[str, Any], call: ModelCall) -> Any:
     signature, features = signatures[call.signature_name], call.preprocessing_function_name
     if [one.dtype for one in signature.inputs.values()] != [tf.string.as_datatype_enum]:
         return None
-    if features in signatures and signature.inputs.keys() <= signatures[features].outputs.keys():
+    takes = signature.inputs.keys()
+    if features in signatures and takes <= signatures[features].outputs.keys() and takes != {EXAMPLES}:
         return None
     return signature if call.output_name(signature.outputs) in signature.outputs else None
 

@@ -27,8 +27,10 @@ from headrace.components.canary.examination import Limits, examine
 from headrace.components.canary.inputs import texts
 from headrace.components.canary.latency import LatencyLimits, measure_latency
 from headrace.components.canary.messages import read, write
-from headrace.components.canary.signatures import read_signatures
+from headrace.components.canary.signatures import Signature, make_inputs, read_signatures
 from headrace.components.canary.verdict import CanaryVerdict
+from headrace.configs.schema.label import LabelConfig
+from headrace.trainer.description import ModelDescription
 from headrace.trainer.warmup import FILE_NAME
 
 arrays = st.sampled_from(["<f4", "<i8", "|b1", "<f2"]).flatmap(
@@ -294,6 +296,29 @@ def test_signatures_whose_inputs_the_examples_do_not_have_are_skipped_with_the_r
         "serving_default": "",
     }
     assert examine(tmp_path / "model", []).signatures[0].skipped == "there are no examples"
+
+
+def test_a_column_named_examples_is_no_input_of_serialized_examples() -> None:
+    spec, made = tf.TensorSpec([None], tf.string), tf.train.Example()
+    made.features.feature["examples"].bytes_list.value.append(b"red")
+    given = texts([made.SerializeToString()])
+    label = LabelConfig.model_validate({"key": "y", "kind": "binary"})
+    description = ModelDescription(label=label, types={"examples": "bytes", "y": "int"}, features=("examples",))
+    inputs = {
+        name: make_inputs(
+            Signature(name, {"examples": spec}, {"examples": "in:0"}, {"predictions": "out:0"}),
+            None,
+            given,
+            description,
+        )
+        for name in ("serving_default", "transform_features", "serving_raw")
+    }
+    assert {name: one.serialized for name, one in inputs.items()} == {
+        "serving_default": True,
+        "transform_features": True,
+        "serving_raw": False,
+    }
+    assert [one.inputs["examples"].tolist() for one in inputs.values()] == [given.tolist(), given.tolist(), [b"red"]]
 
 
 def test_a_warm_up_request_that_the_model_refuses_fails(tmp_path: Path) -> None:

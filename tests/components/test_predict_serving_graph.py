@@ -102,6 +102,18 @@ def test_predictions_equal_those_of_the_whole_model_in_every_bit(tmp_path: Path)
     assert set(texts.tolist()) == {b"no", b"yes"}
 
 
+def test_examples_are_serialized_ones_though_a_feature_has_that_name(tmp_path: Path) -> None:
+    (tmp_path / "words").write_text("\n".join(WORDS) + "\n")
+    model, given = Model(tmp_path / "words", 1), examples()
+    features = tf.function(
+        lambda examples: {"examples": tf.strings.length(examples), "label": tf.strings.length(examples)},
+        input_signature=[tf.TensorSpec([None], tf.string, name="examples")],
+    )
+    signatures = {"serving_default": model.predict, "transform_features": features}
+    tf.saved_model.save(model, str(tmp_path / "model"), signatures)
+    assert loaded(tmp_path / "model")(given).numpy().tobytes() == expected(tmp_path / "model", given).tobytes()
+
+
 def test_models_with_the_same_names_do_not_share_variables_and_tables(tmp_path: Path) -> None:
     folders, given = [saved(tmp_path, seed) for seed in (1, 2)], examples()
     predictors = [loaded(folder) for folder in folders]

@@ -172,6 +172,23 @@ def serialized(*values: float) -> tf.Tensor:
     )
 
 
+def test_examples_are_serialized_ones_though_a_feature_has_that_name(tmp_path: Path) -> None:
+    spec = [tf.TensorSpec([None], tf.string, name="examples")]
+    length = tf.strings.length
+    signatures = {
+        "serving_default": tf.function(lambda examples: {"predictions": length(examples)}, input_signature=spec),
+        "transform_features": tf.function(
+            lambda examples: {"examples": length(examples) + 1, "y": length(examples)}, input_signature=spec
+        ),
+    }
+    tf.saved_model.save(tf.Module(), str(tmp_path), signatures)
+    loaded, given, call = tf.saved_model.load(str(tmp_path)), serialized(0.5, 2.0), ModelCall("y")
+    assert call.why_not(loaded) is None
+    sizes = [len(text) for text in given.numpy()]
+    assert call(loaded, given)[1].numpy().tolist() == sizes
+    assert call.predictions(loaded, given).numpy().tolist() == sizes
+
+
 @pytest.mark.parametrize(
     "call", [ModelCall("y"), ModelCall("y", signature_name="named", prediction_key="a")], ids=["examples", "features"]
 )
