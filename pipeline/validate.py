@@ -17,21 +17,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import DataError, Problem, UnreachableError
-from headrace.common.names import did_you_mean, join_names
+from headrace.common.names import did_you_mean
 from headrace.common.storage.files import is_folder, is_remote
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import LoadedConfig
 from headrace.configs.loading.valid_part import Paths, is_uncertain, touches
 from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.data import DataConfig
-from headrace.configs.schema.features import CrossedFeature, Feature
 from headrace.configs.schema.kinds import Kind
-from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.optimizer import optimizer_config
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import CsvSource, SourceConfig
 from headrace.pipeline.code.modules import why_not_callable, why_not_importable
 from headrace.pipeline.preview.columns import LISTED
+from headrace.pipeline.preview.names import EarlierColumns, absent_names, name_violations
 from headrace.pipeline.preview.requests import request_violations
 from headrace.pipeline.preview.rows import RowsCheck, check_rows, source_setting
 from headrace.pipeline.preview.uncertain import certain_part, judged_config
@@ -68,13 +67,9 @@ def check_columns(
 
 
 def _check_columns(config: PipelineConfig, inferred_labels: Collection[str], uncertain: Paths) -> RowsCheck:
-    from headrace.components.sources import open_source
-    from headrace.components.sources.by_split import SourceBySplit
-
     try:
         spans = _spans(config.data)
-        source = open_source(config.data.source, spans[-1].paths, splits=spans[-1].splits)
-        columns = source.columns(config.read_columns) if isinstance(source, SourceBySplit) else source.columns()
+        columns = _columns(config, spans[-1])
     except UnreachableError as error:
         return RowsCheck(notes=[(source_setting(config.data.source), f"the data was not looked at: {error}")])
     except DataError as error:
@@ -85,8 +80,9 @@ def _check_columns(config: PipelineConfig, inferred_labels: Collection[str], unc
     if check.rejected and not columns:  # nothing could be read, so that no name would be found
         return check
     requests, odd = ([], []) if touches(uncertain, ("gates", "skew")) else request_violations(config, spans)
-    names = [each for each in _names(config, columns) if not is_uncertain(uncertain, each[0])]
-    rejected = [*names, *check.rejected, *requests]
+    absent = [each for each in absent_names(config, columns) if not is_uncertain(uncertain, each[0])]
+    earlier = _earlier_columns(config) if absent else None
+    rejected = [*name_violations(absent, columns, earlier), *check.rejected, *requests]
     return replace(check, rejected=rejected, notes=[*check.notes, *odd])
 
 
@@ -171,29 +167,26 @@ def _spans(data: DataConfig) -> Sequence[Span]:
     return find_spans(data.model_copy(update={"fingerprint": "times"})).spans
 
 
-def _names(config: PipelineConfig, columns: Sequence[str]) -> Iterator[Violation]:
-    """Columns that the data does not have."""
-    named = [*_single_names(config), *_feature_names(config.declared_features), *_slice_names(config)]
-    named += [
-        (("features", "keys", n), key, ())
-        for n, key in enumerate((config.preprocessing and config.preprocessing.keys) or ())
-    ]
-    known = frozenset(columns)
-    absent = [(where, name, also) for where, name, also in named if name not in known and name not in also]
-    features = [each for each in absent if each[0][0] == "features"]
-    alone = absent if len(features) <= LISTED else [each for each in absent if each not in features]
-    listing = f"; the columns are: {join_names(columns, 30)}"
-    for where, name, also in alone:
-        nor = " or a feature" if also else ""
-        near = did_you_mean(name, [*columns, *also])
-        if not near:
-            near, listing = listing, ""  # only once
-        yield where, f'"{name}" is not a column of the data{nor}{near}'
-    if len(features) > LISTED:
-        shown = join_names((f'"{name}"' for _, name, _ in features), LISTED)
-        near = did_you_mean(features[0][1], columns)
-        what = f"{shown} are not columns of the data{near and f' (for the first{near[1:]})'}"
-        yield features[0][0], f"{what}{listing}"
+def _columns(config: PipelineConfig, span: Span) -> list[str]:
+    """The columns of a span. Raises DataError."""
+    from headrace.components.sources import open_source
+    from headrace.components.sources.by_split import SourceBySplit
+
+    source = open_source(config.data.source, span.paths, splits=span.splits)
+    return source.columns(config.read_columns) if isinstance(source, SourceBySplit) else source.columns()
+
+
+def _earlier_columns(config: PipelineConfig) -> EarlierColumns | None:
+    """Those of the span before the newest, inside the window or not; None if there is none, or it cannot be read."""
+    data = config.data if config.data.window != 1 else config.data.model_copy(update={"window": 2})
+    try:
+        spans = _spans(data)
+        if len(spans) < 2:
+            return None
+        before, newest = spans[-2:]
+        return EarlierColumns(_columns(config, before), newest.name, before.name)
+    except DataError:  # a run reports it
+        return None
 
 
 def _other_delimiter(source: SourceConfig, columns: Sequence[str]) -> Iterator[Violation]:
@@ -201,52 +194,6 @@ def _other_delimiter(source: SourceConfig, columns: Sequence[str]) -> Iterator[V
     if isinstance(source, CsvSource) and (found := source.other_delimiter(columns)):
         what = f"the header is a single column, {json.dumps(columns[0], ensure_ascii=False)}"
         yield ("data", "source", "delimiter"), f"{what}; set data.source.delimiter: {json.dumps(found)}"
-
-
-NamedColumns = Iterator[tuple[KeyPath, str, Sequence[str]]]
-"""The setting that names a column, the name, and other things that it may name instead."""
-
-
-def _single_names(config: PipelineConfig) -> NamedColumns:
-    yield from _label_names(config.label)
-    for number, name in enumerate(config.data.split_keys):
-        yield ("data", "split_key", *([number] if isinstance(config.data.split_key, tuple) else ())), name, ()
-    if config.data.split_by is not None:
-        yield ("data", "split_by"), config.data.split_by, ()
-    if config.data.split_column is not None:
-        yield ("data", "split_column"), config.data.split_column, ()
-    if isinstance(config.data.stratify, str):
-        yield ("data", "stratify"), config.data.stratify, ()
-    if config.gates.freshness is not None and config.gates.freshness.column is not None:
-        yield ("gates", "freshness", "column"), config.gates.freshness.column, ()
-    for name in config.data.types:
-        yield ("data", "types", name), name, ()
-    if isinstance(config.data.columns, tuple):
-        for number, name in enumerate(config.data.columns):
-            yield ("data", "columns", number), name, ()
-
-
-def _label_names(label: LabelConfig) -> NamedColumns:
-    for name, part in label.parts.items():
-        yield (*part.setting(name), "key"), part.key, ()
-    if label.weight is not None:
-        yield ("label", "weight"), label.weight, ()
-
-
-def _feature_names(features: dict[str, Feature]) -> NamedColumns:
-    for name, feature in features.items():
-        others = [*features] if isinstance(feature, CrossedFeature) else ()
-        for path, column in feature.column_settings(name).items():
-            yield ("features", name, *path), column, others
-
-
-def _slice_names(config: PipelineConfig) -> NamedColumns:
-    for number, entry in enumerate(config.evaluate.slices):
-        where: KeyPath = ("evaluate", "slices", number)
-        if isinstance(entry, str):
-            yield where, entry, ()
-        else:
-            yield from (((*where, position), name, ()) for position, name in enumerate(entry))
 
 
 def _schema_violations(schema: str, float64: Sequence[str]) -> Iterator[Violation]:

@@ -27,8 +27,11 @@ def test_columns_are_those_of_the_newest_span() -> None:
         )
     spans = CONFIG.replace("trips.csv", "'{YYYY}-{MM}-{DD}.csv'")
     (problem,) = reported(spans)
-    assert problem.startswith('c.yaml:6: features.fare: "fare" ')
-    assert problem.endswith('; did you mean "fares"?')
+    lost = '"fare" is not a column of 2026-01-02, the newest span; 2026-01-01 has it; did you mean "fares"?'
+    assert problem == f"c.yaml:6: features.fare: {lost}"
+    assert reported(spans.replace("fare:", "fairs:")) == [
+        'c.yaml:6: features.fairs: "fairs" is not a column of the data; did you mean "fares"?'
+    ]
     assert reported(spans.replace("label", "  spans: '2026-01-01'\nlabel", 1)) == []
 
 
