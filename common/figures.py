@@ -9,10 +9,10 @@ LEAST, MOST = 1e-6, 1e21
 
 
 def figure(value: float, digits: int = 4) -> str:
-    """A finite number with at least `digits` significant digits and thousands separators: `13,230.5`, `0.0012`."""
+    """A number with at least `digits` significant digits and thousands separators: `13,230.5`, `0.0012`, `nan`."""
     if value == 0:
         return "0"
-    if not LEAST <= abs(value) < MOST:
+    if not LEAST <= abs(value) < MOST:  # infinity and NaN too
         return f"{value:.{digits}g}"
     decimals = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
     text = f"{value:,.{decimals}f}"

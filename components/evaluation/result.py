@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from headrace.common.errors import RunError
+from headrace.common.figures import figure
 from headrace.configs.schema.metrics import lower_is_better
 
 FILE_NAME = "evaluation.json"
@@ -88,17 +89,20 @@ class ThresholdCheck:
             return f"{self.metric} has no value to compare with {self.bound}"
         if self.limit is None:
             what = "has no value" if self.baseline is None else "is 0, from which there is no relative change"
-            return f"{self.metric} is {self.value:.4g}, but the baseline's {what}"
+            return f"{self._measured()}, but the baseline's {what}"
         if self.confident:
             return self._of_interval(self.limit)
         if self.bound == "better_than_constant":
             relation = "below" if self.passed else "not below"
-            return f"{self.metric} is {self.value:.4g}, {relation} the best constant prediction's {self.limit:.4g}"
+            return f"{self._measured()}, {relation} the best constant prediction's {figure(self.limit)}"
         relation = "within" if self.passed else "above" if self.value > self.limit else "below"
-        limit = f"{self.bound} {self.limit:.4g}"
+        limit = f"{self.bound} {figure(self.limit)}"
         if self.baseline is not None:
-            limit = f"{self.limit:.4g}, the limit given the baseline's {self.baseline:.4g}"
-        return f"{self.metric} is {self.value:.4g}, {relation} {limit}"
+            limit = f"{figure(self.limit)}, the limit given the baseline's {figure(self.baseline)}"
+        return f"{self._measured()}, {relation} {limit}"
+
+    def _measured(self) -> str:
+        return f"{self.metric} {'has no value' if self.value is None else f'is {figure(self.value)}'}"
 
     def _of_slices(self) -> str:
         if self.value is None or self.limit is None:
@@ -106,29 +110,27 @@ class ThresholdCheck:
                 return f"{self.metric} has no value for {self.slice}, so {self.bound} cannot be judged"
             few = "at most one slice" if self.bound == "max_gap" else "no slice"
             return f"{few} by {self.slicing} has enough examples for {self.bound} of {self.metric} to be judged"
-        limit = f"{self.bound} {self.limit:.4g}"
-        what = f"{self.metric} is {self.value:.4g} for {self.slice}"
+        limit = f"{self.bound} {figure(self.limit)}"
+        what = f"{self._measured()} for {self.slice}"
         if self.confident and self.interval is None:
             return f"{what}, without a confidence interval to compare with {limit}"
         if self.bound == "max_gap":
-            what = f"{self.metric} differs by {self.value:.4g} between {self.slice}"
+            what = f"{self.metric} differs by {figure(self.value)} between {self.slice}"
         if self.interval is not None:
             low, high = self.interval
             relation = "within" if self.passed else "not all within"
-            return f"{what}, with a 95% confidence interval from {low:.4g} to {high:.4g}, {relation} {limit}"
+            return f"{what}, with a 95% confidence interval from {figure(low)} to {figure(high)}, {relation} {limit}"
         relation = "within" if self.passed else "above" if self.value > self.limit else "below"
         return f"{what}, {relation} {limit}"
 
     def _of_interval(self, limit: float) -> str:
-        given = "" if self.baseline is None else f", given the baseline's {self.baseline:.4g}"
+        given = "" if self.baseline is None else f", given the baseline's {figure(self.baseline)}"
         if self.interval is None:
-            return (
-                f"{self.metric} is {self.value:.4g}, without a confidence interval to compare with {limit:.4g}{given}"
-            )
+            return f"{self._measured()}, without a confidence interval to compare with {figure(limit)}{given}"
         low, high = self.interval
         relation = "within" if self.passed else "not all within"
-        what = f"{self.metric} is {self.value:.4g}, with a 95% confidence interval from {low:.4g} to {high:.4g}"
-        return f"{what}, {relation} the limit {limit:.4g}{given}"
+        what = f"{self._measured()}, with a 95% confidence interval from {figure(low)} to {figure(high)}"
+        return f"{what}, {relation} the limit {figure(limit)}{given}"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 
 from headrace.common.errors import GateError
-from headrace.common.figures import plural
+from headrace.common.figures import figure, plural
 from headrace.components.gates.verdict import DataVerdicts, GateRow, GateVerdict, explain_stop
 from headrace.components.spans.find import date_of_run
 from headrace.components.spans.manifest import SpanManifest
@@ -62,7 +62,7 @@ def _changes(gate: RowsGate, name: str, number: int, usual: float, where: str) -
                 measure="change of rows",
                 value=f"{change:+.1%}",
                 limit=f"{word} of {limit:.4g}",
-                before=f"{where}: {usual:,.10g} rows",
+                before=f"{where}: {figure(usual, 10)} rows",
                 now=f"{number:,} rows",
                 excess=(sign * change - limit) / limit,
             )

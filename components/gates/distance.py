@@ -8,6 +8,7 @@ from typing import Literal
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList, FeatureNameStatistics
 
+from headrace.common.figures import figure
 from headrace.components.gates.data_rules import SplitStatistics
 from headrace.components.gates.verdict import GateRow, GateVerdict
 from headrace.components.statistics.distances import DriftDistance, measured_distances
@@ -138,7 +139,7 @@ def _distance_row(one: DriftDistance, ours: SplitStatistics, theirs: SplitStatis
     return GateRow(
         what=one.column,
         measure=_MEASURES.get(one.measure, one.measure),
-        value=f"{one.value:.4g}",
+        value=figure(one.value),
         limit=f"{one.limit:g}",
         before=before,
         now=now,
@@ -155,7 +156,7 @@ def _missing_row(column: str, gate: DistanceGate, ours: SplitStatistics, theirs:
     yield GateRow(
         what=column,
         measure="change of the missing share",
-        value=f"{abs(now - before):.4g}",
+        value=figure(abs(now - before)),
         limit=f"{limit:g}",
         before=f"{before:.2%} missing",
         now=f"{now:.2%} missing",
@@ -177,7 +178,7 @@ def _in_words(before: FeatureNameStatistics | None, now: FeatureNameStatistics |
     if before is None or now is None:
         return "", ""
     if before.HasField("num_stats") and now.HasField("num_stats"):
-        return f"mean {before.num_stats.mean:.4g}", f"mean {now.num_stats.mean:.4g}"
+        return f"mean {figure(before.num_stats.mean)}", f"mean {figure(now.num_stats.mean)}"
     theirs, ours = _shares(before), _shares(now)
     if not theirs and not ours:
         return "", ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.common.figures import figure
 from headrace.common.names import one_line
 from headrace.configs.schema.notify import RunEvent
 from headrace.pipeline.notify.event import DISTANCES, Event, Found, Limit
@@ -36,7 +37,7 @@ def body(event: Event) -> list[str]:
     limited = {one.metric for one in event.limits}
     others = {name: value for name, value in event.metrics.items() if name not in limited and value is not None}
     if others:
-        lines.append(", ".join(f"{name} {value:.4g}" for name, value in others.items()))
+        lines.append(", ".join(f"{name} {figure(value)}" for name, value in others.items()))
     if event.pushed is not None:
         lines.append(f"pushed: {event.pushed}")
     if "awaiting_approval" in event.happened:
@@ -68,7 +69,7 @@ def _found(one: Found) -> str:
 
 
 def _limit(one: Limit) -> str:
-    value = "has no value" if one.value is None else f"is {one.value:.6g}"
+    value = "has no value" if one.value is None else f"is {figure(one.value, 6)}"
     return f"{one.metric} {value}; it must be {one.rule}{'' if one.passed is not False else ' (not met)'}"
 
 

@@ -316,3 +316,29 @@ def test_a_margin_that_is_too_wide_is_told_with_the_interval() -> None:
 def test_a_distance_exactly_at_its_limit_is_not_too_far() -> None:
     assert not DriftDistance("fare", "L-infinity", 0.3, 0.3).too_far
     assert DriftDistance("fare", "L-infinity", float(np.nextafter(0.3, 1)), 0.3).too_far
+
+
+@pytest.mark.parametrize(
+    ("check", "expected"),
+    [
+        (
+            ThresholdCheck("mean_squared_error", "max", 12_000.0, 123_456.7, None, False),
+            "mean_squared_error is 123,457, above max 12,000",
+        ),
+        (
+            ThresholdCheck("mse", "better_than_constant", 45_678.9, 0.00001234, None, True),
+            "mse is 0.00001234, below the best constant prediction's 45,679",
+        ),
+        (
+            ThresholdCheck("mse", "relative_change", 30_000.0, 31_234.6, 29_000.0, False, True, (30_500.25, 32_000.0)),
+            "mse is 31,235, with a 95% confidence interval from 30,500 to 32,000, not all within the limit 30,000,"
+            " given the baseline's 29,000",
+        ),
+        (
+            ThresholdCheck("mse", "max_gap", 1e5, 250_000.0, None, False, slicing="hour", slice="hour 1 and hour 2"),
+            "mse differs by 250,000 between hour 1 and hour 2, above max_gap 100,000",
+        ),
+    ],
+)
+def test_a_check_writes_numbers_out(check: ThresholdCheck, expected: str) -> None:
+    assert str(check) == expected

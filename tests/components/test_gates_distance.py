@@ -33,7 +33,7 @@ def frames() -> Sides:
     random = np.random.default_rng(7)
     before = pd.DataFrame(
         {
-            "fare": random.normal(10, 2, 2000),
+            "fare": random.normal(10, 2, 2000) * 1e5,
             "kind": random.choice(["a", "b"], 2000),
             "gone": random.choice(["x", "y"], 2000),
             "id": range(2000),
@@ -41,7 +41,7 @@ def frames() -> Sides:
     )
     now = pd.DataFrame(
         {
-            "fare": random.normal(14, 2, 1000),
+            "fare": random.normal(14, 2, 1000) * 1e5,
             "kind": ["a"] * 750 + ["c"] * 250,
             "gone": pd.Series(random.choice(["x", "y"], 1000)).where(random.random(1000) < 0.5, None),
             "id": range(1000),
@@ -114,7 +114,7 @@ def test_worst_columns_come_first_with_both_values(frames: Sides, statistics: An
     assert (gone.before, gone.now) == ("0.00% missing", f"{frames[1]['gone'].isna().mean():.2%} missing")
     assert all(row.passed for row in within)
     (fare,) = (row for row in verdict.rows if row.what == "fare" and row.measure == JENSEN_SHANNON)
-    assert (fare.before, fare.now) == tuple(f"mean {frame['fare'].mean():.4g}" for frame in frames)
+    assert (fare.before, fare.now) == tuple(f"mean {frame['fare'].mean():,.0f}" for frame in frames)
     assert [row.excess for row in verdict.rows] == sorted((row.excess for row in verdict.rows), reverse=True)
 
 

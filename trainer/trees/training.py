@@ -25,6 +25,7 @@ import keras
 import numpy as np
 
 from headrace.common.errors import ModelError, TrainingError, TrainingStoppedError
+from headrace.common.figures import figure
 from headrace.configs.schema.train import EarlyStopping
 from headrace.configs.schema.trees_model import TreesModel
 from headrace.trainer import columns
@@ -185,7 +186,7 @@ class Growing:
 
     def _log(self) -> None:
         last = self.epochs[-1]
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in last.metrics.items())
+        shown = ", ".join(f"{name} {figure(value)}" for name, value in last.metrics.items())
         logger.info(f"iteration {last.epoch:,}/{self.settings.iterations:,}: {shown}")
 
     def history(self, model: keras.Model, forest: Forest, best: int) -> History:
