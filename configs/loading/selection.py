@@ -72,7 +72,8 @@ def select(tree: Tree) -> Filled:
     problems = tuple(written.problems)
     broken = {path[1] for path in part.uncertain if path[:1] == ("features",) and len(path) > 1} | written.refused
     problems += tuple(written.problem(("data", "source", "path"), what) for what in mistyped.values())
-    filled = written.filled(found, broken & {*written.entries}, mistyped, label_is_certain=label_is_certain)
+    own = [name for name in written.entries if name in broken]
+    filled = written.filled(found, own, mistyped, label_is_certain=label_is_certain)
     return replace(filled, problems=problems, uncertain=frozenset(("data", "types", name) for name in mistyped))
 
 

@@ -9,9 +9,9 @@ written.filled(found, ...)          # the config with what was found in place of
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from headrace.common.digests import digest_text
@@ -131,45 +131,57 @@ class WrittenSelections:
         return Filled(self.outline(), judged, checked, None, tuple(problems), frozenset(uncertain))
 
     def filled(
-        self, found: PinnedSelection, broken: Collection[object], mistyped: Collection[str], *, label_is_certain: bool
+        self, found: PinnedSelection, broken: Collection[str], mistyped: Collection[str], *, label_is_certain: bool
     ) -> Filled:
         """The config with the features of each entry in its place, and with the model if that is left open.
 
         broken: the entries with mistakes, of which nothing but these is reported; mistyped: columns whose declared type
         is a mistake, so that no rule judges what is inferred of them.
         """
-        selected = found.selected
         entries = {
             name: {feature: _tree(settings, self.features[name]) for feature, settings in features.items()}
-            for name, features in selected.features.items()
+            for name, features in found.selected.features.items()
         }
-        label = selected.label or {} if label_is_certain else self._undecided_label()
+        label = (found.selected.label or {}) if label_is_certain else self._undecided_label()
+        model = found.selected.model if label_is_certain and found.takes_model else None
+        fill = partial(self._with_found, label=label, types=found.selected.types, model=model)
 
-        def tree(entries: Mapping[str, Mapping[str, Tree]], replaced: Callable[[str], dict[str, Tree]]) -> Tree:
-            features = {**entries, **{name: replaced(name) for name in self.entries if name in broken}}
-            filled = self.with_types(self.replaced(features, label), selected.types)
-            if selected.model is None or not found.takes_model or not label_is_certain:
-                return filled
-            model = _tree(selected.model, self._section_tree("features"))
-            return replace(filled, value={**self._section_of(filled), "model": model})
-
-        whole = tree(entries, self._placeholder)
+        whole = fill({**entries, **{name: self._placeholder(name) for name in broken}})
         if not broken and not mistyped and label_is_certain:
             return Filled(whole, None, whole, found)
-        unjudged = {
-            name: {
-                feature: self._refused(name)[name]
-                if (settings.get("key") or feature) in mistyped
-                else entries[name][feature]
-                for feature, settings in features.items()
-            }
-            for name, features in selected.features.items()
-        }
-        judged = tree(unjudged, self._refused)
+        certain = self._refusing(mistyped, entries)
+        judged = fill({**certain, **{name: self._refused(name) for name in broken}})
         if not label_is_certain:
             sections = {**self._section_of(judged), "label": self._section_tree("label")}
             judged = self._without_model(replace(judged, value=sections))
-        return Filled(whole, judged, tree(entries, lambda _: {}), found)
+        checked = fill({**entries, **{name: {} for name in broken}})
+        return Filled(whole, judged, checked, found)
+
+    def _with_found(
+        self,
+        entries: Mapping[str, Mapping[str, Tree]],
+        label: Mapping[str, Any],
+        types: Mapping[str, str],
+        model: Mapping[str, Any] | None,
+    ) -> Tree:
+        """The config with what was found: features in place of entries, the label, types, and the model, if any."""
+        filled = self.with_types(self.replaced(entries, label), types)
+        if model is None:
+            return filled
+        chosen = _tree(model, self._section_tree("features"))
+        return replace(filled, value={**self._section_of(filled), "model": chosen})
+
+    def _refusing(
+        self, columns: Collection[str], entries: Mapping[str, Mapping[str, Tree]]
+    ) -> dict[str, dict[str, Tree]]:
+        """The entries' features, with something that pydantic refuses in place of those of these columns."""
+        return {
+            name: {
+                feature: self._refused(name)[name] if _column_of(feature, tree) in columns else tree
+                for feature, tree in features.items()
+            }
+            for name, features in entries.items()
+        }
 
     def _without_model(self, tree: Tree) -> Tree:
         """The tree with a model that pydantic refuses, if the kind of model follows from the data."""
@@ -251,6 +263,12 @@ _DECISIVE = frozenset({"types", "columns", "schema", "split_key", "split_column"
 def _is_auto(entry: Tree) -> bool:
     value = entry.value.get("column") if isinstance(entry.value, dict) else entry
     return value is not None and value.value == AUTO
+
+
+def _column_of(feature: str, settings: Tree) -> str:
+    """The column of a feature that a selection made: its `key`, if it has one, or its name."""
+    key = settings.value.get("key") if isinstance(settings.value, dict) else None
+    return feature if key is None else str(key.value or feature)
 
 
 def _without(entry: Tree, *names: str) -> Tree:
