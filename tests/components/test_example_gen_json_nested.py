@@ -36,6 +36,17 @@ def read_text(tmp_path: Path, text: str, *args: Any, **how: Any) -> tuple[ScanRe
     return read(tmp_path / "f.jsonl", *args, **how)
 
 
+def read_rows(folder: Path, rows: list[dict[str, Any]], chunk: int, *, by_line: bool) -> list[dict[str, Any]]:
+    """What is read of a file with these rows, in blocks of `chunk` bytes; by_line: without pyarrow."""
+    path = folder / "f.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks_module, "CHUNK", chunk)
+        if by_line:
+            patch.setattr(fast.BlockReader, "read", lambda *_: None)
+        return read(path)[1]
+
+
 def normalized(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows as pandas flattens them."""
     flat = [pd.json_normalize(row).astype(object).to_dict("records")[0] for row in rows]
@@ -47,13 +58,7 @@ def normalized(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_objects_are_the_columns_that_pandas_makes_of_them(
     *, tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], chunk: int, by_line: bool
 ) -> None:
-    path = tmp_path_factory.mktemp("nested") / "f.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks_module, "CHUNK", chunk)
-        if by_line:
-            patch.setattr(fast.BlockReader, "read", lambda *_: None)
-        found = read(path)[1]
+    found = read_rows(tmp_path_factory.mktemp("nested"), rows, chunk, by_line=by_line)
     assert [values_of(row) for row in found] == normalized(rows)
 
 
@@ -69,13 +74,7 @@ BASKET = st.fixed_dictionaries(
 def test_a_list_of_objects_is_a_list_of_the_values_of_each_key(
     *, tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], chunk: int, by_line: bool
 ) -> None:
-    path = tmp_path_factory.mktemp("nested") / "f.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks_module, "CHUNK", chunk)
-        if by_line:
-            patch.setattr(fast.BlockReader, "read", lambda *_: None)
-        found = read(path)[1]
+    found = read_rows(tmp_path_factory.mktemp("nested"), rows, chunk, by_line=by_line)
     expected = [
         values_of(
             {

@@ -169,7 +169,8 @@ def assert_same_values(records: Artifacts, columns: Artifacts) -> None:
         assert list(found) == sorted(expected)
         for name, values in found.items():
             assert len(values) == sum(sizes)
-            np.testing.assert_equal(values, expected[name], err_msg=name)
+            if values != expected[name]:  # NumPy takes long, but to it a NaN equals another
+                np.testing.assert_equal(values, expected[name], err_msg=name)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
