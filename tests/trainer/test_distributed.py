@@ -171,22 +171,21 @@ def test_clipping_ragged_features_loss_scaling_empty_parts_weights_own_steps_and
     None
 ):
     settings = [
-        {"together": 4, "adam": {"clipnorm": 0.05}},
         {"precision": "mixed_float16", "steps": 10, "together": 5},
         {"whole": True, "weighted": True, "together": 3},
         {"own": True, "weighted": True, "together": 7, "adam": {"clipnorm": 0.05}},
-        {"weighted": True, "ensemble": True, "together": 4},
+        {"weighted": True, "ensemble": True, "together": 4, "adam": {"clipnorm": 0.05}},
     ]
     program = str(Path(__file__).with_name("distributed_program.py"))
     command = [sys.executable, program, "mirrored", "2", json.dumps(settings)]
     done = forks.run(command)
     assert done.returncode == 0, done.stderr
-    clipped, half, whole, own, ensemble = json.loads(done.stdout.splitlines()[-1])
-    for run in (clipped, whole, own, ensemble):
+    half, whole, own, ensemble = json.loads(done.stdout.splitlines()[-1])
+    for run in (whole, own, ensemble):
         assert run["moved"] > 0.1
         assert run["difference"] < TOLERANCE
     assert half["difference"] < 2e-3  # sums of parts are rounded to float16 elsewhere than those of the whole
-    for run, tolerance in ((clipped, 1e-5), (whole, 1e-5), (ensemble, 1e-5), (half, 2e-2)):
+    for run, tolerance in ((whole, 1e-5), (ensemble, 1e-5), (half, 2e-2)):
         assert run["batches"][0] == run["batches"][1]
         for alone, over_several in zip(*run["epochs"], strict=True):
             assert over_several == pytest.approx(alone, abs=tolerance)
