@@ -54,7 +54,7 @@ class Executor(base_executor.BaseExecutor):
         self,
         input_dict: dict[str, list[types.Artifact]],
         output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],  # noqa: ARG002
+        exec_properties: dict[str, Any],  # noqa: ARG002 - TFX passes it
     ) -> None:
         """Write `output_dict["schema"]`, as text, from the statistics of all splits in `input_dict["statistics"]`."""
         statistics = artifact_utils.get_single_instance(input_dict["statistics"])

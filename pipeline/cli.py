@@ -109,10 +109,10 @@ class _Verbs(click.Group):
             )
         return super().resolve_command(ctx, args)
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - of Click
         return [*LOCATIONS, *(name for name in entry_points.additions(entry_points.VERBS) if name not in LOCATIONS)]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - of Click
         if cmd_name not in LOCATIONS:
             offered = entry_points.additions(entry_points.VERBS).get(cmd_name)
             return _installed(cmd_name, offered) if offered else None

@@ -7,7 +7,7 @@ labels, predictions = call(loaded, examples)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,7 +136,10 @@ def _takes_examples(signature: Any) -> bool:
     return [spec.dtype for spec in _inputs(signature).values()] == [tf.string]
 
 
+def takes_features(inputs: Mapping[str, tf.DType], features: Collection[str]) -> bool:
+    """Whether a signature with these inputs takes some of these features, by name, and not serialized examples."""
+    return inputs.keys() <= set(features) and dict(inputs) != {EXAMPLES: tf.string}
+
+
 def _takes_features(signature: Any, features: Mapping[str, Any]) -> bool:
-    """Whether a signature takes some of these features, by name."""
-    names = _inputs(signature).keys()
-    return names <= features.keys() and not (names == {EXAMPLES} and _takes_examples(signature))
+    return takes_features({name: spec.dtype for name, spec in _inputs(signature).items()}, features)

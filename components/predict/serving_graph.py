@@ -28,7 +28,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from headrace.components.predict.call_size import values_per_row
 from headrace.components.predict.parsed import lift_parser
 from headrace.trainer.private_api import add_function, call_flat, remove_function
-from headrace.trainer.served_model import EXAMPLES, ModelCall
+from headrace.trainer.served_model import ModelCall, takes_features
 
 _INIT = "__saved_model_init_op"
 """The signature that names the operation that fills the tables."""
@@ -170,10 +170,10 @@ def _of_examples(signatures: Mapping[str, Any], call: ModelCall) -> Any:
     if call.signature_name not in signatures:
         return None
     signature, features = signatures[call.signature_name], call.preprocessing_function_name
-    if [one.dtype for one in signature.inputs.values()] != [tf.string.as_datatype_enum]:
+    inputs = {name: tf.as_dtype(one.dtype) for name, one in signature.inputs.items()}
+    if [*inputs.values()] != [tf.string]:
         return None
-    takes = signature.inputs.keys()
-    if features in signatures and takes <= signatures[features].outputs.keys() and takes != {EXAMPLES}:
+    if features in signatures and takes_features(inputs, signatures[features].outputs):
         return None
     return signature if call.output_name(signature.outputs) in signature.outputs else None
 

@@ -59,7 +59,7 @@ class BigqueryRows:
     options: ReadOptions = field(default_factory=ReadOptions)
 
     @classmethod
-    def open(cls, source: BigquerySource, files: Sequence[str] | None, options: ReadOptions) -> BigqueryRows:  # noqa: ARG003
+    def open(cls, source: BigquerySource, files: Sequence[str] | None, options: ReadOptions) -> BigqueryRows:
         """Open nothing yet."""
         return cls(source, options)
 
@@ -95,7 +95,7 @@ class BigqueryRows:
                 schema = client.query(self.source.query, job_config=dry, location=self.source.location).schema
         return self.options.select([column.name for column in schema])
 
-    def parts(self, parallel_map: ParallelMap) -> list[ReadStream]:  # noqa: ARG002 - BigQuery splits the table
+    def parts(self, parallel_map: ParallelMap) -> list[ReadStream]:  # BigQuery splits the table
         """The streams of one session over the table, or over the table that the query's job wrote."""
         return self._streams
 

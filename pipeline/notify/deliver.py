@@ -72,7 +72,7 @@ class Outside:
 
 
 @singledispatch
-def deliver(receiver: Any, message: Message, outside: Outside) -> None:  # noqa: ARG001
+def deliver(receiver: Any, message: Message, outside: Outside) -> None:  # noqa: ARG001 - for those below
     """Send a message to a receiver. Raises DeliveryError."""
     raise TypeError(f"{type(receiver).__name__} is not a receiver")
 
@@ -135,7 +135,7 @@ def _(receiver: PushgatewayReceiver, message: Message, outside: Outside) -> None
 
 
 @deliver.register
-def _(receiver: PrometheusFileReceiver, message: Message, outside: Outside) -> None:  # noqa: ARG001
+def _(receiver: PrometheusFileReceiver, message: Message, outside: Outside) -> None:  # noqa: ARG001 - as above
     path = Path(receiver.path.replace("{name}", message.pipeline))
     try:
         write_text(path, message.metrics)

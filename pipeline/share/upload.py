@@ -43,7 +43,7 @@ class BucketUpload:
         except DataError as error:
             raise RunError(f"--to {url}: {error}") from None
 
-    def send(self, folder: Path, folders: Sequence[RunFolder], name: str, description: str) -> str:  # noqa: ARG002
+    def send(self, folder: Path, folders: Sequence[RunFolder], name: str, description: str) -> str:  # noqa: ARG002 - for Vertex AI
         """Copy all files, the page last so that everything it links to is there; return the page's address."""
         from headrace.pipeline.share.folder import PAGE
 
@@ -108,7 +108,7 @@ class VertexUpload:
             "verbosity": 0,
         }
 
-    def send(self, folder: Path, folders: Sequence[RunFolder], name: str, description: str) -> str:  # noqa: ARG002
+    def send(self, folder: Path, folders: Sequence[RunFolder], name: str, description: str) -> str:  # noqa: ARG002 - for buckets
         """Upload the logs of all runs as one experiment and return its address. Raises RunError if that fails."""
         try:
             from google.cloud import aiplatform

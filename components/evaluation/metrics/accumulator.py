@@ -223,11 +223,11 @@ class LabelMetrics(abc.ABC):
         The first column is ones, so that its sum is that of the weights. Weights are applied to what is returned.
         """
 
-    def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64] | None:  # noqa: ARG002
+    def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64] | None:
         """The histogram buckets of each example, [n] or [n, several]; None if these metrics need no histogram."""
         return None
 
-    def columns(self, labels: Array, predictions: Array) -> Array:  # noqa: ARG002
+    def columns(self, labels: Array, predictions: Array) -> Array:
         """Which of the two counts of a bucket an example adds to, in the shape of `buckets`: the second if it is above
         0.
         """
@@ -248,27 +248,27 @@ class LabelMetrics(abc.ABC):
     def margin(self, totals: Totals) -> Margin | None:
         """The uncertainty of the main metric; None if it has no value."""
 
-    def curves(self, totals: Totals) -> Curves | None:  # noqa: ARG002
+    def curves(self, totals: Totals) -> Curves | None:
         """The curves that the report draws, if any."""
         return None
 
-    def confusion(self, totals: Totals) -> Confusion | None:  # noqa: ARG002
+    def confusion(self, totals: Totals) -> Confusion | None:
         """How often each class is predicted for each class; None unless the labels are classes, and not too many."""
         return None
 
-    def linear(self, totals: Totals) -> Linear | None:  # noqa: ARG002
+    def linear(self, totals: Totals) -> Linear | None:
         """The histogram of the probabilities of two classes, in equal steps; None for other labels."""
         return None
 
-    def predicted_steps(self, totals: Totals) -> PredictedSteps | None:  # noqa: ARG002
+    def predicted_steps(self, totals: Totals) -> PredictedSteps | None:
         """The histogram of predicted numbers, in equal steps; None for other labels."""
         return None
 
-    def classes(self, totals: Totals) -> tuple[ClassMetrics, ...]:  # noqa: ARG002
+    def classes(self, totals: Totals) -> tuple[ClassMetrics, ...]:
         """How well each class is told from the others, if that is measured."""
         return ()
 
-    def proportions(self, totals: Totals) -> Proportions:  # noqa: ARG002
+    def proportions(self, totals: Totals) -> Proportions:
         """The shares that metrics are made of, for the intervals of those that are 1 or 0 (see limits.py)."""
         return {}
 

@@ -70,7 +70,7 @@ class BinaryMetrics(LabelMetrics):
         pairs = [column for chosen in further for column in (chosen, chosen * labels)]
         return np.stack([np.ones_like(p), labels, p, loss, (p - labels) ** 2, above, above * labels, *pairs], axis=1)
 
-    def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:  # noqa: ARG002
+    def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:
         return probabilities.buckets_of(predictions[:, 0])
 
     def linear(self, totals: Totals) -> Linear:

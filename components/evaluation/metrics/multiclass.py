@@ -164,7 +164,7 @@ class NextWordMetrics(MulticlassMetrics):
         ids = labels.astype(np.int64)
         return np.where(ids < predictions.shape[1] - 1, ids, UNKNOWN_WORD)
 
-    def confusion(self, totals: Totals) -> Confusion | None:  # noqa: ARG002
+    def confusion(self, totals: Totals) -> Confusion | None:
         """None: the histogram does not have what is predicted."""
         return None
 

@@ -88,7 +88,7 @@ class MultilabelMetrics(LabelMetrics):
         each = tuple(Decisions(one[0], one[1], *one[2:].reshape(2, classes)) for one in rest)
         return ClassSums(weight, loss, totals.sums[2 : 2 + classes], each)
 
-    def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:  # noqa: ARG002
+    def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:
         return class_buckets(predictions)
 
     def metrics(self, totals: Totals) -> dict[str, float]:

@@ -58,7 +58,7 @@ class AvroFiles(SourceFiles[AvroSource], RowScanner):
         wanted = self.options.columns or ()
         return [*self._head, *(name for name in wanted if name not in self._head)]
 
-    def parts(self, parallel_map: ParallelMap) -> list[Part]:  # noqa: ARG002 - headers are small
+    def parts(self, parallel_map: ParallelMap) -> list[Part]:  # headers are small
         """The files, cut and grouped into parts of about the same size. Raises DataError if their types clash."""
         columns = self._agreeing(self.files)
         states = stats(self.files)

@@ -66,7 +66,7 @@ class PythonRows(RowScanner):
     open_ended: ClassVar[bool] = True
 
     @classmethod
-    def open(cls, source: PythonSource, files: Sequence[str] | None, options: ReadOptions) -> PythonRows:  # noqa: ARG003
+    def open(cls, source: PythonSource, files: Sequence[str] | None, options: ReadOptions) -> PythonRows:
         """Remember the function, which is called when its rows are read."""
         return cls(source, undivided(source.function), options)
 
@@ -81,7 +81,7 @@ class PythonRows(RowScanner):
         wanted = self.options.columns or ()
         return [*self._head, *(name for name in wanted if name not in self._head)]
 
-    def parts(self, parallel_map: ParallelMap) -> list[YieldedRows]:  # noqa: ARG002 - there is one
+    def parts(self, parallel_map: ParallelMap) -> list[YieldedRows]:  # there is one
         """All rows, which one process reads."""
         return [YieldedRows(self.function)]
 

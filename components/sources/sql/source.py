@@ -80,7 +80,7 @@ class SqlRows:
     options: ReadOptions = field(default_factory=ReadOptions)
 
     @classmethod
-    def open(cls, source: SqlSource, files: Sequence[str] | None, options: ReadOptions) -> SqlRows:  # noqa: ARG003
+    def open(cls, source: SqlSource, files: Sequence[str] | None, options: ReadOptions) -> SqlRows:
         """Open nothing yet."""
         return cls(source, options)
 
@@ -104,7 +104,7 @@ class SqlRows:
         """The columns of the type boolean, as PostgreSQL reports it, and other databases of a table."""
         return self._booleans
 
-    def parts(self, parallel_map: ParallelMap) -> list[KeyRange]:  # noqa: ARG002 - the database counts
+    def parts(self, parallel_map: ParallelMap) -> list[KeyRange]:  # the database counts
         """The ranges of the key, counted once."""
         return self._ranges
 

@@ -66,7 +66,7 @@ class TextFiles:
         names = ["text"] if self.source.window is None else ["words", "next_word"]
         return self.options.select([*names, *([self.source.text_key] if self.source.text_key else []), *self._labels])
 
-    def parts(self, parallel_map: ParallelMap) -> list[tuple[LineRange, ...]]:  # noqa: ARG002 - nothing to scan
+    def parts(self, parallel_map: ParallelMap) -> list[tuple[LineRange, ...]]:  # nothing to scan
         """The files in groups, cut if lines are the texts."""
         states = stats(self.files)
         length = part_length(sum(map(text_size, states)))
@@ -88,7 +88,7 @@ class TextFiles:
         notes = note_of_empty(self._empty_folders(), "texts")
         return Head(self, tuple(part), whole=everything and len(files) == len(self.files), settled=True, notes=notes)
 
-    def scan(self, part: tuple[LineRange, ...], declared: Mapping[str, Kind]) -> ScanResult:  # noqa: ARG002
+    def scan(self, part: tuple[LineRange, ...], declared: Mapping[str, Kind]) -> ScanResult:
         """Read the texts; count the windows without building them."""
         rows = size = 0
         skipped = Skipped()

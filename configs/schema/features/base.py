@@ -33,7 +33,7 @@ class FeatureBase(Kind):
         """The data column that it reads, the first if there are several; its own name if no setting names one."""
         return next(iter(self.column_settings(name).values()), name)
 
-    def data_columns(self, name: str, features: Mapping[str, FeatureBase]) -> tuple[str, ...]:  # noqa: ARG002
+    def data_columns(self, name: str, features: Mapping[str, FeatureBase]) -> tuple[str, ...]:
         """The data columns that it reads, directly or through other features."""
         return tuple(self.column_settings(name).values())
 
@@ -52,7 +52,7 @@ class FeatureBase(Kind):
         settings = self.model_dump(exclude={"column", "key", "embedding", "deep", "wide"}, exclude_defaults=True)
         return ", ".join(f"{name}: {value}" for name, value in settings.items()) or self.column
 
-    def model_parts(self, model: Any) -> str:  # noqa: ARG002
+    def model_parts(self, model: Any) -> str:
         """The parts of the model that use it, for the report. model: the config's `model:`."""
         return "number"
 

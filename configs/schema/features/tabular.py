@@ -242,7 +242,7 @@ class CrossedFeature(Categorical):
     deep: bool = False
     """Whether the deep part uses it too; crosses are mostly for the wide part."""
 
-    def column_settings(self, name: str) -> dict[KeyPath, str]:  # noqa: ARG002
+    def column_settings(self, name: str) -> dict[KeyPath, str]:
         return {("keys", number): key for number, key in enumerate(self.keys)}
 
     def data_columns(self, name: str, features: Mapping[str, FeatureBase]) -> tuple[str, ...]:
@@ -274,7 +274,7 @@ class CustomFeature(Categorical):
     def functions(self) -> dict[KeyPath, str]:
         return {("function",): self.function}
 
-    def column_settings(self, name: str) -> dict[KeyPath, str]:  # noqa: ARG002
+    def column_settings(self, name: str) -> dict[KeyPath, str]:
         return {("keys", number): key for number, key in enumerate(self.keys)}
 
     @property

@@ -143,7 +143,7 @@ class TextEmbeddingFeature(SingleColumn):
     def description(self) -> str:
         return f"the vector of {self.saved_model}, {'fine-tuned' if self.fine_tune else 'frozen'}"
 
-    def model_parts(self, model: Any) -> str:  # noqa: ARG002
+    def model_parts(self, model: Any) -> str:
         return "vector"
 
 
@@ -189,5 +189,5 @@ class ImageFeature(FeatureBase):
     def description(self) -> str:
         return f"{self.height} x {self.width} pixels, {'grayscale' if self.channels == 1 else 'color'}"
 
-    def model_parts(self, model: Any) -> str:  # noqa: ARG002
+    def model_parts(self, model: Any) -> str:
         return "image"
