@@ -135,7 +135,7 @@ class Checkpoint(keras.callbacks.Callback):
         """Whether training had already stopped early."""
         return self._saved is not None and bool(self._saved.tree["stopped"])
 
-    def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
         """Restore the saved state."""
         if self._saved is None:
             return
@@ -147,7 +147,7 @@ class Checkpoint(keras.callbacks.Callback):
         where = f"epoch {self.begin.epoch + 1}, {self.begin.step:,} of its batches done"
         logger.info(f"checkpoint: resuming from {self._saved.file}: {where}")
 
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Start counting; the first epoch may be partly done."""
         if self._saved is None or epoch != self.begin.epoch:
             self._epoch_begin = replace(self._position, epoch=epoch, step=0, evaluating=False)
@@ -157,7 +157,7 @@ class Checkpoint(keras.callbacks.Callback):
             batches = begin.batches - begin.step
             self._epoch_begin = replace(begin, step=0, batches=batches, examples=begin.earlier, evaluating=False)
 
-    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         """Save if it is due, unless this may be the end of the epoch, which only `on_epoch_end` knows."""
         step = batch + 1
         if self._epoch_begin.epoch == self.begin.epoch and step <= self.begin.step:
@@ -174,18 +174,18 @@ class Checkpoint(keras.callbacks.Callback):
         elif self._is_time():
             self._save()
 
-    def on_test_begin(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_test_begin(self, logs: Mapping[str, float] | None = None) -> None:
         """Save the metrics of the train split, which are about to be reset."""
         stop_skipping(self.model)
         self._metrics = values_of(self.model.metrics_variables)
         self._position = replace(self._after(self._steps_of_epoch()), evaluating=True)
 
-    def on_test_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_test_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         """Save on SIGTERM: an evaluation may be long."""
         if self._is_stopped():
             self._save_and_end(self._metrics)
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Save if it is due."""
         done = self._after(self._steps_of_epoch())
         self._position = replace(done, epoch=epoch + 1, step=0, earlier=done.examples)

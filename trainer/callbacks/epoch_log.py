@@ -85,7 +85,7 @@ class EpochLog(keras.callbacks.Callback):
         self._begun = self._trained = self._before = 0.0
         self._epoch, self._logged, self._logged_step = 0, 0.0, 0
 
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Start the clock."""
         now = self._clock()
         self._begun = self._trained = now - self._before

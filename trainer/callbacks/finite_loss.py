@@ -122,7 +122,7 @@ class FiniteLoss(keras.callbacks.Callback):
         self._epoch = 0
         self._begin: tuple[int, StateTree] | None = None
 
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Save the state at the start of the epoch."""
         self._epoch = epoch + 1
         if self._batches_after is None or self._checkpoint is None or _state_bytes(self.model) > MAX_STATE_BYTES:

@@ -63,14 +63,14 @@ class JitChoice(keras.callbacks.Callback):
         self._begin = begin or TrainingPosition()
         self._done, self._before, self._epoch = self._begin.batches, 0, 0
 
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Count the steps of earlier epochs."""
         self._epoch = epoch
         self._before = self._begin.batches - self._begin.step if epoch == self._begin.epoch else self._done
         if self._steps is None and epoch:
             self._steps = self._before * self._epochs // epoch
 
-    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         """Check the time, and measure if it is worthwhile."""
         if self._epoch == self._begin.epoch and batch + 1 - self._execution < self._begin.step:
             return  # a skipped execution
@@ -93,7 +93,7 @@ class JitChoice(keras.callbacks.Callback):
             self._choose()
         logger.info(f"jit: {self.words}")
 
-    def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:
         """Explain why nothing was measured."""
         short = f"off: the training is short, and measuring is worthwhile from {WORTHWHILE_FROM:.0f} s"
         self.words = self.words or short

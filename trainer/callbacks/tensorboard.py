@@ -58,7 +58,7 @@ class Scalars(keras.callbacks.Callback):
                 tag = f"epoch_{name.removeprefix('val_')}"
                 tf.summary.write(tag, tf.constant(value, tf.float32), epoch, SCALAR)
 
-    def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:
         """Close the files."""
         for writer in self._writers.values():
             writer.close()

@@ -33,7 +33,7 @@ class BestWeights(keras.callbacks.Callback):
             self._lowest, self.epoch = float(loss), epoch + 1
             self._weights = [np.asarray(one) for one in self.model.get_weights()]  # also scalars, for checkpoints
 
-    def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:
         """Restore and write the best weights."""
         self.restore_weights()
         self.model.save_weights(self.path)
@@ -61,11 +61,11 @@ class Averages(keras.callbacks.Callback):
         super().__init__()
         self._swapped = False
 
-    def on_test_begin(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_test_begin(self, logs: Mapping[str, float] | None = None) -> None:
         if not self._swapped:
             self._swap()
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Swap in the weights."""
         if self._swapped:
             self._swap()

@@ -122,7 +122,7 @@ def skip_executions(model: keras.Model, position: TrainingPosition) -> None:
     real = model.train_function
     left = -(-position.step // model.steps_per_execution)
 
-    def function(iterator: Any) -> Any:  # noqa: ARG001
+    def function(iterator: Any) -> Any:  # noqa: ARG001 - what is skipped is not read
         nonlocal left
         if not left:  # the epoch was finished, and Keras asks for one more batch to find out
             raise StopIteration

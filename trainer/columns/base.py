@@ -138,7 +138,7 @@ class NumberColumn(Column[FeatureT]):
 
     dtype = "float32"
 
-    def num_categories(self, vocabulary_size: VocabularySize) -> None:  # noqa: ARG002
+    def num_categories(self, vocabulary_size: VocabularySize) -> None:
         """None: a number has no categories."""
         return
 

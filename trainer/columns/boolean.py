@@ -12,7 +12,7 @@ from headrace.trainer.columns.raw import RawColumn
 class BooleanColumn(CategoryColumn[BooleanFeature]):
     """0 for false, 1 for true; anything else counts as missing."""
 
-    def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:  # noqa: ARG002
+    def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:
         """2, and one category for missing values unless the config gives a substitute."""
         return 2 + (self.feature.missing is None)
 

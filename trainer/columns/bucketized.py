@@ -22,7 +22,7 @@ class BucketizedColumn(CategoryColumn[BucketizedFeature]):
         """The quantiles, unless the config gives boundaries."""
         return [QuantileBoundaries(self.key, self.feature.buckets)] if self.feature.buckets is not None else []
 
-    def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:  # noqa: ARG002
+    def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:
         """The buckets, and one category for missing values unless the config gives a substitute."""
         return self.num_known + (self.feature.missing is None)
 

@@ -20,7 +20,7 @@ class CrossedColumn(CategoryColumn[CrossedFeature]):
     The text of a feature is its category in decimal, the text of a data column its value.
     """
 
-    def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:  # noqa: ARG002
+    def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:
         """`hash_buckets`, and one category for examples in which a key is missing."""
         return self.feature.hash_buckets + 1
 

@@ -27,7 +27,7 @@ class CustomNumber(NumberColumn[CustomFeature]):
 class CustomCategory(CategoryColumn[CustomFeature]):
     """A function's integer result. The function itself decides on the category of a missing value."""
 
-    def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:  # noqa: ARG002
+    def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:
         """Taken from the config."""
         return self.feature.num_categories or 0
 

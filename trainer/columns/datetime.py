@@ -37,7 +37,7 @@ def datetime_column(name: str, feature: DatetimeFeature) -> DatetimeNumber | Dat
 class DatetimeCategory(CategoryColumn[DatetimeFeature]):
     """The month, day, weekday (Monday is 0) or hour as a category, from 0."""
 
-    def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:  # noqa: ARG002
+    def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:
         """The values of the part, and one category for missing ones."""
         return PART_CATEGORIES[self.feature.part] + 1
 
@@ -55,7 +55,7 @@ class DatetimeNumber(NumberColumn[DatetimeFeature]):
         waves = self.feature.encoding in {"sine", "cosine"}
         return [] if waves else [Moments(f"{self.name} {self.feature.model_dump_json()}")]
 
-    def analyzed_numbers(self, batch: Batch, key: str) -> tf.Tensor:  # noqa: ARG002 - it has one number
+    def analyzed_numbers(self, batch: Batch, key: str) -> tf.Tensor:  # it has one number
         """float64 [batch]: the part, NaN where missing."""
         times = read_times(batch.raw(self.key), self.feature.format)
         if self.feature.part != "age":

@@ -11,7 +11,7 @@ from headrace.trainer.columns.base import Batch, Categories, CategoryColumn, Voc
 class HashedColumn(CategoryColumn[HashedFeature]):
     """FarmHash fingerprint64 of the text, modulo the number of buckets."""
 
-    def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:  # noqa: ARG002
+    def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:
         """`hash_buckets`, and one category for missing values unless the config gives a substitute."""
         return self.feature.hash_buckets + (self.feature.missing is None)
 

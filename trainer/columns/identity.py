@@ -13,7 +13,7 @@ from headrace.trainer.columns.raw import RawColumn, suggest_type
 class IdentityColumn(CategoryColumn[IdentityFeature]):
     """The integer itself; integers outside 0..num_buckets-1 count as missing."""
 
-    def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:  # noqa: ARG002
+    def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:
         """`num_buckets`, and one category for missing values unless the config gives a substitute."""
         return self.feature.num_buckets + (self.feature.missing is None)
 

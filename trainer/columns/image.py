@@ -38,7 +38,7 @@ class ImageColumn(Column[ImageFeature]):
         """Height, width and channels."""
         return (self.feature.height, self.feature.width, self.feature.channels)
 
-    def num_categories(self, vocabulary_size: VocabularySize) -> None:  # noqa: ARG002
+    def num_categories(self, vocabulary_size: VocabularySize) -> None:
         """None: an image is not a category."""
         return
 
@@ -140,7 +140,7 @@ class PixelsFromBytes(keras.layers.Layer):
             flat = tf.bitcast(tf.reshape(content, (-1, dtype.size)), dtype) if dtype.size > 1 else content
         return tf.reshape(flat, (-1, *self.shape))
 
-    def compute_output_spec(self, content: keras.KerasTensor) -> keras.KerasTensor:  # noqa: ARG002
+    def compute_output_spec(self, content: keras.KerasTensor) -> keras.KerasTensor:
         """Images of the configured shape."""
         return keras.KerasTensor((None, *self.shape), self.stored)
 

@@ -59,7 +59,7 @@ class _Table(keras.layers.Layer):
 class Embeddings(_Table):
     """A vector for the category of each feature, side by side: int64 [batch] each → float32 [batch, all widths]."""
 
-    def build(self, input_shape: Any = None) -> None:  # noqa: ARG002
+    def build(self, input_shape: Any = None) -> None:
         """Initialize as keras.layers.Embedding does: uniform between -0.05 and 0.05."""
         self._make_table("uniform")
 
@@ -82,7 +82,7 @@ class PooledEmbeddings(_Table):
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "combiner": self.combiner}
 
-    def build(self, input_shape: Any = None) -> None:  # noqa: ARG002
+    def build(self, input_shape: Any = None) -> None:
         """Initialize as keras.layers.Embedding does."""
         self._make_table("uniform")
 
@@ -110,7 +110,7 @@ class PooledEmbeddings(_Table):
 class LinearSums(PooledEmbeddings):
     """The sum of one weight for each category of each feature: `Multivalued` each → float32 [batch, width]."""
 
-    def build(self, input_shape: Any = None) -> None:  # noqa: ARG002
+    def build(self, input_shape: Any = None) -> None:
         """Initialize with zeros, as LinearTerms does."""
         self._make_table("zeros")
 
@@ -179,7 +179,7 @@ def scale(weights: keras.KerasTensor, combiner: str) -> keras.KerasTensor:
 class LinearTerms(_Table):
     """The sum of one weight for the category of each feature: int64 [batch] each → float32 [batch, width]."""
 
-    def build(self, input_shape: Any = None) -> None:  # noqa: ARG002
+    def build(self, input_shape: Any = None) -> None:
         """Initialize with zeros: a category that never occurs contributes nothing."""
         self._make_table("zeros")
 

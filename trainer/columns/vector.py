@@ -27,7 +27,7 @@ class VectorColumn(NumberColumn[VectorFeature]):
         needed = self.feature.missing == "mean" or self.feature.normalize in ("z_score", "min_max")
         return [self._moments] if needed else []
 
-    def analyzed_numbers(self, batch: Batch, key: str) -> tf.Tensor:  # noqa: ARG002 - it has one list
+    def analyzed_numbers(self, batch: Batch, key: str) -> tf.Tensor:  # it has one list
         """float64 [batch, size], NaN where missing. Fails for a list of another length, which it names."""
         tensor = batch.tensor(self.key)
         numbers = self._of_texts(batch) if tensor.dtype == tf.string else self._of_lists(tensor)

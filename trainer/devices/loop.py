@@ -176,13 +176,13 @@ class DistributedLoop:
         self._count(features, targets, predictions, loss * replicas, count)
 
     @no_autograph
-    def _own_step(self, features: Any, targets: Targets, share: tf.Tensor, count: tf.Tensor) -> None:  # noqa: ARG002
+    def _own_step(self, features: Any, targets: Targets, share: tf.Tensor, count: tf.Tensor) -> None:  # noqa: ARG002 - all steps have them
         """Run the model's own step. Its loss is multiplied by the part's share when the optimizer scales it."""
         self._replica.share = share  # thread-local, because each replica is traced in a thread of its own
         self.model.train_step((features, *targets))
 
     @no_autograph
-    def _eval_step(self, features: Any, targets: Targets, share: tf.Tensor, count: tf.Tensor) -> None:  # noqa: ARG002
+    def _eval_step(self, features: Any, targets: Targets, share: tf.Tensor, count: tf.Tensor) -> None:  # noqa: ARG002 - all steps have them
         model = self.model
         if type(model).test_step is not keras.Model.test_step:
             tf.cond(count > 0, lambda: _none(model.test_step((features, *targets))), _none)

@@ -185,5 +185,5 @@ class Present(keras.layers.Layer):
 class Memory(keras.layers.Dense):
     """The encoder's states for the attention, without the mask that Keras attaches to them: `present` has it."""
 
-    def compute_mask(self, inputs: Any, mask: Any = None) -> None:  # noqa: ARG002
+    def compute_mask(self, inputs: Any, mask: Any = None) -> None:  # noqa: ARG002 - Keras passes it
         return

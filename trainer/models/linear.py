@@ -11,7 +11,7 @@ from headrace.trainer.columns import ModelInputs
 from headrace.trainer.models.layers import head, logits
 
 
-def build(features: ModelInputs, label: LabelConfig, model: LinearModel) -> keras.Model:  # noqa: ARG001
+def build(features: ModelInputs, label: LabelConfig, model: LinearModel) -> keras.Model:  # noqa: ARG001 - all have it
     """Build the model, not compiled: one sum of the weights of both, and a bias. All weights start at zero.
 
     Raises ModelError if no feature is a number or has `wide: true`.

@@ -39,7 +39,7 @@ LAYER = "forest"
 def build(
     features: ModelInputs,
     label: LabelConfig,
-    model: TreesModel,  # noqa: ARG001
+    model: TreesModel,  # noqa: ARG001 - all models have it
     forest: Forest | None = None,
 ) -> keras.Model:
     """Build the model, not compiled. Raises ModelError for a feature that is not a number or a single category.

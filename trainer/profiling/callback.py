@@ -139,11 +139,11 @@ class Profile(keras.callbacks.Callback):
         self._pause = ""
         self._iterations = 0  # of the optimizer before any step
 
-    def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
         """Save the optimizer's count before it is restored from a checkpoint."""
         self._iterations = self._optimizer_iterations()
 
-    def on_train_batch_begin(self, batch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         """Start the profiler where the range starts; open the marker."""
         self._skipping = not self._epochs and batch < self._request.begin.step
         if self._skipping:
@@ -183,11 +183,11 @@ class Profile(keras.callbacks.Callback):
             float((logs or {}).get("loss", 0.0))  # waits until an accelerator has finished the steps
             self._stop()
 
-    def on_test_begin(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_test_begin(self, logs: Mapping[str, float] | None = None) -> None:
         """Stop: the evaluation after an epoch does not belong to the profile."""
         self._stop()
 
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Count the epoch's steps. If their number was not known, it may show that training ends early."""
         self._stop()
         steps, self._before, self._reached = self._reached, self._before + self._reached, 0
@@ -195,7 +195,7 @@ class Profile(keras.callbacks.Callback):
             self._window = self._request.window(self._first, steps)
         self._epochs += 1
 
-    def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+    def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:
         """Report the facts."""
         self._stop()
         if not self._executions:

@@ -140,7 +140,7 @@ class Tuner(base_tuner.BaseTuner):
     def results_summary(self, num_trials: int = 10) -> None:
         """Do nothing: the table was logged at the end of the search."""
 
-    def search_space_summary(self, extended: bool = False) -> None:  # noqa: ARG002
+    def search_space_summary(self, extended: bool = False) -> None:  # noqa: ARG002 - of KerasTuner
         """Log a line for each parameter, and for the numbers that all trials have in common in place of `auto`."""
         for name, words in self.job.budget.words.items():
             if f"train.{name}" not in self.tune.parameters:
