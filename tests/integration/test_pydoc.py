@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
-from command import ROOT, Finished, headrace, versions
+from command import ROOT, headrace
+from text_run import TextRun
 
 from headrace import predict
-from headrace.components.evaluation.result import Evaluation, read_evaluation
 from headrace.pipeline.report import write_report
 
 pytestmark = pytest.mark.slow
@@ -30,21 +29,8 @@ compile this model, which `jit: auto` finds out in some CPU seconds (tested in t
 """
 
 
-@dataclass(frozen=True)
-class Story:
+class Story(TextRun):
     """One run of the config as it ships, but for the `FEWER` epochs."""
-
-    folder: Path
-    done: Finished
-
-    @cached_property
-    def evaluation(self) -> Evaluation:
-        return read_evaluation(self.done.uri("Evaluator", "evaluation"))
-
-    @cached_property
-    def version(self) -> Path:
-        (number,) = versions(self.folder)
-        return next((self.folder / "serving").rglob(number))
 
     @cached_property
     def loaded(self) -> Any:
@@ -54,11 +40,6 @@ class Story:
     def vocabulary(self) -> list[str]:
         graph = tft.TFTransformOutput(str(self.done.uri("Transform", "transform_graph")))
         return [word.decode() for word in graph.vocabulary_by_name("words")]
-
-    def serialized(self, split: str) -> list[bytes]:
-        folder = self.done.uri("ExampleGen", "examples") / f"Split-{split}"
-        files = sorted(map(str, folder.iterdir()))
-        return [record.numpy() for record in tf.data.TFRecordDataset(files, "GZIP")]
 
     def rows(self, split: str) -> Iterator[tuple[list[str], str, str]]:
         """(words, the next one, the place of the text) of each example, as ExampleGen wrote them."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,10 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
-from command import Finished, headrace, versions
+from command import headrace
+from text_run import TextRun
 
 from headrace.components.canary.verdict import CanaryVerdict
-from headrace.components.evaluation.result import Evaluation, read_evaluation
 from headrace.configs.loading.loader import load
 from headrace.pipeline.predict.models import ChosenModel
 from headrace.pipeline.serve.rest import BadRequestError, PredictRequest
@@ -64,21 +63,8 @@ def pairs(rows: int, seed: int) -> pd.DataFrame:
     return pd.DataFrame({"english": english, "how": how, "german": german})
 
 
-@dataclass(frozen=True)
-class Story:
+class Story(TextRun):
     """One run."""
-
-    folder: Path
-    done: Finished
-
-    @cached_property
-    def evaluation(self) -> Evaluation:
-        return read_evaluation(self.done.uri("Evaluator", "evaluation"))
-
-    @cached_property
-    def version(self) -> Path:
-        (version,) = versions(self.folder)
-        return next((self.folder / "serving").rglob(version))
 
     @cached_property
     def signatures(self) -> Any:
@@ -104,8 +90,7 @@ class Story:
 
     @cached_property
     def test_split(self) -> list[bytes]:
-        files = sorted((self.done.uri("ExampleGen", "examples") / "Split-test").iterdir())
-        return [record.numpy() for record in tf.data.TFRecordDataset([str(file) for file in files], "GZIP")]
+        return self.serialized("test")
 
     def texts(self, column: str) -> Iterator[str]:
         for record in self.test_split:
