@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from forks import Forked
 from made_up_nights import night
 from s3_proxy import S3Proxy, s3_proxy
 from s3_servers import S3Server
@@ -175,12 +176,21 @@ def test_a_store_that_refuses_in_the_middle_keeps_the_old_version_and_the_next_p
     assert served.others == set()
 
 
+PUSH = """
+import sys
+from pathlib import Path
+from headrace.components.stored_models.push import push
+
+push(Path(sys.argv[1]), Path(sys.argv[2]), lambda: 2.0)
+"""
+
+
 def killed_at(served: Served, number: int, model: Path, there: Path) -> bool:
     """Push in a process that is killed at that changing request; whether it came to it."""
     count, killed = 0, False
-    code = "import sys; from pathlib import Path; from headrace.components.stored_models.push import push"
-    command = [sys.executable, "-c", f"{code}; push(Path(sys.argv[1]), Path(sys.argv[2]), lambda: 2.0)"]
-    process = subprocess.Popen([*command, str(model), str(there)])
+    program = there.parent / "program.py"
+    program.write_text(PUSH)
+    process = Forked([sys.executable, str(program), str(model), str(there)])
 
     def before(method: str, _path: str) -> str | None:
         nonlocal count, killed
