@@ -221,14 +221,14 @@ FLOORS = (
     Floor(
         "evaluator",
         "rows a CPU second, ours by stock",
-        46,
+        38,
         20,
         _of_rows(CPU, {**OURS, "copies": 8}, {**STOCK, "copies": 8}),
     ),
     Floor(
         "evaluator",
         "rows a CPU second at 64 times the data by those at 8 times",
-        1.5,
+        1.4,
         0.9,
         _of_rows(CPU, {**OURS, "copies": 64}, {**OURS, "copies": 8}),
     ),

@@ -10,20 +10,21 @@ from __future__ import annotations
 import logging
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from numpy.typing import NDArray
 
 from headrace.components.canary import process
-from headrace.components.canary.messages import read, write
+from headrace.components.canary.messages import TimedPipe, read, write
 from headrace.components.canary.verdict import Outcome
 from headrace.components.failed_checks import check_of_feature, columns_with_several_values
 from headrace.trainer.launch import SETTINGS
@@ -56,6 +57,14 @@ class Answer:
     peak: int = 0
 
 
+class _Running(NamedTuple):
+    """The process, and the pipes to and from it."""
+
+    process: subprocess.Popen[bytes]
+    requests: TimedPipe
+    answers: TimedPipe
+
+
 class Caller:
     """The process, started when it is first needed, and again after a crash.
 
@@ -64,7 +73,7 @@ class Caller:
 
     def __init__(self, model: Path, patience: float = PATIENCE) -> None:
         self._model, self.patience = model, patience
-        self._process: subprocess.Popen[bytes] | None = None
+        self._running: _Running | None = None
         self._loaded: Answer | None = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
 
@@ -80,55 +89,52 @@ class Caller:
         self._end()
         self._errors.seek(0)
         self._errors.truncate()
-        self._process = subprocess.Popen(  # noqa: S603 - our own module
+        started = subprocess.Popen(  # noqa: S603 - our own module
             [sys.executable, "-P", "-m", process.__name__, str(_library()), str(self._model)],
+            bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             env={**SETTINGS, **os.environ, **_ON_CPU},
         )
+        if started.stdin is not None and started.stdout is not None:  # both are pipes
+            pipes = TimedPipe(started.stdin, select.POLLOUT), TimedPipe(started.stdout, select.POLLIN)
+            self._running = _Running(started, *pipes)
 
     def load(self) -> Answer:
         """Wait until the process, which is started if there is none, has loaded the model."""
-        if self._process is None:
+        if self._running is None:
             self.start()
-        if self._process is not None and self._loaded is None:
-            self._loaded = self._receive(self._process, {}, (), max(self.patience, PATIENCE))
+        if self._running is not None and self._loaded is None:
+            self._loaded = self._receive(self._running, {}, (), max(self.patience, PATIENCE))
         return self._loaded or Answer("crashed")
 
     def ask(self, feeds: Mapping[str, NDArray[Any]], fetches: Sequence[str]) -> Answer:
         """Feed tensors by name, and fetch others by name. A model that cannot be loaded gives that answer."""
         loaded = self.load()
-        if self._process is None or loaded.outcome != "answered":
+        if self._running is None or loaded.outcome != "answered":
             return loaded
         header = {"feeds": list(feeds), "fetches": list(fetches)}
-        return self._receive(self._process, header, list(feeds.values()), self.patience)
+        return self._receive(self._running, header, list(feeds.values()), self.patience)
 
     def _receive(
-        self, running: subprocess.Popen[bytes], header: dict[str, Any], arrays: Sequence[NDArray[Any]], patience: float
+        self, running: _Running, header: dict[str, Any], arrays: Sequence[NDArray[Any]], patience: float
     ) -> Answer:
         """Send a request, if there is one, and wait for the answer."""
-        late = threading.Event()
-
-        def give_up() -> None:
-            late.set()
-            running.kill()
-
-        timer = threading.Timer(patience, give_up)
-        timer.start()
+        running.requests.deadline = running.answers.deadline = time.monotonic() + patience
         try:
-            if header and running.stdin:
-                write(running.stdin, header, arrays)
-            answer = read(running.stdout) if running.stdout else None
+            if header:
+                write(running.requests, header, arrays)
+            answer = read(running.answers)
         except BrokenPipeError:
             answer = None
-        finally:
-            timer.cancel()
-        if answer is None:
-            code = running.wait()
-            detail = f"no answer within {patience:g} seconds" if late.is_set() else self._how_it_ended(code)
+        except TimeoutError:
             self._end()
-            return Answer("hung" if late.is_set() else "crashed", detail)
+            return Answer("hung", f"no answer within {patience:g} seconds")
+        if answer is None:
+            detail = self._how_it_ended(running.process.wait())
+            self._end()
+            return Answer("crashed", detail)
         said, found = answer
         if "error" in said:
             return Answer("refused", first_line(said["error"]))
@@ -144,17 +150,13 @@ class Caller:
         return f"{how}: {first_line(fatal[0])}" if fatal else how
 
     def _end(self) -> None:
-        if self._process is None:
+        if self._running is None:
             return
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                try:
-                    pipe.close()
-                except BrokenPipeError:
-                    continue
-        self._process.kill()
-        self._process.wait()
-        self._process = self._loaded = None
+        self._running.requests.close()
+        self._running.answers.close()
+        self._running.process.kill()
+        self._running.process.wait()
+        self._running = self._loaded = None
 
 
 def first_line(text: str) -> str:

@@ -17,7 +17,6 @@ import tensorflow as tf
 from apache_beam.pvalue import TaggedOutput
 from numpy.typing import NDArray
 from tensorflow_model_analysis.proto import config_pb2
-from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from headrace.common.errors import RunError
 from headrace.components.evaluation import tfma
@@ -29,7 +28,7 @@ from headrace.components.evaluation.metrics.accumulator import Array, ExampleGro
 from headrace.components.evaluation.ranked_examples import RankedExamples
 from headrace.components.evaluation.slices import SliceAssignment, assign_slices
 from headrace.components.file_groups import FileGroup
-from headrace.components.transform.shards import read_records
+from headrace.components.transform.record_blocks import RecordBlock, rows_at_once, serialized_blocks
 
 Accumulated = tuple[list[KeyedAccumulator], dict[str, RankedExamples]]
 """The accumulators of each model and slice, and the kept examples, of a label."""
@@ -135,6 +134,7 @@ class AccumulateFiles(beam.DoFn):
         self.labels, self._paths = labels, models
         self._split, self._weight = split, tfma.weight_column(config)
         self._slicings = [list(spec.feature_keys) for spec in config.slicing_specs]
+        self._columns = {self._weight}.union(*self._slicings)
         self._models: dict[str, tf.Module] = {}
 
     @property
@@ -168,27 +168,24 @@ class AccumulateFiles(beam.DoFn):
         }
 
     def _batches(self, group: FileGroup) -> Iterator[ExampleBatch]:
-        decoder = ExamplesToRecordBatchDecoder()
         for file in group.files:
             start, name = 0, zlib.crc32(Path(file).name.encode())
-            for examples in read_records(file):
-                number = int(examples.shape[0])
-                yield self._batch(examples, decoder, (start, number, name))
-                start += number
+            rows, _ = rows_at_once(file)
+            for block in serialized_blocks(file, rows):
+                yield self._batch(block, (start, len(block), name))
+                start += len(block)
 
-    def _batch(
-        self, examples: tf.Tensor, decoder: ExamplesToRecordBatchDecoder, place: tuple[int, int, int]
-    ) -> ExampleBatch:
+    def _batch(self, block: RecordBlock, place: tuple[int, int, int]) -> ExampleBatch:
         """place: the arguments of `folds_of`."""
-        serialized = examples.numpy()
-        decoded = decoder.DecodeBatch(serialized.tolist())
+        examples = block.serialized()
+        columns = block.columns_named(self._columns)
         return ExampleBatch(
             examples,
-            serialized,
+            examples.numpy(),
             folds_of(*place),
             mixed_positions(*place),
-            [assign_slices(decoded, columns) for columns in self._slicings],
-            example_weights(decoded, self._weight, self._split),
+            [assign_slices(columns, names) for names in self._slicings],
+            example_weights(columns, self._weight, self._split),
         )
 
 

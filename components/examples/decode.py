@@ -11,7 +11,8 @@ writes them. Rows in another layout are left to tfx_bsl's decoder, which gives t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import compress
 
 import numpy as np
 import pyarrow as pa
@@ -38,10 +39,13 @@ class OtherLayoutError(Exception):
     """The rows have a layout that is not decoded here."""
 
 
-def decode(data: bytes, starts: Positions, ends: Positions) -> pa.RecordBatch | None:
+def decode(
+    data: bytes, starts: Positions, ends: Positions, wanted: Collection[str] | None = None
+) -> pa.RecordBatch | None:
     """What ExamplesToRecordBatchDecoder makes of serialized tf.Examples; None if they have another layout.
 
-    Row i is data[starts[i] : ends[i]], the rows in order. There is at least one.
+    Row i is data[starts[i] : ends[i]], the rows in order. There is at least one. wanted: the columns to return, those
+    that there are; None: all. The values of the others are not read.
     """
     try:
         in_order = _names(data[starts[0] : ends[0]])
@@ -49,18 +53,24 @@ def decode(data: bytes, starts: Positions, ends: Positions) -> pa.RecordBatch | 
         texts = [name.decode() for name in names]
         _check(b"\0" not in b"".join(names))  # where tfx_bsl would cut a name off
         spare = bytes(_SPARE + max(map(len, names), default=0))
-        cursor = _Cursor(np.frombuffer(data + spare, np.uint8), starts)
+        first, last = int(starts[0]), int(ends[-1])
+        starts, ends = starts - first, ends - first
+        cursor = _Cursor(np.frombuffer(b"".join([memoryview(data)[first:last], spare]), np.uint8), starts)
         cursor.literal(b"\x0a")
         cursor.expect(cursor.length(), ends)
+        chosen = [wanted is None or text in wanted for text in texts]
         if len(starts) < FEW_ROWS and len(names) >= MANY_COLUMNS:
-            by_name = _decode_many_features(cursor.data, cursor.position, ends, in_order)
-            columns = [by_name[name] for name in names]
+            by_name = _decode_many_features(cursor.data, cursor.position, ends, in_order, {*compress(names, chosen)})
+            columns = [by_name[name] for name in compress(names, chosen)]
         else:
-            columns = [_column(cursor, name, ends) for name in names]
+            found = [_column(cursor, name, ends, read=read) for name, read in zip(names, chosen, strict=True)]
+            columns = [*compress(found, chosen)]
             cursor.expect(0, ends)
     except (OtherLayoutError, UnicodeDecodeError):
         return None
-    return pa.RecordBatch.from_arrays(columns, texts)
+    if not columns:  # a batch that is made of no arrays would have no rows
+        return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), len(starts), [None]))
+    return pa.RecordBatch.from_arrays(columns, [*compress(texts, chosen)])
 
 
 def _check(condition: bool) -> None:
@@ -124,8 +134,8 @@ class _Cursor:
         _check(np.array_equal(self.position + length, ends))
 
 
-def _column(cursor: _Cursor, name: bytes, row_ends: Positions) -> pa.Array:
-    """Step over a feature and return its values: a list for each row, null if the feature is empty."""
+def _column(cursor: _Cursor, name: bytes, row_ends: Positions, *, read: bool) -> pa.Array | None:
+    """Step over a feature and, if `read`, return its values: a list for each row, null if the feature is empty."""
     cursor.literal(b"\x0a")
     length = cursor.length()
     ends = cursor.position + length
@@ -133,6 +143,9 @@ def _column(cursor: _Cursor, name: bytes, row_ends: Positions) -> pa.Array:
     cursor.literal(b"\x0a" + varint(len(name)) + name + b"\x12")
     feature = cursor.length()
     cursor.expect(feature, ends)
+    if not read:
+        cursor.position = ends
+        return None
     present = feature > 0
     values = _single_values(_Cursor(cursor.data, cursor.position[present]), ends[present]) if present.any() else None
     cursor.position = ends
@@ -154,15 +167,16 @@ def _single_values(cursor: _Cursor, ends: Positions) -> pa.Array:
 
 
 def _decode_many_features(
-    data: NDArray[np.uint8], starts: Positions, ends: Positions, names: Sequence[bytes]
+    data: NDArray[np.uint8], starts: Positions, ends: Positions, names: Sequence[bytes], wanted: Collection[bytes]
 ) -> dict[bytes, pa.Array]:
-    """The columns by name: lists of one value, null where the feature is empty, of type null if it always is.
+    """The wanted columns by name: lists of one value, null where the feature is empty, of type null if it always is.
 
     Args:
         data: with some bytes after the last row.
         starts: of each row's features, without the head of the message.
         ends: the ends of the rows.
         names: of the features, in the order that they have in each row.
+        wanted: the names of those to read.
     """
     try:
         entries = _feature_starts(data, starts, len(names))
@@ -174,7 +188,8 @@ def _decode_many_features(
     for first in range(0, len(names), step):
         some = names[first : first + step]
         features = _FeatureMatrix(data, entries[first : first + step + 1], some)
-        found |= dict(zip(some, features.columns(), strict=True))
+        chosen = [name in wanted for name in some]
+        found |= dict(zip(compress(some, chosen), features.columns(np.array(chosen)), strict=True))
     return found
 
 
@@ -213,7 +228,8 @@ class _FeatureMatrix:
         _check(np.array_equal(position + feature, self._ends))
         self._position, self._present = position, feature > 0
 
-    def columns(self) -> list[pa.Array]:
+    def columns(self, wanted: NDArray[np.bool_]) -> list[pa.Array]:
+        """The columns of the wanted ones of these features."""
         tags = np.where(self._present, self._data[self._position], 0)
         tag = tags.max(axis=1)
         _check(bool(((tags == tag[:, None]) | ~self._present).all()))
@@ -221,12 +237,12 @@ class _FeatureMatrix:
         rows = self._present.shape[1]
         columns = [pa.nulls(rows)] * len(tag)
         for own, kind in _KINDS.items():
-            chosen = np.flatnonzero(tag == own)
+            chosen = np.flatnonzero(wanted & (tag == own))
             if len(chosen):
                 stack = self._stack(chosen, kind)
                 for number, index in enumerate(chosen.tolist()):
                     columns[index] = stack.slice(number * rows, rows)
-        return columns
+        return [*compress(columns, wanted)]
 
     def _after_names(self, position: Positions, names: Sequence[bytes]) -> Positions:
         """Check that each feature has its name, and step over it to the length of the feature's value."""

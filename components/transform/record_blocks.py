@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 from numpy.typing import NDArray
+from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from headrace.components.examples.decode import decode
 from headrace.components.examples.tfexample.encode import encode
@@ -39,13 +40,21 @@ class RecordBlock:
 
     def serialized(self) -> tf.Tensor:
         """The records: string [rows]."""
+        return tf.constant(self.records(), tf.string)
+
+    def records(self) -> list[bytes]:
         bounds = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
-        return tf.constant([self.data[start:end] for start, end in bounds], tf.string)
+        return [self.data[start:end] for start, end in bounds]
 
     @cached_property
     def columns(self) -> pa.RecordBatch | None:
         """The examples as columns of lists; None if they have another layout than ExampleGen's of single values."""
         return decode(self.data, self.starts, self.ends)
+
+    def columns_named(self, names: Collection[str]) -> pa.RecordBatch:
+        """Those columns of any examples that have these names, as columns of lists."""
+        found = decode(self.data, self.starts, self.ends, names)
+        return ExamplesToRecordBatchDecoder().DecodeBatch(self.records()) if found is None else found
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,11 @@ def record_blocks(file: str, rows: int) -> Iterator[Block]:
     if (stored := rows_in_batches(file, rows)) is not None:
         yield from map(ColumnBlock, stored)
         return
+    yield from serialized_blocks(file, rows)
+
+
+def serialized_blocks(file: str, rows: int) -> Iterator[RecordBlock]:
+    """The same, of the records themselves: to take them from the file is faster than to make them of stored columns."""
     rest = RecordBlock(b"", np.zeros(0, np.int64), np.zeros(0, np.int64))
     for data, starts, ends in framed_blocks(file):
         block = _joined(rest, RecordBlock(data, starts, ends)) if len(rest) else RecordBlock(data, starts, ends)

@@ -6,6 +6,9 @@ import io
 import json
 import math
 import re
+import select
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +29,7 @@ from headrace.components.canary.component import Canary
 from headrace.components.canary.examination import Limits, examine
 from headrace.components.canary.inputs import texts
 from headrace.components.canary.latency import LatencyLimits, measure_latency
-from headrace.components.canary.messages import read, write
+from headrace.components.canary.messages import TimedPipe, read, write
 from headrace.components.canary.signatures import Signature, make_inputs, read_signatures
 from headrace.components.canary.verdict import CanaryVerdict
 from headrace.configs.schema.label import LabelConfig
@@ -383,6 +386,29 @@ def test_messages_arrive_as_they_were_sent(sent: list[np.ndarray], header: dict[
         assert (one.dtype, one.shape) == (other.dtype, other.shape)
         assert one.tobytes() == other.tobytes() if one.dtype != object else one.tolist() == other.tolist()
     assert read(io.BytesIO(whole[:-1])) is None
+
+
+def test_messages_go_through_pipes_until_the_deadline() -> None:
+    small, large = np.arange(3), np.zeros(1 << 20)
+    with subprocess.Popen(["cat"], bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        there, back = TimedPipe(process.stdin, select.POLLOUT), TimedPipe(process.stdout, select.POLLIN)
+        write(there, {"of": 1}, [small])
+        message = read(back)
+        assert message is not None
+        assert (message[0], message[1][0].tolist()) == ({"of": 1}, [0, 1, 2])
+        there.deadline = back.deadline = time.monotonic() + 0.2
+        with pytest.raises(TimeoutError):
+            read(back)
+        there.deadline = time.monotonic() + 0.2
+        with pytest.raises(TimeoutError):
+            write(there, {}, [large])  # which nobody reads at the other end
+        process.kill()
+        process.wait()
+        there.deadline = math.inf
+        with pytest.raises(BrokenPipeError):
+            write(there, {}, [small])
 
 
 @pytest.mark.parametrize("limit", [0.0, 1e-6])

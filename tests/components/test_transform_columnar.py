@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import tensorflow as tf
+import yaml
 from google.protobuf import text_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ from headrace.components.examples.tfexample.framing import framed_examples
 from headrace.components.transform.analyzer_inputs import AnalyzerInputs
 from headrace.components.transform.columnar import Columnar
 from headrace.components.transform.columns_analysis import analyze_columns
-from headrace.components.transform.record_blocks import BATCH, RecordBlock, record_blocks
+from headrace.components.transform.record_blocks import BATCH, RecordBlock, record_blocks, serialized_blocks
 from headrace.components.transform.shards import BATCHES, TransformShards
 from headrace.components.transform.task import AnalysisTask
 from headrace.trainer.sections import TrainerSections
@@ -205,6 +206,20 @@ def test_columns_of_other_kinds_or_types_are_left_to_the_graph(feature: dict[str
     assert Columnar(sections(), serialized_schema()).covers
     others = {"scaled": FEATURES["scaled"], "words": FEATURES["learned"]}
     assert not Columnar(sections(**others, other=feature), serialized_schema()).covers
+
+
+def test_columns_are_had_by_name_of_rows_in_any_layout(tmp_path: Path) -> None:
+    rows = ("a: [1, 2], b: [3]", "b: [4]", "b: [5, 6], a: [7]")
+    with tf.io.TFRecordWriter(str(tmp_path / "records")) as file:
+        for row in rows:
+            example = tf.train.Example()
+            for name, values in yaml.safe_load(f"{{{row}}}").items():
+                example.features.feature[name].int64_list.value.extend(values)
+            file.write(example.SerializeToString())
+    (block,) = serialized_blocks(str(tmp_path / "records"), 16)
+    assert block.columns is None
+    assert block.columns_named({"a"}).column("a").to_pylist() == [[1, 2], None, [7]]
+    assert block.columns_named({"c"}).num_rows == len(rows)
 
 
 def test_blocks_hold_the_records_of_a_file_in_order(tmp_path: Path) -> None:
