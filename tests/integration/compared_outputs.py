@@ -60,7 +60,7 @@ def compared(folder: Path, path: Path, name: str) -> object:
         return variables(path.with_suffix(""))
     content = path.read_bytes()
     if JSON.match(name) and content.startswith(b"{"):
-        return _without_varying(json.loads(_renamed(content.decode(), folder)))
+        return without_varying(json.loads(_renamed(content.decode(), folder)))
     return _renamed(content.decode(), folder) if name.startswith("ModelInService/version") else content
 
 
@@ -81,11 +81,12 @@ def _renamed(text: str, folder: Path) -> str:
     return text
 
 
-def _without_varying(value: Any) -> Any:
+def without_varying(value: Any) -> Any:
+    """What JSON says, but for what VARYING names."""
     if isinstance(value, list):
-        return [_without_varying(each) for each in value]
+        return [without_varying(each) for each in value]
     if not isinstance(value, dict):
         return value
     if value.get("gate") == OF_THE_BLESSED:
         return {name: value[name] for name in ("gate", "on_anomaly")}
-    return {name: _without_varying(each) for name, each in value.items() if name not in VARYING}
+    return {name: without_varying(each) for name, each in value.items() if name not in VARYING}

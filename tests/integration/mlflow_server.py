@@ -1,4 +1,5 @@
-"""MLflow's own server, in an environment of its own: it would change versions that the lock of the project has.
+"""MLflow's own server, which asks for a login, in an environment of its own: it would change versions that the lock of
+the project has.
 
 with mlflow_server(folder) as mlflow:
     mlflow.get("registered-models/get", name="taxi")
@@ -9,6 +10,7 @@ The packages come from the index by uv, which `make env` installs; without an an
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -28,7 +30,28 @@ from command import wait_until
 
 from headrace.trainer.service.ports import free_ports
 
-MLFLOW = "mlflow==3.17.2"
+MLFLOW = "mlflow[auth]==3.17.2"
+USER, PASSWORD = "registrar", "x9Yz8Wv7Ut6Sr5Qp4"
+AUTHORIZATION = f"Basic {base64.b64encode(f'{USER}:{PASSWORD}'.encode()).decode()}"
+"""The header without which the server answers 401."""
+LOGIN = """\
+[mlflow]
+default_permission = NO_PERMISSIONS
+database_uri = sqlite:///{folder}/login.db
+admin_username = {user}
+admin_password = {password}
+authorization_function = login:compared
+"""
+COMPARED = """\
+import os
+from flask import request
+from mlflow.server.auth import make_basic_auth_response
+
+def compared():
+    given = request.headers.get("Authorization")
+    return request.authorization if given == os.environ["LOGIN"] else make_basic_auth_response()
+"""
+"""MLflow hashes the password of each request, which takes it a sixth of a CPU second."""
 SECONDS = 300
 """Within which the packages are fetched."""
 
@@ -42,7 +65,8 @@ class MlflowServer:
 
     def get(self, path: str, **query: str) -> dict[str, Any]:
         """The answer of its REST API."""
-        with urllib.request.urlopen(f"{self.url}/api/2.0/mlflow/{path}?{urllib.parse.urlencode(query)}") as answer:
+        url = f"{self.url}/api/2.0/mlflow/{path}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(urllib.request.Request(url, headers={"Authorization": AUTHORIZATION})) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
 
@@ -59,7 +83,8 @@ class MlflowServer:
     def download(self, uri: str, folder: Path) -> None:
         """Fetch a model with MLflow's own client."""
         program = "import sys, mlflow; mlflow.artifacts.download_artifacts(sys.argv[1], dst_path=sys.argv[2])"
-        environment = {**os.environ, "MLFLOW_TRACKING_URI": self.url}
+        login = {"MLFLOW_TRACKING_USERNAME": USER, "MLFLOW_TRACKING_PASSWORD": PASSWORD}
+        environment = {**os.environ, "MLFLOW_TRACKING_URI": self.url, **login}
         subprocess.run(
             [str(self.python), "-c", program, uri, str(folder)], check=True, env=environment, timeout=SECONDS
         )
@@ -91,9 +116,9 @@ def mlflow_server(folder: Path) -> Iterator[MlflowServer]:
     where = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     with (folder / "mlflow.log").open("w") as log:
         process = subprocess.Popen(
-            [str(python), "-m", "mlflow", "server", *stores, *where],
+            [str(python), "-m", "mlflow", "server", "--app-name", "basic-auth", *stores, *where],
             cwd=folder,
-            env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # eight more processes that import it
+            env={**os.environ, **_login(folder), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # eight more processes
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -105,6 +130,19 @@ def mlflow_server(folder: Path) -> Iterator[MlflowServer]:
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait()
+
+
+def _login(folder: Path) -> dict[str, str]:
+    """What the server's environment says of logins."""
+    settings = folder / "login.ini"
+    settings.write_text(LOGIN.format(folder=folder, user=USER, password=PASSWORD))
+    (folder / "login.py").write_text(COMPARED)
+    return {
+        "LOGIN": AUTHORIZATION,
+        "PYTHONPATH": str(folder),
+        "MLFLOW_AUTH_CONFIG_PATH": str(settings),
+        "MLFLOW_FLASK_SERVER_SECRET_KEY": "of a test",
+    }
 
 
 def _is_up(url: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from command import Finished, headrace
 from forks import Forked
+from page_tables import tables
 
 from headrace import predict
 from headrace.common.checksums import checksum
@@ -36,6 +37,7 @@ deploy: {push: serving, canary: null}
 kubeflow: {image: "registry.example/headrace:1"}
 """
 MANUAL = "deploy.approval=manual"
+AS_SOMEBODY = ("-c", "user.name=a", "-c", "user.email=b")
 PREDICT = "predict={source: {kind: csv, path: %s/new.csv}, output: scored.csv}"
 ROWS = 600
 """So that an AUC has an interval: the split that is evaluated needs 40 examples."""
@@ -93,6 +95,10 @@ class Story:
         self.listed[name] = {model["run"]: model for model in json.loads(done.out)}
 
 
+def git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
 @contextmanager
 def forked_pods() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
@@ -107,18 +113,16 @@ def story(new_folder: Callable[[str], Path]) -> Story:
     (folder / "new.csv").write_text("".join(["fare\n", *(f"{number}.25\n" for number in range(0, ROWS, 20))]))
     (folder / "trips.csv").write_text("".join(["fare,tip\n", *rows]))
     (folder / "trips.yaml").write_text(CONFIG % folder)
-    for arguments in (
-        ("init", "-q"),
-        ("add", "trips.yaml"),
-        ("-c", "user.name=a", "-c", "user.email=b", "commit", "-qm1"),
-    ):
-        subprocess.run(["git", *arguments], cwd=folder, check=True)
+    git(folder, "init", "-q")
+    git(folder, "add", "trips.yaml")
+    git(folder, *AS_SOMEBODY, "commit", "-qm1")
     story = Story(folder, Cluster(folder / "cluster", "minio://mlpipeline/v2/artifacts"))
     with forked_pods():
         story.run("a", 1)
         story.run("b", 2)
         story.command("rolled back", "rollback", "--kubeflow")
         story.run("b again", 2, PREDICT % folder)
+        git(folder, *AS_SOMEBODY, "commit", "-qm2", "--allow-empty")
         story.run("c", 3, MANUAL, PREDICT % folder)
         story.run("c again", 3, MANUAL)
         story.command("older", "promote", "--kubeflow", "--to", story.id("b"), "--set", MANUAL)
@@ -131,6 +135,7 @@ def story(new_folder: Callable[[str], Path]) -> Story:
         version = str(json.loads(story.commands["promoted"].out)["version"])
         story.command("compared", "compare", story.id("a"), version, "--kubeflow", "--json")
         story.command("table", "compare", story.id("a"), version, "--kubeflow")
+        story.command("page", "compare", story.id("a"), version, "--kubeflow", "--output", "comparison.html")
     return story
 
 
@@ -215,8 +220,7 @@ def test_lineage_leads_from_the_model_in_service_to_commit_config_code_data_and_
     assert story.commands["lineage"].code == 0, story.commands["lineage"].err
     found = json.loads(story.commands["lineage"].out)
     (origin,) = found["origins"]
-    git = ["git", "rev-parse", "HEAD"]
-    commit = subprocess.run(git, cwd=story.folder, check=True, capture_output=True, text=True).stdout.strip()
+    commit = git(story.folder, "rev-parse", "HEAD")
     assert (origin["model"]["run"], origin["model"]["commit"], origin["model"]["dirty"]) == (
         story.id("c"),
         commit,
@@ -281,12 +285,29 @@ def test_comparison_shows_metrics_settings_data_and_code_of_runs_and_versions(st
     assert found["settings"]["train.epochs"] == ["1", "3"]  # the runs' own values: both configs have 1
     assert found["settings"]["deploy.approval"] == ["automatic", "manual"]
     assert {"pipeline.name", "label.key"}.isdisjoint(found["settings"])
-    assert len(set(found["data"]["fingerprint"])) == len(set(found["code"]["commit"])) == 1
+    assert len(set(found["data"]["fingerprint"])) == 1
+    assert found["code"]["commit"] == [git(story.folder, "rev-parse", commit) for commit in ("HEAD~1", "HEAD")]
     rows = [int(values[0]) for name, values in found["data"].items() if name.startswith("rows of")]
     assert sum(rows) == ROWS
     lines = [line.split() for line in story.commands["table"].lines]
     assert ["train.epochs", "1", "3"] in lines
     assert f"{found['metrics']['auc'][1]:.4f}" in next(line for line in lines if line[0] == "auc")
+
+
+def test_page_of_the_comparison_shows_the_same(story: Story) -> None:
+    assert story.commands["page"].code == 0, story.commands["page"].err
+    compared = json.loads(story.commands["compared"].out)
+    found = tables((story.folder / "comparison.html").read_text(encoding="utf-8"))
+    ends = [(value, *compared["intervals"]["auc"][number]) for number, value in enumerate(compared["metrics"]["auc"])]
+    assert found["metrics"]["auc"] == [f"{value:.4f} {low:.4f} to {high:.4f}" for value, low, high in ends]
+    assert len(found["metrics"]) == len(compared["metrics"])
+    for section in ("settings", "data", "code"):
+        told = {
+            name: ["\N{EN DASH}" if value is None else value for value in values]
+            for name, values in compared[section].items()
+        }
+        assert found[section] == told
+    assert len(set(found["code"]["commit"])) == 2
 
 
 def test_promotions_that_are_refused_change_nothing(story: Story) -> None:

@@ -1,21 +1,28 @@
-"""`deploy.registry` in real runs, against MLflow's own server and a stand-in for Kubeflow Model Registry."""
+"""`deploy.registry` in real runs, here and in pods, against MLflow's own server and a stand-in for Kubeflow Model
+Registry.
+"""
 
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from command import Finished, headrace
-from mlflow_server import MlflowServer, mlflow_server
+from mlflow_server import AUTHORIZATION, MlflowServer, mlflow_server
 from model_registry import Registry, model_registry
 from parcels import write_parcels
+from secret_pods import secret_pods
 
 from headrace.components.evaluation.result import read_evaluation
 from headrace.configs.schema.model_registry import MlflowRegistry, ModelRegistries
+from headrace.pipeline.kubeflow.document import all_tasks
+from headrace.pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
 from headrace.pipeline.registration.register import RegistrationOutcome, register
 from headrace.pipeline.registration.versions import PushedVersion, Shelf, State
 
@@ -32,10 +39,11 @@ evaluate: {metrics: [auc], better_than_constant: false}
 deploy:
   canary: null
   registry:
-    mlflow: {url: "%s"}
+    mlflow: {url: "%s", authorization_env: MLFLOW_AUTHORIZATION}
     kubeflow: {url: "%s", authorization_env: REGISTRY_TOKEN}
 """
 SECRET = "Bearer x9Yz8Wv7Ut6Sr5Qp4x9Yz8Wv7Ut6Sr5Qp4"
+TOKENS = {"REGISTRY_TOKEN": SECRET, "MLFLOW_AUTHORIZATION": AUTHORIZATION}
 CHANGED = ("--set", "train.steps_per_epoch=30", "--set", "deploy.approval=manual")
 
 
@@ -71,7 +79,7 @@ def story(mlflow: MlflowServer, new_folder: Callable[[str], Path]) -> Iterator[S
     after: dict[str, tuple[str, dict[str, str]]] = {}
 
     def done(name: str, *arguments: str) -> Finished:
-        one = headrace(folder, arguments[0], "parcels.yaml", *arguments[1:], REGISTRY_TOKEN=SECRET)
+        one = headrace(folder, arguments[0], "parcels.yaml", *arguments[1:], **TOKENS)
         found = mlflow.versions("parcels")
         states = {each["tags"]["headrace.version"]: each["tags"]["headrace.state"] for each in found.values()}
         after[name] = (found[mlflow.alias("parcels")]["tags"]["headrace.version"] if found else "", states)
@@ -196,10 +204,13 @@ def test_version_that_others_can_read_is_named_by_its_uri_and_nothing_is_copied(
         facts = {"version": str(one)}
         return PushedVersion(one, f"run-{one}", f"{at}/{one}", states[one], facts=facts, settings=settings)
 
-    settings = ModelRegistries(mlflow=MlflowRegistry(url=mlflow.url, alias="serving", model="of-{name}"))
+    server = MlflowRegistry(
+        url=mlflow.url, authorization_env="MLFLOW_AUTHORIZATION", alias="serving", model="of-{name}"
+    )
+    settings = ModelRegistries(mlflow=server)
     for now in ({1: "in_service"}, {1: "superseded", 2: "in_service"}, {2: "superseded", 3: "in_service"}):
         states.update(now)  # type: ignore[arg-type]
-        (outcome,) = register(settings, "pod", Shelf(at, dict(now), describe), {})  # type: ignore[arg-type]
+        (outcome,) = register(settings, "pod", Shelf(at, dict(now), describe), TOKENS)  # type: ignore[arg-type]
         assert outcome == RegistrationOutcome("mlflow", "of-pod", (max(now),))
     found = mlflow.versions("of-pod")
     assert {number: one["source"] for number, one in found.items()} == {number: f"{at}/{number}" for number in "123"}
@@ -216,7 +227,7 @@ def test_version_that_others_can_read_is_named_by_its_uri_and_nothing_is_copied(
 
 
 def test_validate_notes_a_token_that_is_not_set(story: Story) -> None:
-    done = headrace(story.folder, "validate", "parcels.yaml")
+    done = headrace(story.folder, "validate", "parcels.yaml", MLFLOW_AUTHORIZATION=AUTHORIZATION)
     assert done.code == 0
     assert "note: deploy.registry.kubeflow would get no versions: REGISTRY_TOKEN is not set" in done.err
     assert "deploy.registry.mlflow" not in done.err
@@ -224,6 +235,126 @@ def test_validate_notes_a_token_that_is_not_set(story: Story) -> None:
 
 def test_token_is_nowhere(story: Story) -> None:
     for done in (story.away, story.first, story.promotion, story.back, story.again):
-        assert SECRET not in done.out + done.err
-    for file in (story.folder / "runs").rglob("*"):
-        assert not file.is_file() or SECRET.encode() not in file.read_bytes(), file
+        assert not [token for token in TOKENS.values() if token in done.out + done.err]
+    assert_without_tokens(story.folder / "runs")
+
+
+def assert_without_tokens(folder: Path) -> None:
+    for file in (path for path in folder.rglob("*") if path.is_file()):
+        content = file.read_bytes()
+        assert not [token for token in TOKENS.values() if token.encode() in content], file
+
+
+PODS = """\
+deploy:
+  canary: null
+  registry: {mlflow: {url: "%s", authorization_env: MLFLOW_AUTHORIZATION}}
+kubeflow:
+  image: registry.example/headrace:1
+  pipeline_root: minio://mlpipeline/v2/artifacts
+  components:
+    Pusher: {secrets: [{name: registry, env: {MLFLOW_AUTHORIZATION: authorization}}]}
+"""
+PODS_HOME = "minio://mlpipeline/v2/artifacts/pods"
+
+
+@dataclass(frozen=True)
+class InPods:
+    """A run whose Secret has expired, and one that trains longer, after somebody set another."""
+
+    folder: Path
+    cluster: Cluster
+    expired: ClusterRun
+    second: ClusterRun
+    missing: dict[str, dict[str, Any]]
+    """What MLflow knew after the first run."""
+
+    def log(self, run: ClusterRun, task: str) -> str:
+        return self.cluster.path(run.tasks[task].artifacts["executor-logs"]["uri"]).read_text()
+
+    @property
+    def versions(self) -> list[str]:
+        return sorted(name for name in self.cluster.store.children(f"{PODS_HOME}/serving/pods") if name.isdecimal())
+
+
+@pytest.fixture(scope="module")
+def in_pods(mlflow: MlflowServer, new_folder: Callable[[str], Path]) -> InPods:
+    folder = new_folder("registration_pods")
+    write_parcels(folder / "parcels-1.csv", 200)
+    config = CONFIG.partition("deploy:")[0].replace("name: parcels", "name: pods") + PODS % mlflow.url
+    (folder / "pods.yaml").write_text(config.replace("parcels-{SPAN}", f"{folder}/parcels-{{SPAN}}"))
+    for arguments in ("init -q", "add pods.yaml", "-c user.name=a -c user.email=b commit -qm1"):
+        subprocess.run(["git", *arguments.split()], cwd=folder, check=True)
+    done = headrace(folder, "compile", "pods.yaml", "-o", "compiled.yaml", **TOKENS)
+    assert done.code == 0, done.out + done.err
+    text, there = (folder / "compiled.yaml").read_text(), Cluster(folder / "cluster", PODS_HOME.rpartition("/")[0])
+    with secret_pods(text, {"registry": {"authorization": f"{AUTHORIZATION}x"}}):
+        expired = there.run(text)
+    missing = mlflow.versions("pods")
+    with secret_pods(text, {"registry": {"authorization": AUTHORIZATION}}):
+        return InPods(folder, there, expired, there.run(text, {"epochs": 3}), missing)
+
+
+def test_pod_whose_secret_has_expired_pushes_and_says_what_to_check(in_pods: InPods) -> None:
+    assert in_pods.expired.tasks["pusher"].artifacts["pushed_model"]["metadata"]["pushed"] == 1
+    assert in_pods.missing == {}
+    log = in_pods.log(in_pods.expired, "pusher")
+    assert "deploy.registry.mlflow: the versions in s3://mlpipeline/v2/artifacts/pods/serving/pods are not all" in log
+    assert "check the header in MLFLOW_AUTHORIZATION" in log
+
+
+def test_next_pod_registers_both_versions_with_the_metrics_of_their_runs(in_pods: InPods, mlflow: MlflowServer) -> None:
+    found = {one["tags"]["headrace.version"]: one for one in mlflow.versions("pods").values()}
+    first, second = in_pods.versions
+    assert found.keys() == {first, second}
+    assert f"registry: mlflow has version {first}, {second} of pods" in in_pods.log(in_pods.second, "pusher")
+    states = {number: one["tags"]["headrace.state"] for number, one in found.items()}
+    assert states == {first: "superseded", second: "in_service"}
+    assert mlflow.alias("pods") == found[second]["version"]
+    for number, done in ((first, in_pods.expired), (second, in_pods.second)):
+        assert found[number]["source"] == f"s3://mlpipeline/v2/artifacts/pods/serving/pods/{number}"
+        run = mlflow.get("runs/get", run_id=found[number]["run_id"])["run"]
+        model = done.tasks["trainer"].artifacts["model"]["uri"]
+        assert (run["info"]["run_name"], run["info"]["status"]) == (model.split("/")[-4], "FINISHED")
+        measured = {one["key"]: one["value"] for one in run["data"]["metrics"]}
+        evaluation = in_pods.cluster.path(done.tasks["evaluator"].artifacts["evaluation"]["uri"])
+        assert measured == read_evaluation(evaluation).metrics
+        assert "params" not in run["data"]
+        assert "files" not in mlflow.get("artifacts/list", run_id=found[number]["run_id"])
+
+
+def test_facts_from_a_pod_are_those_of_lineage(in_pods: InPods, mlflow: MlflowServer) -> None:
+    store = {"HEADRACE_STORE": str(in_pods.cluster.store_folder)}
+    listed = json.loads(
+        headrace(in_pods.folder, "lineage", "pods.yaml", in_pods.versions[0], "--kubeflow", "--json", **store).out
+    )
+    (origin,) = listed["origins"]
+    (tags,) = (
+        one["tags"]
+        for one in mlflow.versions("pods").values()
+        if one["tags"]["headrace.version"] == in_pods.versions[0]
+    )
+    expected = {
+        "headrace.run": origin["model"]["run"],
+        "headrace.commit": origin["model"]["commit"],
+        "headrace.config_digest": origin["config_digest"],
+        "headrace.code_digest": origin["code_digest"],
+        "headrace.data_fingerprint": origin["fingerprint"],
+        "headrace.spans": "1 (1)",
+        "headrace.trained_at": f"{origin['model']['trained'][:19]}+00:00",
+        "headrace.blessed_at": origin["model"]["blessed_at"],
+        **{f"headrace.rows.{split}": str(count) for split, count in origin["rows"].items()},
+        "headrace.model": in_pods.expired.tasks["trainer"].artifacts["model"]["uri"],
+    }
+    assert {name: tags.get(name) for name in expected} == expected
+    assert sum(origin["rows"].values()) == 200
+
+
+def test_token_of_a_pod_is_only_in_the_secret(in_pods: InPods) -> None:
+    first, second = yaml.safe_load_all((in_pods.folder / "compiled.yaml").read_text())
+    assert "MLFLOW_AUTHORIZATION" in str(second)
+    executors = second["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert [name for name, one in executors.items() if "'registry'" in str(one)] == ["exec-pusher"]
+    variables = [one for each in all_tasks(first).values() for one in each.container.get("env", [])]
+    assert "MLFLOW_AUTHORIZATION" not in {one["name"] for one in variables}
+    assert_without_tokens(in_pods.folder)

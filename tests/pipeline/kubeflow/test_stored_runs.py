@@ -7,11 +7,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import command
 import pytest
 import yaml
+from compiled_trips import TRIPS
 from ended_runs import BLESSED
+from page_tables import tables
 from test_stored_lineage import train
-from test_stored_models import CONFIG, HOME, blessed_and_pushed, trained
+from test_stored_models import CONFIG, HOME, ROOT, blessed_and_pushed, trained
 
 import headrace
 from headrace.common.errors import RunError
@@ -27,6 +30,7 @@ pytestmark = pytest.mark.slow
 
 PUSH = "serving/trips"
 NAME = "<b>odd|name</b>"
+EVIL = "<script>alert(1)</script>"
 
 
 def settings(**train: object) -> str:
@@ -74,6 +78,34 @@ def test_runs_and_versions_stand_side_by_side(two: Store) -> None:
     assert found.code["code"] == ("c0de-aaa", "c0de-bbb")
     assert not [name for name in found.code if name.startswith("package")]  # both ran in one image
     assert two.exists(f"{HOME}/run-a/trainer/5/lineage.json")
+
+
+def test_page_shows_metrics_and_what_differs_as_text(two: Store, tmp_path: Path) -> None:
+    """The names of a feature and of a commit, and a value, are HTML."""
+    config = yaml.safe_load(settings(batch_size=128))
+    config["features"][NAME] = {"column": EVIL}
+    put_config(two, "run-b", yaml.safe_dump(config), EVIL)
+    named = (str(TRIPS), "run-a", "1790000005", "--kubeflow", "--set", f"kubeflow.pipeline_root={ROOT}")
+    done = command.headrace(command.ROOT, "compare", *named, "--output", str(tmp_path / "page.html"))
+    assert done.code == 0, done.out + done.err
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    found = tables(html)
+    assert found["metrics"] == {"auc": ["0.7100", "0.7500 0.7000 to 0.8000"]}
+    assert found["settings"] == {
+        "train.batch_size": ["64", "128"],
+        f"features.{NAME}.column": ["\N{EN DASH}", EVIL],
+    }
+    first, second = found["data"].pop("fingerprint")
+    assert first != second
+    assert found["data"] == {
+        "spans": ["1 to 2 (2)", "3 (1)"],
+        "rows of train": ["7", "7"],
+        "rows of eval": ["2", "2"],
+        "evaluated on": ["40 of test", "40 of test"],
+    }
+    code = f"c0de-{EVIL}"[:12]
+    assert found["code"] == {"commit": ["aaa", EVIL], "code": ["c0de-aaa", code]}
+    assert [name for name in (NAME, EVIL, code, "<script") if name in html] == []
 
 
 def test_names_that_stand_for_nothing_are_refused_with_the_runs_there_are(two: Store) -> None:
