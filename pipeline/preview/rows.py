@@ -163,7 +163,8 @@ def _lists(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
         return
     single = config.single_columns
     one_label = {part.key: part.setting(name) for name, part in config.label.parts.items() if part.kind != "multilabel"}
-    lengths = {name: _longest(rows.column(name)) for name in (*single, *one_label) if name in rows.column_names}
+    known = frozenset(rows.column_names)
+    lengths = {name: _longest(rows.column(name)) for name in (*single, *one_label) if name in known}
     found = {name: most for name, most in lengths.items() if most > 1}
     for column, where in one_label.items():
         if most := found.pop(column, 0) if column not in single else 0:
