@@ -9,11 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 from headrace.components.sources.jsonl import source as jsonl_module
 from headrace.pipeline.api import load_checked
 from headrace.pipeline.init.write import write
 from headrace.pipeline.preview import rows as rows_module
+from headrace.pipeline.verbs.init import init
 
 COLUMNS = 60
 KINDS = ("1.{}", "w{}", "2026-01-{:02}", "[{}, 2]", "yes", "3")
@@ -91,3 +93,15 @@ def test_of_json_only_columns_of_0_and_1_are_read_again_for_their_booleans(monke
     draft = write(Path("mine.yaml"), "mine", {"kind": "jsonl", "path": "rows.jsonl"}, ("tip",), lambda _: "")
     assert draft.sample.booleans == {"sure"}
     assert read == [{"a", "b", "sure", "tip"}, {"sure", "tip"}]
+
+
+def test_init_notes_so_many_columns_and_counts_the_others() -> None:
+    names = [f"c{place}" for place in range(COLUMNS)]
+    rows = [[*(f"{row} km" for _ in names), row / 7, row % 2] for row in range(80)]
+    with Path("wide.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([[*names, "fare", "tip"], *rows])
+    said = CliRunner().invoke(init, ["wide.csv", "--label", "tip", "-o", "mine.yaml"])
+    lines = [line for line in said.stderr.splitlines() if line.startswith("note: ")]
+    assert lines[0].startswith("note: c0 is left out: numbers with a unit")
+    assert len(lines) == 21
+    assert lines[-1] == "note: 40 more columns have such notes, in the comments of mine.yaml"
