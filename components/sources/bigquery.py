@@ -183,13 +183,13 @@ class BigqueryTable(BigqueryRows):
         from google.cloud.bigquery.retry import DEFAULT_RETRY
 
         limit = seconds_left()
+        retry = DEFAULT_RETRY if limit is None else DEFAULT_RETRY.with_timeout(limit)
         try:
             with translated_errors(_label(self.source)):
                 client = rest_client(self.source.project)
-                table = client.get_table(_table(self.source))
+                table = client.get_table(_table(self.source), retry=retry, timeout=limit)
                 names = {*self.options.select([column.name for column in table.schema])}
                 fields = [column for column in table.schema if column.name in names]
-                retry = DEFAULT_RETRY.with_timeout(limit)
                 found = client.list_rows(
                     table, selected_fields=fields, max_results=HEAD_ROWS, timeout=limit, retry=retry
                 )
