@@ -54,13 +54,16 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one tool took, and what its model reaches. lines: written by hand; score: None if the tool failed."""
+    """What one tool took, and what its model reaches. lines: written by hand; score: None if the tool failed; commands:
+    to type once the files are there.
+    """
 
     tool: str
     lines: int
     seconds: float
     cpu: float
     score: float | None
+    commands: int = 1
 
 
 def _sklearn(name: str, label: str) -> pd.DataFrame:
@@ -179,7 +182,7 @@ def answers(question: Question, programs: Mapping[Callable[[Question, Path, str]
 
 def section(results: Mapping[Question, Sequence[Answer]]) -> Section:
     """The table for docs/comparison.md."""
-    head = ("", "tool", "measure", "on the test rows", "lines by hand", "s", "CPU s")
+    head = ("", "tool", "measure", "on the test rows", "lines by hand", "commands", "s", "CPU s")
     rows = [
         (
             question.name if answer is own[0] else "",
@@ -187,6 +190,7 @@ def section(results: Mapping[Question, Sequence[Answer]]) -> Section:
             METRIC[question.kind],
             "failed" if answer.score is None else f"{answer.score:.4f}",
             str(answer.lines),
+            str(answer.commands),
             f"{answer.seconds:.0f}",
             f"{answer.cpu:.0f}",
         )

@@ -40,6 +40,8 @@ LEAST_PRESENT = 0.01
 TEXT_WORDS = 5.0
 """Average words above which a string is a text."""
 SEPARATORS = ("|", ";", ",", "/")
+LEAST_LISTS = 5
+"""Distinct texts from which on they may be lists."""
 
 NUMBERS, CATEGORIES, BOOLEANS, DATES = "numbers", "categories", "booleans", "dates"
 TEXTS, LISTS, VECTORS, IMAGES, LEFT_OUT = "texts", "lists", "vectors", "images", "left out"
@@ -133,6 +135,8 @@ def _vector(facts: ColumnFacts) -> Choice | None:
 
 def _vector_of_texts(facts: ColumnFacts) -> Choice | None:
     """Lists of numbers in brackets, such as `[0.1, 0.2]`, that all have the same length."""
+    if not facts.texts[0].as_py().startswith(("[", "(")):
+        return None
     sizes = pc.count_substring_regex(facts.texts, _NUMBER).unique()
     for separator, mark in ((",", r"\s*,\s*"), (";", r"\s*;\s*"), (" ", r"\s+")):
         pattern = rf"^[\[(]\s*{_NUMBER}({mark}{_NUMBER})+\s*[\])]$"
@@ -277,13 +281,12 @@ def find_separator(facts: ColumnFacts) -> tuple[str, pa.Array] | None:
 
     They are lists if they have few short items that repeat, in many combinations.
     """
-    for separator in SEPARATORS:
-        cut = pc.split_pattern(facts.texts, separator)
-        lengths = pc.list_value_length(cut)
-        items = pc.utf8_trim_whitespace(pc.list_flatten(cut))
-        several = pc.mean(pc.greater(lengths, 1)).as_py() or 0.0
+    for separator in SEPARATORS if facts.distinct >= LEAST_LISTS else ():
+        if (pc.mean(pc.match_substring(facts.texts, separator)).as_py() or 0.0) < 0.5:
+            continue
+        items = pc.utf8_trim_whitespace(pc.list_flatten(pc.split_pattern(facts.texts, separator)))
         different = pc.count_distinct(items).as_py()
-        if several < 0.5 or facts.distinct < 5 or different > 0.5 * len(items) or different > facts.distinct:
+        if different > 0.5 * len(items) or different > facts.distinct:
             continue
         if pc.mean(pc.count_substring_regex(items, r"\s+")).as_py() > 1 or pc.any(pc.equal(items, "")).as_py():
             continue

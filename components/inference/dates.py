@@ -6,7 +6,8 @@ find_dates(facts)      # Dates(format="%d/%m/%Y", parts=("year", "month", "weekd
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -56,7 +57,8 @@ def find_dates(facts: ColumnFacts) -> Dates | None:
         return _of_integers(facts)
     if facts.scalar != "string":
         return None
-    fitting = [written for written in FORMATS if _fits(facts, pattern_of(written))]
+    first = facts.texts[0].as_py()
+    fitting = [written for written in _formats_of(first, FORMATS) if _fits(facts, pattern_of(written))]
     if not fitting:
         return _times_of_day(facts)
     exchanged = _exchanged(fitting[0])
@@ -65,7 +67,8 @@ def find_dates(facts: ColumnFacts) -> Dates | None:
 
 def _times_of_day(facts: ColumnFacts) -> Dates | None:
     """None if all are in the same hour: they are more likely durations."""
-    written = next((each for each in TIMES_OF_DAY if _fits(facts, pattern_of(each))), None)
+    formats = _formats_of(facts.texts[0].as_py(), TIMES_OF_DAY)
+    written = next((each for each in formats if _fits(facts, pattern_of(each))), None)
     if written is None or constant_part(facts, "hour", written) is not None:
         return None
     return Dates(written, ("hour",))
@@ -77,11 +80,25 @@ def are_dates_of_several_formats(facts: ColumnFacts) -> bool:
 
 
 def _all_are_dates(texts: pa.Array) -> bool:
-    for written in FORMATS:
-        if not len(texts):
-            break
-        texts = texts.filter(pc.invert(pc.match_substring_regex(texts, f"^(?:{pattern_of(written).regex})$")))
-    return not len(texts)
+    while len(texts):
+        others = texts
+        for written in _formats_of(texts[0].as_py(), FORMATS):
+            others = others.filter(pc.invert(pc.match_substring_regex(others, f"^(?:{pattern_of(written).regex})$")))
+        if len(others) == len(texts):
+            return False
+        texts = others
+    return True
+
+
+def _formats_of(text: str, formats: Sequence[str | None]) -> Sequence[str | None]:
+    """The formats that this text may have, which is quicker to find than those that fit a whole column."""
+    return [written for written in formats if _compiled(written).fullmatch(text)]
+
+
+@cache
+def _compiled(written: str | None) -> re.Pattern[str]:
+    """What Python matches, RE2 may refuse in letters beyond ASCII, but not the other way round."""
+    return re.compile(pattern_of(written).regex)
 
 
 def _fits(facts: ColumnFacts, pattern: DatePattern) -> bool:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -176,9 +177,11 @@ def _written_as_words(
     source: Source, parts: Sequence[object], own: Mapping[str, Kind], names: Sequence[str]
 ) -> set[str]:
     """The columns whose first value, read as text, is `true` or `false`."""
-    kinds: dict[str, Kind] = {**own, **dict.fromkeys(names, "string")}
+    kinds: dict[str, Kind] = {name: "string" for name in own if name in names}
     words, open_ = set[str](), {*names}
-    for batch in chain.from_iterable(source.batches(part, kinds) for part in parts):
+    given: Any = source
+    alone: Source = replace(given, options=replace(given.options, columns=(*kinds,)))
+    for batch in chain.from_iterable(alone.batches(part, kinds) for part in parts):
         for name in [*open_]:
             values = batch.column(name).drop_null()
             if len(values):

@@ -40,8 +40,8 @@ def infer(sample: Sample, *labels: str) -> InferredTable:
 
 def choose_columns(sample: Sample, names: Collection[str], *labels: str) -> tuple[Choice, ...]:
     """A choice for each of these columns, in the order of the data."""
-    targets = [_facts(sample, label) for label in labels]
-    return tuple(_choice_of_all(sample, name, targets) for name in sample.names if name in names)
+    targets, chosen = [_facts(sample, label) for label in labels], frozenset(names)
+    return tuple(_choice_of_all(sample, name, targets) for name in sample.names if name in chosen)
 
 
 def _choice_of_all(sample: Sample, name: str, targets: Sequence[ColumnFacts]) -> Choice:

@@ -17,6 +17,12 @@ _WITH_UNIT = re.compile(
 
 def units_of(texts: Iterable[str]) -> Collection[tuple[str, str]]:
     """What is before and after the numbers; empty if not all texts are numbers with a unit, or there are many units."""
-    found = [_WITH_UNIT.fullmatch(text) for text in texts]
-    units = {(match["before"].strip(), match["after"]) for match in found if match}
-    return units if all(found) and units != {("", "")} and len(units) <= MOST_UNITS else ()
+    units = set[tuple[str, str]]()
+    for text in texts:
+        match = _WITH_UNIT.fullmatch(text)
+        if match is None:
+            return ()
+        units.add((match["before"].strip(), match["after"]))
+        if len(units) > MOST_UNITS:
+            return ()
+    return units if units != {("", "")} else ()

@@ -14,13 +14,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from headrace.common.errors import DataError
+from headrace.common.errors import DataError, UnreachableError
 from headrace.common.storage.files import UNKNOWN, FileState
-from headrace.components.sources.base import ParallelMap, ReadOptions, ScanResult
+from headrace.components.sources.base import (
+    HEAD_ROWS,
+    Head,
+    ParallelMap,
+    ReadOptions,
+    ScanResult,
+    first_pieces,
+    seconds_left,
+)
 from headrace.components.sources.conversion import (
     ConversionError,
     convert_columns,
@@ -58,10 +66,13 @@ class BigqueryRows:
     source: BigquerySource
     options: ReadOptions = field(default_factory=ReadOptions)
 
+    no_head: ClassVar[str] = "BigQuery charges for those of a query or a row_filter"
+
     @classmethod
     def open(cls, source: BigquerySource, files: Sequence[str] | None, options: ReadOptions) -> BigqueryRows:
         """Open nothing yet."""
-        return cls(source, options)
+        is_free = source.table is not None and not source.row_filter
+        return (BigqueryTable if is_free else cls)(source, options)
 
     @classmethod
     def state(cls, source: BigquerySource) -> list[FileState]:
@@ -162,6 +173,51 @@ class BigqueryRows:
         job = rest_client(self.source.project).query(self.source.query, location=self.source.location)
         job.result(max_results=0)
         return job.destination
+
+
+class BigqueryTable(BigqueryRows):
+    """A table without a filter, whose first rows BigQuery lists for free (`tabledata.list`)."""
+
+    def head(self) -> Head:
+        """Raises UnreachableError if BigQuery does not list the rows, or not soon."""
+        from google.cloud.bigquery.retry import DEFAULT_RETRY
+
+        limit = seconds_left()
+        retry = DEFAULT_RETRY if limit is None else DEFAULT_RETRY.with_timeout(limit)
+        try:
+            with translated_errors(_label(self.source)):
+                client = rest_client(self.source.project)
+                table = client.get_table(_table(self.source), retry=retry, timeout=limit)
+                names = {*self.options.select([column.name for column in table.schema])}
+                fields = [column for column in table.schema if column.name in names]
+                found = client.list_rows(
+                    table, selected_fields=fields, max_results=HEAD_ROWS, timeout=limit, retry=retry
+                )
+                pages = ((page, page.num_rows, page.nbytes) for page in found.to_arrow_iterable())
+                listed = tuple(first_pieces(pages)[0])
+        except (DataError, OSError) as error:
+            raise UnreachableError(str(error)) from None
+        rows = sum(page.num_rows for page in listed)
+        schema = (listed[0].schema if listed else pa.schema([])).serialize().to_pybytes()
+        part = ReadStream("", schema, rows, sum(page.nbytes for page in listed))
+        return Head(ListedRows(self.source, self.options, listed), part, whole=rows == found.total_rows, settled=True)
+
+
+@dataclass(frozen=True)
+class ListedRows(BigqueryRows):
+    """The first rows of a table, by pages."""
+
+    pages: tuple[pa.RecordBatch, ...] = ()
+
+    def columns(self) -> list[str]:
+        return self.options.select(self.pages[0].schema.names if self.pages else [])
+
+    def batches(self, part: ReadStream, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - the only one
+        """A batch for each page."""
+        start = 0
+        for page in self.pages:
+            yield from slice_batch(self._convert(page, kinds, start))
+            start += page.num_rows
 
 
 def _table(source: BigquerySource) -> Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -44,6 +45,8 @@ def to_flow(value: object, width: int | None = None) -> str:
 
     width: of its lines, where they can be broken; None writes a single line.
     """
+    if isinstance(value, str) and _is_plain(value):
+        return value
     text = yaml.dump(
         value, Dumper=_Dumper, default_flow_style=True, sort_keys=False, allow_unicode=True, width=width or 1 << 30
     )
@@ -67,6 +70,16 @@ _LINE_BREAKS = frozenset("\r\x85\u2028\u2029")
 _Dumper.add_representer(str, _represent_string)
 for _kind, _pattern in PATTERNS.items():
     _Dumper.add_implicit_resolver(PREFIX + _kind, _pattern, FIRST[_kind])
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a string is one word that YAML reads as this string. Tens of thousands of names are written faster so."""
+    if not _WORD.fullmatch(text):
+        return False
+    return not any(pattern.match(text) for _, pattern in _Dumper.yaml_implicit_resolvers.get(text[0], ()))
+
+
+_WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def edit(

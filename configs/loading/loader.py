@@ -63,6 +63,7 @@ class RowsSeen:
 
     splits: those with data of their own, or "" for undivided data. by_split: the rows of those that were looked at.
     whole: the splits of which these are all rows. span: the name of the newest of `spans` spans, whose rows these are.
+    why: the reason if no rows were, as far as there is one.
     """
 
     splits: tuple[str, ...] = ()
@@ -70,6 +71,7 @@ class RowsSeen:
     whole: frozenset[str] = frozenset()
     span: str = ""
     spans: int = 1
+    why: str = ""
 
 
 @dataclass(frozen=True)

@@ -28,15 +28,16 @@ def date_violations(features: Mapping[str, FeatureBase], rows: pa.Table) -> Iter
 
 
 def _column_violations(features: Mapping[str, FeatureBase], rows: pa.Table) -> Iterator[ColumnViolation]:
+    known = frozenset(rows.column_names)
     for name, feature in features.items():
         if isinstance(feature, DatetimeFeature):
             for setting, column in feature.column_settings(name).items():
-                value = _unreadable(rows, column, _reads_date(feature.format))
+                value = _unreadable(rows, column, _reads_date(feature.format)) if column in known else None
                 if value is not None:
                     yield _violation(("features", name, *setting), column, value, _no_date(value, feature.format))
         elif isinstance(feature, BooleanFeature):
             column = feature.key or name
-            value = _unreadable(rows, column, lambda text: text.lower().removesuffix(".0") in _BOOLEANS)
+            value = _unreadable(rows, column, _is_boolean) if column in known else None
             if value is not None:
                 words = f"{', '.join(TRUE_WORDS)} or {', '.join(FALSE_WORDS)}"
                 yield _violation(("features", name), column, value, f"{words}; read it with `column: vocabulary`")
@@ -49,8 +50,6 @@ def _violation(where: KeyPath, column: str, value: str, needed: str) -> ColumnVi
 
 def _unreadable(rows: pa.Table, column: str, reads: Callable[[str], bool]) -> Any:
     """The first value if no value of the column can be read; None if one can, or if there is none."""
-    if column not in rows.column_names:
-        return None
     values = [value for value in rows.column(column).unique().to_pylist() if value is not None and value != ""]
     if not values or any(isinstance(value, list) or reads(_text(value)) for value in values):
         return None
@@ -59,6 +58,10 @@ def _unreadable(rows: pa.Table, column: str, reads: Callable[[str], bool]) -> An
 
 def _text(value: Any) -> str:
     return (value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)).strip()
+
+
+def _is_boolean(text: str) -> bool:
+    return text.lower().removesuffix(".0") in _BOOLEANS
 
 
 def _reads_date(date_format: str | None) -> Callable[[str], bool]:

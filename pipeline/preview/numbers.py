@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 def number_columns(config: PipelineConfig) -> dict[str, KeyPath]:
     """The columns that must be numbers, each with the setting that requires it."""
-    order = [*config.declared_features]
-    single = sorted(config.single_columns.items(), key=lambda pair: order.index(pair[1]))
+    order = {name: number for number, name in enumerate(config.declared_features)}
+    single = sorted(config.single_columns.items(), key=lambda pair: order[pair[1]])
     numbers: dict[str, KeyPath] = {column: ("features", name) for column, name in single}
     for name, part in config.label.parts.items():
         if part.kind == "regression" and config.preprocessing is None:
@@ -81,7 +81,8 @@ def lost_digits(config: PipelineConfig, rows: pa.Table, numbers: Mapping[str, Ke
     """Columns of numbers that lose digits."""
     from headrace.components.examples.tfexample.rounding import RoundingAccumulator, rounding_notes
 
-    rounded = [name for name in rows.column_names if name in numbers and name not in config.data.float64_columns]
+    float64 = frozenset(config.data.float64_columns)
+    rounded = [name for name in rows.column_names if name in numbers and name not in float64]
     found = RoundingAccumulator(skip_bad=True)
     for batch in rows.select(rounded).to_batches():
         found.checked(batch)

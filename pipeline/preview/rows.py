@@ -69,7 +69,7 @@ def check_rows(
 
     inferred_labels: the tasks whose label has `kind: auto`, "" for the only label.
     """
-    check, counts, whole = RowsCheck(), dict[str, int](), set[str]()
+    check, counts, whole, why = RowsCheck(), dict[str, int](), set[str](), ""
     where, splits = source_setting(config.data.source), dict.fromkeys(spans[-1].splits) or [""]
     for split in splits:
         try:
@@ -82,13 +82,14 @@ def check_rows(
                 check.mistyped[error.column] = (where, _in_split(str(error), split))
         else:
             own, more = ([], []) if found is None else _check_split(config, spans, found)
+            why = getattr(config.data.source.load_implementation(), "no_head", "") if found is None else why
             more += [] if found is None else stray_label_notes(config, found, inferred_labels)
         check.rejected += [(where, _in_split(what, split)) for where, what in own]
         check.notes += more if split in {"", "train"} else []
         if found is not None:
             counts[split] = found.rows.num_rows
             whole |= {split} if found.head.whole else set()
-    check.seen = RowsSeen((*splits,), counts, frozenset(whole), spans[-1].name, len(spans))
+    check.seen = RowsSeen((*splits,), counts, frozenset(whole), spans[-1].name, len(spans), why)
     return check
 
 
@@ -163,7 +164,8 @@ def _lists(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
         return
     single = config.single_columns
     one_label = {part.key: part.setting(name) for name, part in config.label.parts.items() if part.kind != "multilabel"}
-    lengths = {name: _longest(rows.column(name)) for name in (*single, *one_label) if name in rows.column_names}
+    known = frozenset(rows.column_names)
+    lengths = {name: _longest(rows.column(name)) for name in (*single, *one_label) if name in known}
     found = {name: most for name, most in lengths.items() if most > 1}
     for column, where in one_label.items():
         if most := found.pop(column, 0) if column not in single else 0:

@@ -32,10 +32,10 @@ def value_mismatches(
         kinds: the kinds of their columns, by `headrace.components.sources.types`.
         whole: whether these are all of the data; else a text in a later row would turn integers into texts.
     """
-    rejected, notes = list[Violation](), list[Violation]()
+    rejected, notes, known = list[Violation](), list[Violation](), frozenset(rows.column_names)
     for name, feature in features.items():
         column = feature.data_column(name)
-        if not isinstance(feature, VocabularyFeature) or feature.values is None or column not in rows.column_names:
+        if not isinstance(feature, VocabularyFeature) or feature.values is None or column not in known:
             continue
         kind = kinds.get(column, "missing").removesuffix(" list")
         if kind == "int" and (odd := not_written_as_integers(feature.values)):

@@ -25,9 +25,10 @@ def vector_violations(features: Mapping[str, FeatureBase], rows: pa.Table) -> It
 
 
 def _column_violations(features: Mapping[str, FeatureBase], rows: pa.Table) -> Iterator[ColumnViolation]:
+    known = frozenset(rows.column_names)
     for name, feature in features.items():
         column = getattr(feature, "key", None) or name
-        if isinstance(feature, VectorFeature) and column in rows.column_names:
+        if isinstance(feature, VectorFeature) and column in known:
             yield from _of_feature(name, feature, column, rows.column(column).to_pylist())
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 LISTED_CLASSES = 8
 """Classes that a note lists."""
+MOST_NOTES = 20
+"""Columns with a note of their own."""
 
 
 @click.command()
@@ -101,8 +103,13 @@ def _show(draft: Draft, file: Path, *, runs: bool) -> None:
     for path in draft.unnamed:
         taken = join_names(list(draft.source["path"])) if isinstance(draft.source["path"], dict) else "train"
         click.echo(f"note: {path} is not named after a split, and is left out; those that are read: {taken}", err=True)
-    for what in _doubts(draft):
+    noted = [*_column_doubts(draft)]
+    shown = noted if len(noted) <= MOST_NOTES + 1 else noted[:MOST_NOTES]
+    for what in (*shown, *_label_doubts(draft)):
         click.echo(f"note: {what}", err=True)
+    if len(noted) > len(shown):
+        more = f"{len(noted) - len(shown):,} more columns have such notes"
+        click.echo(f"note: {more}, in the comments of {short(file.absolute())}", err=True)
     left_out = "are left out" if len(labels) == 1 else "count for the other labels only"
     for name, missing in draft.table.missing.items():
         if missing:
@@ -110,16 +117,20 @@ def _show(draft: Draft, file: Path, *, runs: bool) -> None:
             click.echo(f"note: {missing:,} rows have no {name}, and {what}", err=True)
 
 
-def _doubts(draft: Draft) -> Iterator[str]:
-    """What may be wrong with the columns and the classes."""
-    from headrace.components.inference.facts import facts_of
-    from headrace.components.inference.strays import stray_note
-
+def _column_doubts(draft: Draft) -> Iterator[str]:
+    """What may be wrong with the columns."""
     for choice in draft.table.choices:
         if choice.suspicion:
             yield f"{choice.column} {choice.suspicion}"
         if choice.mendable:
             yield f"{choice.column} is left out: {choice.comment}"
+
+
+def _label_doubts(draft: Draft) -> Iterator[str]:
+    """What may be wrong with the classes."""
+    from headrace.components.inference.facts import facts_of
+    from headrace.components.inference.strays import stray_note
+
     for name, label in draft.table.labels.items():
         column = draft.sample.column(name)
         facts = facts_of(name, draft.sample.kinds[name], column)

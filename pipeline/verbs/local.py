@@ -96,7 +96,7 @@ def _show_rows(loaded: LoadedConfig) -> None:
     """Print how much of the data was looked at."""
     seen = loaded.rows_seen
     if not seen.by_split:
-        click.echo("rows: not looked at before a run, which checks them")
+        click.echo(f"rows: not looked at before a run, which checks them{seen.why and f'; {seen.why}'}")
         return
     counts = join_names(
         f"{_count(rows, whole=split in seen.whole)}{f' of {split}' if split else ''}"

@@ -3,22 +3,25 @@ API in Google's own message types. What only an account could show is not tried 
 """
 
 import contextlib
+import datetime as dt
 import json
 import pickle
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import bigquery_worker
 import grpc
 import pyarrow as pa
 import pytest
 from beam_runs import WITH_BEAM, ForkedWorker, same_with_beam
+from click.testing import CliRunner
 from google.api_core.client_options import ClientOptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud.bigquery import Client
@@ -26,13 +29,15 @@ from google.cloud.bigquery_storage_v1 import BigQueryReadClient, types
 from google.cloud.bigquery_storage_v1.services.big_query_read.transports import BigQueryReadGrpcTransport
 from pydantic import ValidationError
 
-from headrace.common.errors import DataError
+from headrace.common.errors import ConfigError, DataError
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.sources import ReadOptions, ScanResult, bigquery, open_source, serial_map
 from headrace.components.spans.find import find_spans
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import BigquerySource
+from headrace.pipeline.api import load_checked
+from headrace.pipeline.verbs.local import validate
 
 SERVICE = "google.cloud.bigquery.storage.v1.BigQueryRead"
 FIELDS = [
@@ -55,6 +60,15 @@ def rows(start: int, stop: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(made, SCHEMA)
 
 
+def _listed(value: Any) -> Any:
+    """A value as the REST API writes it."""
+    if isinstance(value, list):
+        return [{"v": one} for one in value]
+    if isinstance(value, dt.datetime):
+        return str(round(value.timestamp() * 1_000_000))
+    return None if value is None else str(value)
+
+
 @dataclass
 class Google:
     """What the servers hold, and what they were asked."""
@@ -67,6 +81,7 @@ class Google:
     sessions: list[types.CreateReadSessionRequest] = field(default_factory=list)
     reads: list[types.ReadRowsRequest] = field(default_factory=list)
     jobs: list[dict[str, Any]] = field(default_factory=list)
+    lists: list[Mapping[str, list[str]]] = field(default_factory=list)
     schema: pa.Schema = SCHEMA
     fields: list[dict[str, str]] = field(default_factory=lambda: FIELDS)
     breaks: int = 0
@@ -101,8 +116,24 @@ class Google:
                     context.abort(grpc.StatusCode.UNAVAILABLE, "broke off")
             start += batch.num_rows
 
-    def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def listed(self, query: Mapping[str, list[str]]) -> tuple[int, dict[str, Any]]:
+        """What tabledata.list does, with 50 rows on a page."""
+        if self.refuses is not None:
+            return 403, {"error": {"code": 403, "message": "not for you"}}
+        self.lists.append(query)
+        every = [row for batches in self.streams.values() for batch in batches for row in batch.to_pylist()]
+        start, names = int(query.get("pageToken", ["0"])[0]), query["selectedFields"][0].split(",")
+        stop = min(start + 50, start + int(query["maxResults"][0]))
+        chosen = [{"f": [{"v": _listed(row[name])} for name in names]} for row in every[start:stop]]
+        more = {"pageToken": str(stop)} if stop < len(every) else {}
+        return 200, {"totalRows": str(len(every)), "rows": chosen, **more}
+
+    def answer(
+        self, method: str, path: str, body: dict[str, Any], query: Mapping[str, list[str]]
+    ) -> tuple[int, dict[str, Any]]:
         """What the REST API does."""
+        if path.endswith("/tables/t/data"):
+            return self.listed(query)
         if "/tables/" in path:
             if not path.endswith("/tables/t"):
                 return 404, {"error": {"code": 404, "message": "Not found: Table"}}
@@ -112,13 +143,13 @@ class Google:
         reference = {"projectId": "p", "jobId": "j", "location": "EU"}
         if method == "POST":
             self.jobs.append(body)
-            query = body["configuration"]["query"]
-            if "nope" in query["query"]:
+            job = body["configuration"]["query"]
+            if "nope" in job["query"]:
                 return 400, {"error": {"code": 400, "message": "Unrecognized name: nope at [1:8]"}}
             table = {"projectId": "p", "datasetId": "_anonymous", "tableId": "results"}
             return 200, {
                 "jobReference": reference,
-                "configuration": {"query": {**query, "destinationTable": table}, "jobType": "QUERY"},
+                "configuration": {"query": {**job, "destinationTable": table}, "jobType": "QUERY"},
                 "status": {"state": "DONE"},
                 "statistics": {"query": {"schema": {"fields": self.fields}, "statementType": "SELECT"}},
             }
@@ -156,7 +187,8 @@ def rest_server(google: Google) -> Iterator[str]:
         def do_GET(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else {}
-            status, reported = google.answer(self.command, self.path.partition("?")[0], body)
+            path, _, query = self.path.partition("?")
+            status, reported = google.answer(self.command, path, body, parse_qs(query))
             text = json.dumps(reported).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -352,3 +384,49 @@ def test_missing_credentials_are_reported(tmp_path: Path, monkeypatch: pytest.Mo
 def test_settings_that_do_not_go_together_are_refused(more: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="Value error"):
         BigquerySource(kind="bigquery", project="p", **more)
+
+
+def fares(**settings: Any) -> dict[str, Any]:
+    return {
+        "pipeline": {"name": "fares"},
+        "data": {"source": {"kind": "bigquery", "project": "p", **settings}, "columns": "used"},
+        "label": {"key": "id", "kind": "regression"},
+        "features": {"fare": {"column": "numeric"}, "at": {"column": "numeric"}},
+    }
+
+
+def test_the_first_rows_of_a_table_are_looked_at_for_free(google: Google) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_checked(fares(table="d.t"), None, (), data=True)
+    (problem,) = caught.value.problems
+    assert problem.what.startswith('features.at: column "at" holds dates such as 1970-01-01')
+    assert [query["selectedFields"] for query in google.lists] == [["id,fare,at"]] * 3  # of three pages
+    assert (google.sessions, google.reads, google.jobs) == ([], [], [])
+
+
+@pytest.mark.parametrize("most", [60, 120])
+def test_of_a_table_with_more_rows_the_check_says_how_many_it_saw(
+    google: Google, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bigquery, "HEAD_ROWS", most)
+    config = {**fares(table="d.t"), "features": {"fare": {"column": "numeric"}}}
+    seen = load_checked(config, None, (), data=True).rows_seen
+    assert (seen.by_split, seen.whole) == ({"": most}, frozenset({""} if most == 120 else ()))
+    assert google.lists[0]["maxResults"] == [str(most)]
+
+
+def test_rows_that_cost_something_are_not_looked_at_and_validate_says_why(google: Google, tmp_path: Path) -> None:
+    file = tmp_path / "fares.json"
+    for settings in ({"query": "SELECT * FROM d.t"}, {"table": "d.t", "row_filter": "id < 5"}):
+        file.write_text(json.dumps(fares(**settings)), encoding="utf-8")
+        said = CliRunner().invoke(validate, [str(file)]).output
+        assert "rows: not looked at before a run, which checks them; BigQuery charges for " in said
+    assert [job["configuration"]["dryRun"] for job in google.jobs] == [True] * len(google.jobs)
+    assert (google.lists, google.sessions) == ([], [])
+
+
+def test_a_table_that_is_not_listed_is_noted(google: Google, caplog: pytest.LogCaptureFixture) -> None:
+    google.refuses = grpc.StatusCode.PERMISSION_DENIED
+    assert load_checked(fares(table="d.t"), None, (), data=True).rows_seen.by_split == {}
+    assert "the rows were not looked at: " in caplog.text
+    assert "BigQuery denies access: " in caplog.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -240,3 +241,21 @@ def test_values_that_the_data_could_write_as_numbers_or_dates_are_told(values: l
     assert words in found.comment
     assert found.mendable == ("numbers with" in words or "dates in" in words)
     assert found.group == LEFT_OUT or not words
+
+
+@pytest.mark.parametrize("text", ["w{}", "{} km", "2026-13-{}", "{} a b c d e f", "red{}"])
+def test_a_column_of_texts_is_not_held_against_each_format_of_dates(text: str) -> None:
+    values = [text.format(number % 99) for number in range(500)]
+    chosen(values, "string")  # the formats are compiled once
+    given, calls = facts(values, "string"), 0
+
+    def note(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(note)
+    try:
+        choose(given)
+    finally:
+        sys.setprofile(None)
+    assert calls < 1500, "there are more than 80 formats"

@@ -25,6 +25,7 @@ import yaml
 from command import Finished, headrace
 
 import headrace as library
+from headrace.components.evaluation.result import read_evaluation
 from headrace.pipeline.predict.models import ChosenModel
 from headrace.pipeline.serve.rest import PredictRequest
 from headrace.pipeline.serve.server import LoadedModel
@@ -150,6 +151,32 @@ def test_features_are_those_of_numpy_in_float64(story: Story, served: Any) -> No
     np.testing.assert_array_equal(features["at_bounds"], np.searchsorted([START + 2.5, START + 7.25], bounds, "right"))
     shares = np.bincount(features["at_quarter"], minlength=5) / ROWS
     np.testing.assert_allclose(shares, [0.245] * 4 + [0.02], atol=0.02)
+
+
+def test_importance_is_that_of_the_digits(story: Story, served: Any) -> None:
+    files = sorted(map(str, story.done.uri("ExampleGen", "examples").glob("Split-test/*")))
+    parsed = map(tf.train.Example.FromString, tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator())
+    given = [{name: feature.int64_list.value for name, feature in one.features.feature.items()} for one in parsed]
+    bits = {name: [row[f"{name}:float64"] for row in given] for name in ("at", "lat")}
+    values = {name: [np.array(own, np.int64).view(np.float64) for own in rows] for name, rows in bits.items()}
+    columns = {name: [float(own[0]) if len(own) else None for own in rows] for name, rows in values.items()}
+    labels = np.array([row["y"][0] for row in given])
+
+    def loss(**changed: list[float | None]) -> float:
+        rows = zip(*{**columns, **changed}.values(), strict=True)
+        examples = tf.constant([example(at, lat or 0.0) for at, lat in rows])
+        p = served[0].signatures["serving_default"](examples=examples)["predictions"].numpy()[:, 0]
+        return float(-np.log(np.where(labels == 1, p, 1 - p)).mean())
+
+    explanation = read_evaluation(story.done.uri("Evaluator", "evaluation")).explanation
+    assert explanation.examples == len(labels) > 200
+    assert {one.column for one in explanation.importance} == {*columns}
+    random, base = np.random.default_rng(0), loss()
+    for one in explanation.importance:
+        own = columns[one.column]
+        grown = [loss(**{one.column: [own[row] for row in random.permutation(len(own))]}) - base for _ in range(20)]
+        assert one.increase == pytest.approx(np.mean(grown), abs=2 * float(np.std(grown)))  # of 5 and 20 permutations
+        assert one.increase > 0.5
 
 
 def test_named_tensors_are_float64_and_mean_the_same_as_examples(served: Any) -> None:

@@ -122,6 +122,25 @@ def test_evaluation_is_what_the_served_predictions_amount_to(story: Story) -> No
     np.testing.assert_array_equal(labels, ids)
 
 
+def test_importance_of_the_words_is_what_their_permutation_costs(story: Story) -> None:
+    (found,) = story.evaluation.explanation.importance
+    texts = [words for words, _, _ in story.rows("test")]
+    after = [first_token(word) for _, word, _ in story.rows("test")]
+    ids = [story.vocabulary.index(word) if word in story.vocabulary else len(story.vocabulary) for word in after]
+
+    def loss(order: np.ndarray) -> float:
+        given = tf.constant([texts[row] for row in order])
+        p = story.loaded.signatures["serving_raw"](words=given)["predictions"].numpy()
+        return float(-np.log(np.maximum(p[np.arange(len(ids)), ids], 1e-7)).mean())
+
+    assert story.evaluation.explanation.examples == 1000 <= len(texts)  # of which any thousand are drawn
+    random, base = np.random.default_rng(0), loss(np.arange(len(texts)))
+    grown = [loss(random.permutation(len(texts))) - base for _ in range(4)]
+    assert found.column == "words"
+    assert found.increase == pytest.approx(np.mean(grown), abs=4 * max(found.error, float(np.std(grown))))
+    assert found.increase > 1
+
+
 def test_words_sent_by_name_predict_as_examples_do(story: Story) -> None:
     rows = [words for words, _, _ in story.rows("eval")][:50]
     examples = tf.constant(story.serialized("eval")[:50])

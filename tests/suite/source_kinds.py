@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import numpy as np
 import openpyxl
 import psycopg
 import pyarrow as pa
@@ -22,15 +23,17 @@ from google_crc32c import value as crc32c
 from postgres import Server
 
 Row = Mapping[str, Any]
-FILES = ("csv", "jsonl", "parquet", "avro", "excel", "datasets", "tfrecord")
+FILES = ("csv", "jsonl", "parquet", "avro", "excel", "datasets", "tfrecord", "tfds", "arrays")
 DATABASES = ("sqlite", "postgresql")
-WITH_LISTS = ("jsonl", "parquet", "avro", "datasets", "tfrecord", "postgresql")
-ENDINGS = {"excel": "xlsx", "datasets": "arrow"}
+WITH_LISTS = ("jsonl", "parquet", "avro", "datasets", "tfrecord", "tfds", "arrays", "postgresql")
+ENDINGS = {"excel": "xlsx", "datasets": "arrow", "arrays": "npz"}
 
 
 def write(kind: str, rows: Sequence[Row], folder: Path, files: int = 1) -> dict[str, Any]:
     """Write the rows into files of a kind. Returns the settings of the source."""
     folder.mkdir(exist_ok=True)
+    if kind == "tfds":
+        return _tfds(rows, folder, files)
     ending = ENDINGS.get(kind, kind)
     size = -(-len(rows) // files)
     names = [f"data-{number:05}-of-{files:05}.{ending}" for number in range(files)]
@@ -119,6 +122,43 @@ def _tfrecord(path: Path, rows: Sequence[Row]) -> None:
             file.write(length + masked(length) + record + masked(record))
 
 
+def _tfds(rows: Sequence[Row], folder: Path, files: int) -> dict[str, Any]:
+    """A prepared dataset, as TensorFlow Datasets writes it."""
+    version, size = folder / "trips" / "1.0.0", -(-len(rows) // files)
+    version.mkdir(parents=True, exist_ok=True)
+    shards = [rows[number * size : (number + 1) * size] for number in range(files)]
+    for number, shard in enumerate(shards):
+        _tfrecord(version / f"trips-train.tfrecord-{number:05}-of-{files:05}", shard)
+    split = {"name": "train", "numBytes": str(100 * len(rows)), "shardLengths": [str(len(shard)) for shard in shards]}
+    info = {"name": "trips", "version": "1.0.0", "fileFormat": "tfrecord", "splits": [split]}
+    (version / "dataset_info.json").write_text(json.dumps(info))
+    module, types = "tensorflow_datasets.core.features", {int: "int64", float: "float32", list: "int64"}
+    features = {
+        name: {"pythonClassName": f"{module}.text_feature.Text", "text": {}}
+        if isinstance(value, str)
+        else {
+            "pythonClassName": f"{module}.tensor_feature.Tensor",
+            "tensor": {
+                "dtype": types[type(value)],
+                "encoding": "none",
+                "shape": {"dimensions": [str(len(value))]} if isinstance(value, list) else {},
+            },
+        }
+        for name, value in rows[0].items()
+    }
+    described = {
+        "pythonClassName": f"{module}.features_dict.FeaturesDict",
+        "featuresDict": {"features": features},
+    }
+    (version / "features.json").write_text(json.dumps(described))
+    return {"kind": "tfds", "name": "trips", "data_dir": str(folder)}
+
+
+def _npz(path: Path, rows: Sequence[Row]) -> None:
+    columns: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    np.savez(path, **columns)
+
+
 def _varint(number: int) -> bytes:
     text = b""
     while number > 127:
@@ -134,4 +174,5 @@ WRITERS: Mapping[str, Callable[[Path, Sequence[Row]], None]] = {
     "excel": _excel,
     "datasets": _datasets,
     "tfrecord": _tfrecord,
+    "arrays": _npz,
 }

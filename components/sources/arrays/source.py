@@ -6,7 +6,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,16 @@ from headrace.common.storage.files import FileState, open_file, resolve
 from headrace.components.examples.parts import LARGEST_PART, MOST_PARTS
 from headrace.components.examples.skips import Skipped, Skips
 from headrace.components.sources.arrays.tables import as_table, digest, read_arrays
-from headrace.components.sources.base import ParallelMap, ReadOptions, ScanResult, common_types, undivided
+from headrace.components.sources.base import (
+    HEAD_BYTES,
+    HEAD_ROWS,
+    Head,
+    ParallelMap,
+    ReadOptions,
+    ScanResult,
+    common_types,
+    undivided,
+)
 from headrace.components.sources.conversion import (
     BadRows,
     ConversionError,
@@ -91,6 +100,15 @@ class Arrays:
         length = min(max(table.nbytes // MOST_PARTS, SMALLEST_PART), LARGEST_PART)
         step = max(1, length * table.num_rows // max(table.nbytes, 1))
         return [(start, min(start + step, table.num_rows)) for start in range(0, table.num_rows, step)] or [(0, 0)]
+
+    def head(self) -> Head:
+        """The first rows; of a longer table, without uint64, whose kind depends on all values."""
+        table = self._table()
+        rows = min(table.num_rows, HEAD_ROWS, max(1, HEAD_BYTES * table.num_rows // max(table.nbytes, 1)))
+        names = tuple(name for name in self.columns() if not is_uint64(table.schema.field(name).type))
+        whole = rows == table.num_rows
+        source = self if whole else replace(self, options=replace(self.options, columns=names))
+        return Head(source, (0, rows), whole=whole, settled=True)
 
     def scan(self, part: Part, declared: Mapping[str, Kind]) -> ScanResult:
         """Use the stored types; read values only of uint64 columns, and to find rows to skip."""

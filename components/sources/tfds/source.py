@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,18 @@ import pyarrow.compute as pc
 from headrace.common.errors import DataError
 from headrace.components.examples.parts import grouped, part_length
 from headrace.components.examples.skips import Skipped, Skips
-from headrace.components.sources.base import ParallelMap, ReadOptions, ScanResult, undivided
+from headrace.components.sources.base import (
+    HEAD_BYTES,
+    HEAD_FILES,
+    HEAD_ROWS,
+    Head,
+    ParallelMap,
+    ReadOptions,
+    ScanResult,
+    first_pieces,
+    serial_map,
+    undivided,
+)
 from headrace.components.sources.conversion import (
     BadRows,
     batch_rows,
@@ -33,6 +44,7 @@ from headrace.components.sources.tfds.prepared import (
     find_dataset,
     record_files,
 )
+from headrace.components.sources.tfrecord.frames import frames
 from headrace.components.sources.types import Kind, listed
 from headrace.configs.schema.sources import TfdsSource
 
@@ -111,6 +123,18 @@ class TfdsExamples:
         sizes = [piece.size for piece in pieces]
         return [TfdsPart(group, features) for group in grouped(pieces, sizes, part_length(sum(sizes)))]
 
+    def head(self) -> Head:
+        """The first records of some files; of more, without uint64, whose kind depends on all values."""
+        parts = self.parts(serial_map)
+        pieces = [piece for part in parts for piece in part.pieces]
+        cut = [_first(piece) for piece in pieces[:HEAD_FILES]]
+        chosen, _ = first_pieces((piece, piece.take, piece.size) for piece in cut)
+        if whole := chosen == pieces:
+            return Head(self, TfdsPart(tuple(chosen), parts[0].features), whole=whole, settled=True)
+        features = {name: feature for name, feature in parts[0].features.items() if not feature.unsigned}
+        source = replace(self, options=replace(self.options, columns=tuple(features)))
+        return Head(source, TfdsPart(tuple(chosen), features), whole=whole, settled=True)
+
     def scan(self, part: TfdsPart, declared: Mapping[str, Kind]) -> ScanResult:
         """Use the metadata of the dataset; read values only of uint64 features, and to find rows to skip."""
         kinds = {name: feature.kind for name, feature in part.features.items()} | self._unsigned_kinds(part)
@@ -161,6 +185,13 @@ class TfdsExamples:
                 typed = {name: column for name, column in columns.items() if column.type != pa.null()}
                 wide |= {name: wide[name] or beyond_int64(column) for name, column in typed.items()}
         return {name: text_kind(unsigned[name].kind) if wide[name] else unsigned[name].kind for name in wide}
+
+
+def _first(piece: RecordRange) -> RecordRange:
+    """The first records of a range, as many as are looked at before a run."""
+    each = max(piece.size // piece.take, 1)
+    take = min(piece.take, HEAD_ROWS, max(HEAD_BYTES // each, 1))
+    return piece if take == piece.take else replace(piece, take=take, size=take * each)
 
 
 def _builder(folder: Path) -> Any:
@@ -228,6 +259,9 @@ def _stored_columns(
 
 
 def _records(piece: RecordRange) -> Iterator[list[bytes]]:
+    if piece.file_format == "tfrecord":  # which takes no TensorFlow
+        yield from _framed(piece)
+        return
     import tensorflow as tf
     from tensorflow_datasets.core import file_adapters
 
@@ -238,6 +272,16 @@ def _records(piece: RecordRange) -> Iterator[list[bytes]]:
         yield from (batch.tolist() for batch in records.batch(rows).as_numpy_iterator())
     except (tf.errors.OpError, ImportError, OSError) as error:
         raise DataError(f"cannot be read: {error}", file=piece.path) from None
+
+
+def _framed(piece: RecordRange) -> Iterator[list[bytes]]:
+    last = piece.skip + piece.take
+    for found in frames(piece.path):
+        own = found.filter((found.numbers > piece.skip) & (found.numbers <= last))
+        if len(own.numbers):
+            yield own.records()
+        if found.numbers[-1] >= last:
+            return
 
 
 def _stored(name: str, feature: Any, folder: str) -> StoredFeature:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import model_validator
@@ -59,6 +60,7 @@ ISO_8601 = DatePattern(_ISO, ("Y", "m", "d", "H", "M", "S", "z"))
 """`2026-11-21`, `2026-11-21 12:30`, `2026-11-21T12:30:00.125Z` or `...+01:00`."""
 
 
+@cache
 def pattern_of(date_format: str | None) -> DatePattern:
     """The pattern of a format of strptime; ISO 8601 for None. Raises ValueError with what is wrong with the format."""
     if date_format is None:

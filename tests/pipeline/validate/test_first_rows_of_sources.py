@@ -122,7 +122,7 @@ def test_a_good_config_is_silent(kind: str, given: Given, caplog: pytest.LogCapt
     assert (loaded.rows_seen.by_split, loaded.rows_seen.whole) == ({"": 60}, frozenset({""}))
 
 
-@pytest.mark.parametrize("kind", ["avro", "excel", "datasets", "tfrecord"])
+@pytest.mark.parametrize("kind", ["avro", "excel", "datasets", "tfrecord", "tfds"])
 def test_eight_files_are_looked_at(kind: str, given: Any) -> None:
     rows = trips(90)
     rows[79] = {**rows[79], "tip": 7}  # in the last row of the eighth file
@@ -132,7 +132,7 @@ def test_eight_files_are_looked_at(kind: str, given: Any) -> None:
     assert problems(GOOD, given(kind, rows, 9)) == []
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "tfrecord"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "tfrecord", "tfds", "arrays"])
 def test_the_first_ten_thousand_rows_are_looked_at(kind: str, given: Given) -> None:
     loaded = load_checked({**GOOD, "data": {"source": given(kind, trips(25_000))}}, None, (), data=True)
     (rows,) = loaded.rows_seen.by_split.values()
