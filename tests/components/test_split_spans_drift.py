@@ -142,15 +142,15 @@ def test_files_of_each_split_are_compared_by_train_and_a_span_without_any_is_not
     else:
         assert {one.note for one in verdicts} == {"the newest span has no examples in the split train"}
         assert [one.judged for one in verdicts] == [0, 0]
-    day = NEWEST if "train" in newest else "2026-01-03"
-    assert fresh(examples, data) == f"{day}: newest span {day}"
-    assert fresh(examples, data, column="at", format="%Y-%m-%d") == f"at: newest value {day} 00:00:00"
+    newest_day = NEWEST if "train" in newest else "2026-01-03"
+    assert fresh(examples, data) == f"{newest_day}: newest span {newest_day}"
+    assert fresh(examples, data, column="at", format="%Y-%m-%d") == f"at: newest value {newest_day} 00:00:00"
 
 
 def written(split: str, day: str, first: int, **values: str) -> None:
     """The file of a day, with dates in the column `at`, those of the test split later than any other."""
     at = day if split == "train" else "2026-02-01"
-    write(f"{split}/{day}.csv", first, header="id,word,at", at=at, **values)
+    write(f"{split}/{day}.csv", first, 40, "id,word,at", at=at, **values)
 
 
 def fresh(examples: Examples, data: DataConfig, **gate: str) -> str:
