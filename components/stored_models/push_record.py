@@ -92,9 +92,13 @@ class PushRecord(BaseModel, frozen=True, extra="forbid"):
         return approved or inside(path.parent, entry.uri) in pushed
 
     def copies_of(self, path: Path, entry: Entry) -> list[Path]:
-        """The version folders whose last push was this entry. Some may have been removed since."""
-        pushes = ((Path(destination), self.of(path, entry, Path(destination))) for destination in self.last)
-        return [destination / push.version for destination, push in pushes if push]
+        """The version folders as which a model was ever pushed, newest first. Some may have been removed since."""
+        wanted = inside(path.parent, entry.uri)
+        found = {Path(there, push.version) for there, push in self.last.items() if push.uri == wanted}
+        found |= {
+            Path(there, name) for there, all_ in self.models.items() for name, uri in all_.items() if uri == wanted
+        }
+        return sorted(found, key=lambda version: int(version.name), reverse=True)
 
     def damaged_version(self, destination: Path) -> Path | None:
         """The version pushed last to a destination, if model servers serve it and its files have changed since."""
