@@ -230,13 +230,18 @@ class Run:
 
         Its method `predict(data, *, columns=None, prefix="", batch_size=None)` returns a Table with the predictions for
         a pandas DataFrame, a pyarrow Table or {name: array}; see `headrace.predict`. It has the attributes of what
-        `tf.saved_model.load` returns, too, which the first use of one of them calls.
+        `tf.saved_model.load` returns, too, which the first use of one of them calls. Raises RunError if its files are
+        gone or damaged.
         """
         folder = Path(self.artifact("Trainer", "model").uri) / SERVING_MODEL_DIR
         if not (folder / "saved_model.pb").is_file():
             raise RunError(f"the model of run {self.id} is gone from {folder}")
+        from headrace.pipeline.folders import Folders
+        from headrace.pipeline.predict.models import check_folder
         from headrace.pipeline.predict.trained import TrainedModel
 
+        folder = folder.absolute()
+        check_folder(folder, Folders(folder.parents[4]))  # home / artifacts / Trainer / model / run / Format-Serving
         prepare()
         return TrainedModel(folder)
 

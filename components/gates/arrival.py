@@ -89,7 +89,7 @@ def judge_freshness(gate: FreshnessGate, as_of: str, newest: str, time: dt.datet
     Args:
         gate: the limit.
         as_of: the date of the run, as YYYY-MM-DD; "" if it has none.
-        newest: the name of the newest span; "" for data without spans.
+        newest: the name of the newest span to train on; "" for data without spans.
         time: the newest value of `gate.column` in it; None if there is none, or if no column counts.
     """
     if not as_of:
@@ -118,7 +118,7 @@ def judge_without_new_data(freshness: str, data: DataConfig, manifest: SpanManif
     if not freshness:
         return DataVerdicts(gates=())
     gate, as_of = FreshnessGate.model_validate_json(freshness), date_of_run(data, manifest)
-    return DataVerdicts(gates=(judge_freshness(gate, as_of, manifest.spans[-1].name),))
+    return DataVerdicts(gates=(judge_freshness(gate, as_of, manifest.newest_to_train_on.name),))
 
 
 def stop_if_judged_so(verdict: DataVerdicts) -> None:

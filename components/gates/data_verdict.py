@@ -119,13 +119,18 @@ class ArrivedData(NamedTuple):
             return tfdv.load_stats_binary(str(statistics_file(self.statistics.uri)))
         return statistics_of_spans(names, self.examples, split, self.store, self.code)
 
-    def shards_of_newest(self) -> list[str]:
-        """The TFRecord files of the newest span, of all splits."""
-        splits = artifact_utils.decode_split_names(self.examples.split_names)
+    def shards_to_train_on(self) -> list[str]:
+        """The TFRecord files of the newest span to train on, without those of other splits that come from own files."""
+        newest, held_out = (
+            self.manifest.newest_to_train_on,
+            {one for span in self.manifest.spans for one in span.splits},
+        )
+        names = artifact_utils.decode_split_names(self.examples.split_names)
+        splits = [name for name in names if name == "train" or name not in held_out]
         uris = [artifact_utils.get_split_uri([self.examples], split) for split in splits]
         files = sorted(file for uri in uris for file in fileio.glob(io_utils.all_files_pattern(uri)))
         keys = span_keys(self.examples)
-        return shard_names.by_span(files, keys).get(self.newest, []) if self.newest in keys else files
+        return shard_names.by_span(files, keys).get(newest.name, []) if newest.name in keys else files
 
 
 def judge(gates: GatesConfig, data: ArrivedData, columns: Sequence[str], registry: str) -> DataVerdicts:
@@ -150,8 +155,8 @@ def _skew(
 
 
 def _freshness(gate: FreshnessGate, data: ArrivedData) -> GateVerdict:
-    time = newest_time(data.shards_of_newest(), gate.column, gate.format) if gate.column is not None else None
-    return judge_freshness(gate, data.as_of, data.newest, time)
+    time = newest_time(data.shards_to_train_on(), gate.column, gate.format) if gate.column is not None else None
+    return judge_freshness(gate, data.as_of, data.manifest.newest_to_train_on.name, time)
 
 
 def _drift(

@@ -71,6 +71,12 @@ class SpanManifest:
         return [path for span in self.spans for path in span.paths]
 
     @property
+    def newest_to_train_on(self) -> Span:
+        """The newest span; if splits have files of their own, the newest with files of `train`."""
+        found = (span for span in reversed(self.spans) if not span.splits or "train" in span.splits)
+        return next(found, self.spans[-1])
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256, in hexadecimal digits, of the spans' fingerprints."""
         return hashlib.sha256("".join(span.fingerprint for span in self.spans).encode()).hexdigest()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -11,7 +11,8 @@ from headrace.common.checksums import checksum, with_checksum
 from headrace.common.durable import write_text
 from headrace.common.errors import RunError
 from headrace.common.records import parse_record
-from headrace.components.stored_models.blessed_record import Entry, inside
+from headrace.components.stored_models.blessed_record import Entry, Registry, inside
+from headrace.components.stored_models.blessing import changing
 
 
 class Push(BaseModel, frozen=True, extra="forbid", strict=True):
@@ -91,9 +92,13 @@ class PushRecord(BaseModel, frozen=True, extra="forbid"):
         return approved or inside(path.parent, entry.uri) in pushed
 
     def copies_of(self, path: Path, entry: Entry) -> list[Path]:
-        """The version folders whose last push was this entry. Some may have been removed since."""
-        pushes = ((Path(destination), self.of(path, entry, Path(destination))) for destination in self.last)
-        return [destination / push.version for destination, push in pushes if push]
+        """The version folders as which a model was ever pushed, newest first. Some may have been removed since."""
+        wanted = inside(path.parent, entry.uri)
+        found = {Path(there, push.version) for there, push in self.last.items() if push.uri == wanted}
+        found |= {
+            Path(there, name) for there, all_ in self.models.items() for name, uri in all_.items() if uri == wanted
+        }
+        return sorted(found, key=lambda version: int(version.name), reverse=True)
 
     def damaged_version(self, destination: Path) -> Path | None:
         """The version pushed last to a destination, if model servers serve it and its files have changed since."""
@@ -144,3 +149,25 @@ class PushRecord(BaseModel, frozen=True, extra="forbid"):
             lambda there: inside(path.parent, there)
         )
         write_text(path, with_checksum(relative.model_dump_json()))
+
+
+def note_own_push(path: Path, registry: Path, models: Iterable[str], version: Path) -> str | None:
+    """Note what a Pusher of the user's pushed, which ours notes itself. Returns why that is impossible, None if noted.
+
+    Args:
+        path: the file of the record.
+        registry: the path of `blessed.json`.
+        models: the URIs of the Pusher's inputs, one of which is the model.
+        version: the folder that it says it pushed.
+    """
+    if not version.name.isdecimal() or not version.is_dir():
+        return "it is not a folder on this machine that is named by a number"
+    with changing(registry):
+        blessed = Registry.read(registry)
+        entry = next((entry for uri in models if (entry := blessed.find(uri))), None)
+        if entry is None:
+            return "no model that it read is blessed"
+        record = PushRecord.read(path)
+        if record.model_of(path, version) is None:
+            record.write(path, entry, version)
+    return None

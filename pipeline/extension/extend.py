@@ -9,7 +9,7 @@ reads the replacement's, and settings such as `kubeflow.components.SchemaGen` ap
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +40,7 @@ def extended(path: str | None, components: Components) -> Components:
     _refuse(path, check.replacements(replaced, new))
     for old, other in replaced.values():
         _put_in_place(old, other, new)
+    _push_after_blessing(replaced, new)
     _record_training_last(new)
     theirs = [*new.extra, *(other for _, other in replaced.values())]
     _refuse(path, check.pipeline(new, theirs))
@@ -96,6 +97,13 @@ def _put_in_place(old: BaseNode, new: BaseNode, components: Components) -> None:
     for node in [*old.upstream_nodes]:
         old.remove_upstream_node(node)
         new.add_upstream_node(node)
+
+
+def _push_after_blessing(replaced: Mapping[str, tuple[BaseNode, BaseNode]], components: Components) -> None:
+    """A model is listed as blessed before it is pushed: a killed run then leaves none in service that is unknown."""
+    if "pusher" in replaced:
+        _, pusher = replaced["pusher"]
+        pusher.add_upstream_node(components.record_blessing)
 
 
 def _record_training_last(components: Components) -> None:

@@ -200,7 +200,10 @@ def _damage_of_push(stored: StoredArtifact, pushed_to: str, contents: str) -> st
     except RunError:
         return ""
     if pushed_to:
-        return _damage_of_version(Path(pushed_to), contents) if _is_newest(Path(pushed_to)) else ""
+        if not _is_newest(Path(pushed_to)):
+            return ""
+        copied = any(Path(stored.uri).iterdir())  # a Pusher of the user's may leave nothing to compare with
+        return _damage_of_version(Path(pushed_to), contents) if copied else None
     if not in_service.name:
         return None
     if not _is_newest(in_service):  # it was withdrawn, or another one is in service
@@ -222,6 +225,8 @@ def _is_newest(version: Path) -> bool:
 
 
 def _is_superseded(version: Path) -> bool:
+    if not version.name.isdecimal():  # a Pusher of the user's may name it otherwise
+        return False
     return any(other.name.isdecimal() and int(other.name) > int(version.name) for other in version.parent.iterdir())
 
 

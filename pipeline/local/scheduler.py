@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import signal
@@ -20,17 +21,19 @@ from typing import Any
 
 from headrace.common.digests import digest_path
 from headrace.common.errors import RunError
-from headrace.components.stored_models.push_record import PushRecord
+from headrace.components.stored_models.push_record import PushRecord, note_own_push
 from headrace.components.trigger.decision import GO, NO, WHY
 from headrace.pipeline.cache_key import KeyInput, KeyParts, cache_key
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.interrupts import uninterrupted
 from headrace.pipeline.local.lazy_server import LazyServer
 from headrace.pipeline.local.light import STATE, state_outside
-from headrace.pipeline.local.metadata import Metadata
+from headrace.pipeline.local.metadata import PUSHED_TO, Metadata
 from headrace.pipeline.local.wire import FULL_DISK, StoredArtifact, total_rows
 from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from headrace.pipeline.terminal import Display
+
+logger = logging.getLogger(__name__)
 
 Outputs = dict[str, StoredArtifact]
 GRACE_SECONDS = 30.0
@@ -152,6 +155,7 @@ class Scheduler:
             execution = self._metadata.execution(node.id, spec["kind"], spec["parameters"])
             self._metadata.reuse(execution, key, inputs, made)
             self._finish(node, Status.CACHED, found)
+            _note_push(self._folders, spec, inputs, found)
             return
         self._server.ready_for(node.id)
         node.started = time.time()  # the server may have had to start first
@@ -205,6 +209,7 @@ class Scheduler:
             stored = self._metadata.complete(execution.id, execution.key, execution.inputs, made)
             node.beam = result["beam"]
             self._finish(node, Status.DONE, stored)
+            _note_push(self._folders, self._nodes[node.id], execution.inputs, stored)
             if self._obey_retrain and self._nodes[node.id]["decides"] and stored[GO].text == NO:
                 self._stopped[node.id] = self._record.ended = stored[WHY].text
             return
@@ -299,6 +304,20 @@ def _damaged_in_service(parameters: Mapping[str, Any], named: list[str]) -> list
         if version is not None and not any(str(version) in text for text in named):
             return [f"{version} is damaged: its files are not the ones that were pushed. {_WAY_OUT}"]
     return []
+
+
+def _note_push(
+    folders: Folders, spec: Mapping[str, Any], inputs: Mapping[str, list[StoredArtifact]], outputs: Outputs
+) -> None:
+    """Note the push of a Pusher of the user's, which does not do so itself."""
+    if spec["id"] != "Pusher" or "push_record" in spec["parameters"]:
+        return
+    said = outputs["pushed_model"].properties
+    if not said.get("pushed") or not said.get(PUSHED_TO):
+        return
+    version, models = Path(str(said[PUSHED_TO])).absolute(), [one.uri for group in inputs.values() for one in group]
+    if why := note_own_push(folders.push_record, folders.registry, models, version):
+        logger.warning("Pusher pushed %s, which is not noted as in service: %s", said[PUSHED_TO], why)
 
 
 def _result(path: Path, code: int) -> dict[str, Any]:

@@ -120,7 +120,9 @@ def _touched(known: Sequence[Origin], about: Lineage) -> tuple[Origin, ...]:
 
 
 def _spans_in(known: Sequence[Origin]) -> str:
-    spans = list(dict.fromkeys(name for origin in known for name in reversed(origin.model.spans)))
+    # Numbers have no leading zeros, and dates have the same length.
+    names = {name for origin in known for name in origin.model.spans}
+    spans = sorted(names, key=lambda name: (len(name), name), reverse=True)
     if not spans:
         return "The data has no spans; name a file as `headrace lineage CONFIG` lists it"
     more = f" and {len(spans) - _MOST_SPANS:,} more" if len(spans) > _MOST_SPANS else ""

@@ -47,7 +47,7 @@ def rolled_back(there: Destination, to: str | None, now: datetime) -> Registry:
         raise RunError(f"there is nothing to roll back to: {why}")
     target = _earlier(there) if to is None else _wanted(there, to)
     if flaw := why_unusable(target.uri, target, None, there.record_file):
-        raise RunError(f"{flaw.reason}, so it cannot be put back into service{_choices(there)}")
+        raise RunError(f"{flaw.reason}, so it cannot be put back into service{_choices(there, target)}")
     return there.registry.rolled_back_to(target.uri, time_after(there.registry.last_change, now))
 
 
@@ -84,9 +84,9 @@ def _wanted(there: Destination, version: str) -> Entry:
     return entry
 
 
-def _choices(there: Destination) -> str:
-    """A second line of messages: the versions that `--to` takes."""
+def _choices(there: Destination, unusable: Entry | None = None) -> str:
+    """A second line of messages: the versions that `--to` takes, without those of a model that is gone or damaged."""
     pushed = there.record.models.get(str(there.path), {})
-    blessed = {entry.uri for entry in there.registry.models if entry != there.in_service}
+    blessed = {entry.uri for entry in there.registry.models if entry not in (there.in_service, unusable)}
     found = sorted((name for name in pushed if there.model_of(name) in blessed), key=int, reverse=True)
     return f".\n  Blessed versions that are not in service: {join_names(found) if found else 'none'}."

@@ -52,7 +52,7 @@ def choose_model(config: PipelineConfig, wanted: str | None) -> ChosenModel:
         folder = model_folder(Path(wanted))
         if folder is None:
             raise RunError(f"{wanted} is neither a version nor a folder with a {SAVED_MODEL}{_versions_hint(config)}")
-        _check_folder(Path(os.path.abspath(folder)), folders)  # noqa: PTH100  # resolve() would follow links
+        check_folder(Path(os.path.abspath(folder)), folders)  # noqa: PTH100  # resolve() would follow links
         return ChosenModel(folder, wanted)
     destination = folders.pushed(config.push_directory) if config.push_directory else None
     versions = pushed_versions(destination)
@@ -80,20 +80,23 @@ def _check_version(version: Path, record: PushRecord) -> None:
     raise RunError(f"{shown(version)} is damaged: its files are not the ones that were pushed.\n  {way_out}.")
 
 
-def _check_folder(folder: Path, folders: Folders) -> None:
+def check_folder(folder: Path, folders: Folders) -> None:
     """Raise RunError if the files in the folder of a model are known not to be the ones that were pushed, blessed or
-    written by a component of a run. folder: an absolute path.
+    written by a component of a run. A blessed model is restored from its pushed copy, if that is intact.
+
+    folder: an absolute path.
     """
     _check_version(folder, PushRecord.read(folders.push_record))
     artifact = folder.parent if folder.name == SERVING else folder
     entry = Registry.read(folders.registry).find(str(artifact))
     if entry and (flaw := why_unusable(entry.uri, entry, None, folders.push_record)):
-        raise RunError(f"{flaw.reason}.\n  Name another model with `--model`.")
+        raise RunError(f"{flaw.reason}.\n  Choose another model, with `--model` on the command line.")
     known = None if entry else _contents_written(artifact, folders)
     if known is not None and checksum(artifact) != known:
         raise RunError(
             f"{artifact} is damaged: its files have changed since they were written.\n"
-            "  Run the pipeline: it computes a damaged artifact again. Or name another model with `--model`."
+            "  Run the pipeline: it computes a damaged artifact again. Or choose another model, with `--model` on the"
+            " command line."
         )
 
 

@@ -94,8 +94,9 @@ def _results(folder: RunFolder, verdict: ModelVerdict) -> Iterator[Fact]:
         yield Fact("Evaluation", blessed, f"{blessed}, {evaluation.uri}")
     pushed = folder.output("Pusher", "pushed_model")
     if pushed is not None and int(pushed.properties.get("pushed", 0)):
-        properties = pushed.properties
-        yield Fact("Version", str(properties["pushed_version"]), shown(str(properties["pushed_destination"])))
+        where = str(pushed.properties.get("pushed_destination") or pushed.uri)  # a Pusher of the user's may say less
+        version = pushed.properties.get("pushed_version") or Path(where).name
+        yield Fact("Version", str(version), shown(where))
 
 
 def _artifact(folder: RunFolder, name: str, component: str, key: str) -> Fact | None:

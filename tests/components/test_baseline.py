@@ -22,6 +22,7 @@ from headrace.components.deploy.choices import choose_baseline
 from headrace.components.stored_models.blessed_record import DAMAGED, WHY, MadeFor, NewestEntry, Registry
 from headrace.components.stored_models.blessing import record_blessing
 from headrace.components.stored_models.push_record import PushRecord
+from headrace.components.stored_models.usable import why_unusable
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -244,9 +245,9 @@ def _weighted(tmp_path: Path, name: str) -> Path:
     return weights
 
 
-def _push(tmp_path: Path, name: str) -> Path:
+def _push(tmp_path: Path, name: str, number: str = "17") -> Path:
     """A copy of a blessed model's served part, noted as pushed."""
-    version = Path(shutil.copytree(tmp_path / name / "Format-Serving", tmp_path / "serving" / "17"))
+    version = Path(shutil.copytree(tmp_path / name / "Format-Serving", tmp_path / "serving" / number))
     record_of_pushes, entry = tmp_path / "pushed.json", Registry.read(tmp_path / "blessed.json").newest
     assert entry is not None
     PushRecord.read(record_of_pushes).write(record_of_pushes, entry, version)
@@ -302,6 +303,19 @@ def test_damaged_model_is_restored_from_the_copy_that_was_pushed(
     assert (found.uri, found.get_int_custom_property("exists")) == (str(tmp_path / "blessed"), 1)
     assert checksum(tmp_path / "blessed") == sound
     assert f"restored from {version}" in log.text
+
+
+def test_damaged_model_is_restored_from_a_version_that_others_followed(tmp_path: Path) -> None:
+    older = _weighted(tmp_path, "older")
+    for name, number in (("older", "17"), ("newer", "18")):
+        if name == "newer":
+            _weighted(tmp_path, name)
+        _run_record(tmp_path, str(tmp_path / name), blessed=True)
+        _push(tmp_path, name, number)
+    entry = Registry.read(tmp_path / "blessed.json").find(str(tmp_path / "older"))
+    older.write_bytes(bytes(5))
+    assert why_unusable(str(tmp_path / "older"), entry, None, tmp_path / "pushed.json") is None
+    assert older.read_bytes() == b"older"
 
 
 def test_pushed_copy_of_another_model_or_a_damaged_one_restores_nothing(tmp_path: Path) -> None:

@@ -158,12 +158,12 @@ def test_a_night_without_new_data_stops_once_the_data_has_become_too_old(
 ) -> None:
     """With `retrain: new_span`, such a run ends before DataVerdict."""
     monkeypatch.chdir(tmp_path)
-    Path("2026-11-20.csv").write_text("a\n1\n", encoding="utf-8")
+    for name in ("train-2026-11-20.csv", "test-2026-11-20.csv", "test-2026-11-22.csv"):
+        Path(name).write_text(f"a\n{name}\n", encoding="utf-8")
+    paths = {split: f"{split}-{{YYYY}}-{{MM}}-{{DD}}.csv" for split in ("train", "test")}
 
     def look(run_date: str, gate: FreshnessGate) -> str:
-        data = DataConfig.model_validate(
-            {"source": {"kind": "csv", "path": "{YYYY}-{MM}-{DD}.csv"}, "run_date": run_date}
-        )
+        data = DataConfig.model_validate({"source": {"kind": "csv", "path": paths}, "run_date": run_date, "window": 9})
         found = find_spans(data)
         last = TrainingData(fingerprint=found.fingerprint, spans=("2026-11-20",), work="w", statistics="/s")
         TrainingRecord().with_judged(last, blessed=True).write(tmp_path / "trained.json")

@@ -190,7 +190,8 @@ def test_versions_that_cannot_be_restored_are_refused_by_name(home: Path) -> Non
     assert f"version {b} is not in the list of blessed models" in refusal(home, b)
     registry.write(home / "blessed.json")
     (home / "artifacts" / "b").rename(home / "gone")
-    assert "b/model is gone, so it cannot be put back" in refusal(home, b)
+    assert "b/model is gone, so it cannot be put back" in (text := refusal(home, b))
+    assert b not in text.splitlines()[1]
     (home / "pushed.json").unlink()
     assert "has no model that was pushed" in refusal(home)
     with pytest.raises(RunError, match="is null"):

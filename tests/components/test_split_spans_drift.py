@@ -1,5 +1,5 @@
-"""Drift of a newest span by its split: the one that `data.split_spans` holds it out for, else `train`, of which it may
-have no rows if each split has files of its own.
+"""Drift and freshness of a newest span by its split: the one that `data.split_spans` holds it out for, else `train`, of
+which it may have no rows if each split has files of its own.
 """
 
 from __future__ import annotations
@@ -124,9 +124,9 @@ def test_files_of_each_split_are_compared_by_train_and_a_span_without_any_is_not
 ) -> None:
     for number, split in enumerate(("train", "test")):
         for day in (1, 2, 3):
-            write(f"{split}/2026-01-0{day}.csv", 10_000 * number + 1000 * day)
+            written(split, f"2026-01-0{day}", 10_000 * number + 1000 * day)
         if split in newest:
-            write(f"{split}/{NEWEST}.csv", 10_000 * number + 4000, word="new" if split == "train" else "newer")
+            written(split, NEWEST, 10_000 * number + 4000, word="new" if split == "train" else "newer")
     (folder / "train/2026-01-02.csv").unlink()
     paths = {split: f"{split}/{{YYYY}}-{{MM}}-{{DD}}.csv" for split in ("train", "test")}
     data = DataConfig(source=CsvSource.model_validate({"kind": "csv", "path": paths}), window=4)
@@ -142,3 +142,21 @@ def test_files_of_each_split_are_compared_by_train_and_a_span_without_any_is_not
     else:
         assert {one.note for one in verdicts} == {"the newest span has no examples in the split train"}
         assert [one.judged for one in verdicts] == [0, 0]
+    newest_day = NEWEST if "train" in newest else "2026-01-03"
+    assert fresh(examples, data) == f"{newest_day}: newest span {newest_day}"
+    assert fresh(examples, data, column="at", format="%Y-%m-%d") == f"at: newest value {newest_day} 00:00:00"
+
+
+def written(split: str, day: str, first: int, **values: str) -> None:
+    """The file of a day, with dates in the column `at`, those of the test split later than any other."""
+    at = day if split == "train" else "2026-02-01"
+    write(f"{split}/{day}.csv", first, 40, "id,word,at", at=at, **values)
+
+
+def fresh(examples: Examples, data: DataConfig, **gate: str) -> str:
+    """By what `gates.freshness` judges."""
+    gates = GatesConfig.model_validate({"freshness": {"max_days": 9, **gate}})
+    unused = standard_artifacts.ExampleStatistics()
+    arrived = ArrivedData(examples, unused, standard_artifacts.Schema(), find_spans(data), NEWEST, "", "")
+    ((row,),) = (one.rows for one in judge(gates, arrived, [], "").gates)
+    return f"{row.what}: {row.before}"

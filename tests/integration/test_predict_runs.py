@@ -154,6 +154,7 @@ def test_a_damaged_version_is_not_used_and_another_folder_is(pushed: Pushed, exp
 
 PROGRAM = """
 import json
+from pathlib import Path
 import headrace
 import pandas as pd
 import pyarrow.parquet as pq
@@ -168,7 +169,17 @@ try:
 except headrace.DataError as error:
     refused = str(error)
 signature = sorted(run.model().signatures)
-print(json.dumps([table.to_pylist(), str(written), small.column_names, refused, signature]))
+description = next(Path(run.artifact("Trainer", "model").uri).glob("Format-Serving/assets.extra/description.json"))
+description.write_text((text := description.read_text()) + " ")
+aside = run.pushed.rename(run.pushed.with_name("aside"))  # from which the model would be restored
+try:
+    run.model()
+except headrace.RunError as error:
+    damaged = str(error)
+aside.rename(run.pushed)
+run.model()
+restored = description.read_text() == text
+print(json.dumps([table.to_pylist(), str(written), small.column_names, refused, signature, damaged, restored]))
 """
 
 
@@ -176,14 +187,46 @@ def test_python_predicts_data_frames(pushed: Pushed, expected: np.ndarray) -> No
     (pushed.folder / "program.py").write_text(PROGRAM)
     done = forks.run([sys.executable, "program.py"], cwd=pushed.folder, env=without_pythonpath())
     assert done.returncode == 0, done.stderr
-    rows, written, small, refused, signatures = json.loads(done.stdout)
+    rows, written, small, refused, signatures, damaged, restored = json.loads(done.stdout)
     check(pa.Table.from_pylist(rows, schema_of(pq.read_schema(pushed.folder / written))), expected)
     assert [row["id"] for row in rows] == [row["id"] for row in pushed.rows]
     check(pq.read_table(pushed.folder / written), expected)
     assert small == ["distance", "stops", "code", "tags", "prediction", *PROBABILITIES]
     assert "'code'" in refused
     assert "serving_raw" in signatures
+    assert "artifacts/Trainer/model/" in damaged
+    assert "is damaged: its files have changed since it was blessed" in damaged
+    assert restored
 
 
 def schema_of(schema: pa.Schema) -> pa.Schema:
     return schema.remove_metadata()
+
+
+OWN_PUSHER = """
+import dataclasses
+from pathlib import Path
+
+from tfx.components import Pusher
+from tfx.proto.pusher_pb2 import PushDestination
+
+
+def extend(components):
+    model, blessing = components.trainer.outputs["model"], components.evaluator.outputs["blessing"]
+    folder = PushDestination.Filesystem(base_directory=str(Path("serving/parcels").absolute()))
+    mine = Pusher(model=model, model_blessing=blessing, push_destination=PushDestination(filesystem=folder))
+    return dataclasses.replace(components, pusher=mine)
+"""
+
+
+def test_what_a_pusher_of_the_users_pushed_is_in_service(pushed: Pushed) -> None:  # the last one, as it pushes
+    (pushed.folder / "own_pusher.py").write_text(OWN_PUSHER)
+    before = pushed.version
+    done = run(pushed, NEW, "pipeline.extend=own_pusher.extend")
+    version = max(before.parent.iterdir(), key=lambda path: int(path.name))
+    assert version != before
+    assert told(done).endswith(f": 300 rows by version {version.name}"), done.out
+    (model,) = json.loads(headrace(pushed.folder, "models", "parcels.yaml", "--json").out)
+    assert (model["versions"], model["in_service"]) == ([int(before.name), int(version.name)], True)
+    (version / "saved_model.pb").open("ab").write(b"0")
+    assert "damaged" in refusal(pushed.predict("--input", "new.parquet", "-o", "refused.parquet"))

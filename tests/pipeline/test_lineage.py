@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -115,6 +116,7 @@ def test_version_of_another_program_has_no_origin(home: Path) -> None:
     (home / "serving" / "7").mkdir(parents=True)
     (origin,) = follow(home, "7").origins
     assert (origin.model.run, origin.record, origin.spans, origin.artifacts) == (None, None, (), {})
+    assert re.search(r"^run +none here pushed this version$", command(home, "lineage", "7"), re.MULTILINE)
 
 
 def test_what_is_gone_is_left_out_and_the_rest_is_shown(home: Path) -> None:
@@ -129,7 +131,8 @@ def test_what_is_gone_is_left_out_and_the_rest_is_shown(home: Path) -> None:
 
 
 def test_unknown_name_is_refused_with_the_spans_that_there_are(home: Path) -> None:
-    with pytest.raises(RunError, match="Spans, newest first: 4, 3, 2, 1"):
+    trained(home, 5, (2, 10))  # a backfill
+    with pytest.raises(RunError, match="Spans, newest first: 10, 4, 3, 2, 1"):
         follow(home, "5")
     with pytest.raises(RunError, match="has trained a model yet"):
         lineage(config_of(home), [], None)

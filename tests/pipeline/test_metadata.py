@@ -147,6 +147,14 @@ def test_pushed_model_that_is_no_longer_the_newest_version_is_not_found(store: M
     assert (store.find("key") or {})["model"].uri == str(tmp_path / "b")
 
 
+def test_push_by_a_pusher_of_the_users_is_found_without_a_copy_or_a_number(store: Metadata, tmp_path: Path) -> None:
+    for name in ("current", "7"):
+        (tmp_path / "serving" / name).mkdir(parents=True)
+        (tmp_path / "serving" / name / "saved_model.pb").write_text("a model")
+    finished(store, "key", tmp_path / "a", pushed_destination=str(tmp_path / "serving" / "current"))
+    assert store.find("key") is not None
+
+
 def test_running_failed_and_canceled_executions_are_not_found(store: Metadata) -> None:
     store.begin("Trainer", KIND, {})
     store.fail(store.begin("Trainer", KIND, {}))

@@ -98,7 +98,7 @@ def test_a_replacement_waits_and_is_waited_for_as_what_it_replaces() -> None:
     profiled = ("train.profile={batches: [1, 2], fail_if_input_bound_above: 0.5}",)
     found = nodes("gate_and_pusher", *profiled)
     assert "DataGate" in found["Transform"].upstream
-    assert found["Pusher"].upstream == ("ExampleGen", "ProfileGate")
+    assert found["Pusher"].upstream == ("ExampleGen", "ProfileGate", "RecordBlessing")
 
 
 def test_what_was_trained_on_is_recorded_after_further_components() -> None:

@@ -57,6 +57,14 @@ def test_picture_and_table_name_what_the_model_was_made_from_and_what_followed(t
     assert picture.count('class="edge"') == 4 + 1 + 3 + 2 + 1  # the chain, to the model, beside it, after it, around
 
 
+@pytest.mark.parametrize("where", ["/s/17", None])
+def test_what_a_pusher_of_the_users_says_of_its_push_is_enough(run: Run, where: str | None) -> None:
+    for node, key in (("ExampleGen", "examples"), ("Trainer", "model")):
+        run.output(node, key)
+    model = run.output("Pusher", "pushed_model", {"pushed": 1, **({"pushed_destination": where} if where else {})})
+    assert run.report().table("Part", "Details")["Version"]["Details"] == (where or str(model))
+
+
 def test_run_without_a_model_has_no_picture_and_a_model_alone_has_a_small_one(run: Run) -> None:
     run.output("ExampleGen", "examples", {"input_fingerprint": "f" * 64})
     assert "Lineage" not in run.report().all_text()
