@@ -121,16 +121,14 @@ class ArrivedData(NamedTuple):
 
     def shards_to_train_on(self) -> list[str]:
         """The TFRecord files of the newest span to train on, without those of other splits that come from own files."""
-        newest, held_out = (
-            self.manifest.newest_to_train_on,
-            {one for span in self.manifest.spans for one in span.splits},
-        )
+        newest = self.manifest.newest_to_train_on.name
+        from_own_files = {split for span in self.manifest.spans for split in span.splits}
         names = artifact_utils.decode_split_names(self.examples.split_names)
-        splits = [name for name in names if name == "train" or name not in held_out]
+        splits = [name for name in names if name == "train" or name not in from_own_files]
         uris = [artifact_utils.get_split_uri([self.examples], split) for split in splits]
         files = sorted(file for uri in uris for file in fileio.glob(io_utils.all_files_pattern(uri)))
         keys = span_keys(self.examples)
-        return shard_names.by_span(files, keys).get(newest.name, []) if newest.name in keys else files
+        return shard_names.by_span(files, keys).get(newest, []) if newest in keys else files
 
 
 def judge(gates: GatesConfig, data: ArrivedData, columns: Sequence[str], registry: str) -> DataVerdicts:
