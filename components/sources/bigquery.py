@@ -212,7 +212,7 @@ class ListedRows(BigqueryRows):
     def columns(self) -> list[str]:
         return self.options.select(self.pages[0].schema.names if self.pages else [])
 
-    def batches(self, part: ReadStream, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - the only one
+    def batches(self, part: ReadStream, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
         """A batch for each page."""
         start = 0
         for page in self.pages:
