@@ -169,7 +169,7 @@ def boolean_pair(facts: ColumnFacts) -> tuple[Any, Any] | None:
 
 
 def _word(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value).strip().lower()
+    return f"{value + 0.0:g}" if isinstance(value, float) else str(value).strip().lower()
 
 
 def _dates(facts: ColumnFacts) -> Choice | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from headrace.common.errors import DataError
@@ -59,7 +60,7 @@ def _label(sample: Sample, column: str, task: str) -> tuple[dict[str, Any], str 
     rows without it can be left out.
     """
     facts = facts_of(column, sample.kinds[column], sample.column(column))
-    chosen = choose_label(facts)
+    chosen = choose_label(facts, partial(sample.spelled, column))
     missing = {"missing": missing_setting(chosen, in_task=bool(task))} if facts.missing else {}
     return {**chosen.settings, **missing}, chosen.type
 

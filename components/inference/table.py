@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from headrace.common.names import plain_letters
@@ -33,7 +34,7 @@ class InferredTable:
 def infer(sample: Sample, *labels: str) -> InferredTable:
     """The meaning of the columns. Raises DataError if a label cannot be predicted."""
     targets = {label: _facts(sample, label) for label in labels}
-    chosen = {label: choose_label(target) for label, target in targets.items()}
+    chosen = {label: choose_label(target, partial(sample.spelled, label)) for label, target in targets.items()}
     choices = choose_columns(sample, [name for name in sample.names if name not in targets], *labels)
     return InferredTable(chosen, choices, {label: target.missing for label, target in targets.items()})
 

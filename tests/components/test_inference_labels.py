@@ -18,7 +18,9 @@ from headrace.components.inference.strays import stray_values
     [
         ([0, 1, 1], "int", {"kind": "binary"}, None),
         ([1.0, 2.0], "float", {"kind": "binary", "classes": [1, 2]}, None),
-        ([0.5, 1.5], "float", {"kind": "binary", "classes": ["0.5", "1.5"]}, "string"),
+        ([0.0, 1.0], "float", {"kind": "binary"}, None),
+        ([-0.0, 1.0], "float", {"kind": "binary"}, None),
+        ([0.5, 1.5], "float", {"kind": "regression"}, None),
         (["stayed", "left"], "string", {"kind": "binary", "classes": ["left", "stayed"]}, None),
         (["ja", "nein", "nein"], "string", {"kind": "binary", "classes": ["nein", "ja"]}, None),
         (["Yes", "No"], "string", {"kind": "binary", "classes": ["No", "Yes"]}, None),
@@ -40,6 +42,24 @@ from headrace.components.inference.strays import stray_values
 def test_a_label_has_the_kind_and_classes_of_its_values(values: Any, kind: Any, settings: Any, type_: Any) -> None:
     found = choose_label(facts(values * 20, kind))
     assert (found.settings, found.type) == (settings, type_)
+
+
+@pytest.mark.parametrize(
+    ("values", "spelled", "settings"),
+    [
+        ([0.5, 1.5], {0.5: ["0.50"], 1.5: ["1.50"]}, {"kind": "binary", "classes": ["0.50", "1.50"]}),
+        ([0.5, 1.5], {0.5: ["0.5", ".5"], 1.5: ["1.5"]}, {"kind": "regression"}),
+        (
+            [2.0**24 + 1, 2.0**24],
+            {2.0**24: ["16777216.0"], 2.0**24 + 1: ["16777217.0"]},
+            {"kind": "binary", "classes": ["16777216.0", "16777217.0"]},
+        ),
+    ],
+)
+def test_two_fractions_are_classes_as_the_texts_of_the_data(values: Any, spelled: Any, settings: Any) -> None:
+    found = choose_label(facts(values * 20, "float"), lambda: spelled)
+    assert found.settings == settings
+    assert found.type == ("string" if settings["kind"] == "binary" else None)
 
 
 def test_the_classes_of_lists_are_counted_by_rows() -> None:
