@@ -16,14 +16,12 @@ import pyarrow.compute as pc
 
 from headrace.common.errors import DataError
 from headrace.components.inference.columns import boolean_pair, find_separator, percent, rounded, show, show_of
-from headrace.components.inference.facts import ColumnFacts
+from headrace.components.inference.facts import EXACT, ColumnFacts
 
 MAX_CLASSES = 100
 """Distinct texts up to which a column can be predicted as classes."""
 INTEGER_CLASSES, ROWS_PER_CLASS = 20, 10
 """Distinct integers up to which they are classes, if there are so many rows for each."""
-EXACT = 1 << 24
-"""Integers up to this size are exact in float32."""
 Spelled = Callable[[], Mapping[Any, Sequence[str]]]
 """Returns the texts that a run reads for each value of a column that is declared as `string`."""
 WRITE_THEM = (
@@ -66,8 +64,9 @@ def choose_label(facts: ColumnFacts, spelled: Spelled = dict) -> LabelChoice:
         return _multilabel(facts, _counted(facts, found[0]), found[0])
     if facts.distinct == 2:
         return _binary(facts, spelled) or _regression(facts, "; two numbers, but not written alike in all rows")
-    if facts.scalar == "string" or _counts_classes(facts):
-        return _multiclass(facts)
+    integers = facts.as_integers if facts.is_dense and facts.greatest <= EXACT else None
+    if facts.scalar == "string" or _counts_classes(integers or facts):
+        return _multiclass(integers or facts)
     return _regression(facts)
 
 

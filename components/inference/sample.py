@@ -56,6 +56,8 @@ class Sample:
     """The names of the spans, the newest last; none for data without spans."""
     booleans: frozenset[str] = frozenset()
     """The columns of false and true in the data, which the table has as 0 and 1."""
+    fixed: frozenset[str] = frozenset()
+    """The columns whose type is declared, or part of the data."""
     as_texts: Callable[[str], pa.ChunkedArray] | None = None
     """Reads a column as texts; None: they are those of its values."""
 
@@ -170,8 +172,14 @@ def _read(data: DataConfig, given: Sequence[tuple[Source, list[object]]], *, who
     schema = pa.schema([(name, ARROW[kind]) for name, kind in kinds.items()])
     table = pa.concat_tables([schema.empty_table(), *map(_table, batches)], promote_options="permissive")
     binary = [name for name, kind in kinds.items() if kind == "int" and _holds_only_bits(table.column(name))]
-    as_texts = partial(_as_texts, found, kinds, table.num_rows)
-    return Sample(table.select([*kinds]), kinds, whole, booleans=_booleans(data, found, binary), as_texts=as_texts)
+    return Sample(
+        table.select([*kinds]),
+        kinds,
+        whole,
+        booleans=_booleans(data, found, binary),
+        fixed=frozenset(kinds if data.source.kind == "tfrecord" or data.schema_file is not None else data.types),
+        as_texts=partial(_as_texts, found, kinds, table.num_rows),
+    )
 
 
 def _as_texts(found: Found, kinds: Mapping[str, Kind], rows: int, name: str) -> pa.ChunkedArray:
