@@ -11,7 +11,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -54,6 +54,14 @@ _CODE = re.compile(
     r"|hour|weekday|day|month|quarter|gender|sex)(_|\b|$)|[a-z](Id|ID|Code|Type|Class)$"
 )
 
+_CODE_OF_FLOATS = re.compile(
+    r"(?i)(^|_|\b)(id|code|type|class|category|cat|group|zip|zipcode|postcode|postal|tract|region|state|country|city|weekday"
+    r"|gender|sex)$|[a-z](Id|ID|Code|Type|Class)$"
+)
+_DENSE_CODE = re.compile(r"(?i)(?<!per)(?<!per )(^|_|\b)(area|hour|day|month|quarter)$")
+"""Names at whose end floats are codes: any, or only if there are few gaps between them. At other places, as in
+`city_mpg`, and after `per`, these words are also in the names of measurements.
+"""
 
 GROUP = re.compile(
     r"(?i)(^|[_\W])(user|customer|client|member|person|patient|subject|household|account|session|device)s?"
@@ -71,7 +79,7 @@ class Choice:
     group: NUMBERS, CATEGORIES, ... or LEFT_OUT; features: their settings without `key`, by what each adds to the name
     of the column; comment: what was found, or the reason to leave it out; suspicion: why it may give the label away;
     lost_digits: what float32 would lose that the column needs, or nothing; mendable: whether it is left out for how its
-    values are written, which the data could change.
+    values are written, which the data could change; type: of the column, if it must be declared.
     """
 
     column: str
@@ -81,10 +89,13 @@ class Choice:
     suspicion: str = ""
     lost_digits: str = ""
     mendable: bool = False
+    type: str | None = None
 
 
-def choose(facts: ColumnFacts) -> Choice:
-    """What to do with a column that is not the label."""
+def choose(facts: ColumnFacts, *, fixed: bool = False) -> Choice:
+    """What to do with a column that is not the label. fixed: whether its type cannot be declared."""
+    if not fixed and (found := _code_of_floats(facts)):
+        return found
     if reason := _useless(facts):
         return Choice(facts.name, LEFT_OUT, reason)
     rules: tuple[Callable[[ColumnFacts], Choice | None], ...] = (
@@ -173,7 +184,7 @@ def boolean_pair(facts: ColumnFacts) -> tuple[Any, Any] | None:
 
 
 def _word(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value).strip().lower()
+    return f"{value + 0.0:g}" if isinstance(value, float) else str(value).strip().lower()
 
 
 def _dates(facts: ColumnFacts) -> Choice | None:
@@ -302,6 +313,15 @@ def _code(facts: ColumnFacts) -> Choice | None:
     if facts.scalar == "int" and (named or facts.distinct <= 2):
         return _category(facts)
     return None
+
+
+def _code_of_floats(facts: ColumnFacts) -> Choice | None:
+    """Codes of a column that is stored as floats, as those of a column with gaps mostly are."""
+    named = _CODE_OF_FLOATS.search(facts.name) or (_DENSE_CODE.search(facts.name) and facts.present and facts.is_dense)
+    if facts.kind != "float" or not facts.present or not named or (integers := facts.as_integers) is None:
+        return None
+    found = choose(integers)
+    return replace(found, type="int") if found.group == CATEGORIES else None
 
 
 def _category(facts: ColumnFacts) -> Choice:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,8 @@ from headrace.components.sources.types import LIST, Kind
 
 COMPARED = 20_000
 """Distinct texts against which patterns are tried."""
+EXACT, EXACT_DOUBLE = 1 << 24, 1 << 53
+"""Integers up to which all are exact in float32 and in float64."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,21 @@ class ColumnFacts:
             and not self.has_infinity
             and bool(pc.all(pc.equal(pc.floor(self.values), self.values)).as_py())
         )
+
+    @cached_property
+    def as_integers(self) -> ColumnFacts | None:
+        """The same of the integers that a column of floats holds, as programs write those with gaps; None if one has a
+        fraction, or may have lost digits.
+        """
+        if self.kind != "float" or not self.is_whole or max(abs(self.least), abs(self.greatest)) > EXACT_DOUBLE:
+            return None
+        values = self.values.cast(pa.int64())
+        return replace(self, kind="int", values=values) if pc.count_distinct(values).as_py() == self.distinct else None
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether at least half of the integers between the least and the greatest occur, as of months or classes."""
+        return self.is_whole and bool(self.greatest - self.least < 2 * self.distinct)
 
     @cached_property
     def texts(self) -> pa.Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,12 +16,14 @@ import pyarrow.compute as pc
 
 from headrace.common.errors import DataError
 from headrace.components.inference.columns import boolean_pair, find_separator, percent, rounded, show, show_of
-from headrace.components.inference.facts import ColumnFacts
+from headrace.components.inference.facts import EXACT, ColumnFacts
 
 MAX_CLASSES = 100
 """Distinct texts up to which a column can be predicted as classes."""
 INTEGER_CLASSES, ROWS_PER_CLASS = 20, 10
 """Distinct integers up to which they are classes, if there are so many rows for each."""
+Spelled = Callable[[], Mapping[Any, Sequence[str]]]
+"""Returns the texts that a run reads for each value of a column that is declared as `string`."""
 WRITE_THEM = (
     "; if a model is to write such texts, set `label.kind: text` in a config, with `model: {kind: encoder_decoder}`"
 )
@@ -49,8 +51,11 @@ class LabelChoice:
     alike: Sequence[str] = ()
 
 
-def choose_label(facts: ColumnFacts) -> LabelChoice:
-    """The kind of label that a column is. Raises DataError, with the reason, for one that cannot be predicted."""
+def choose_label(facts: ColumnFacts, spelled: Spelled = dict) -> LabelChoice:
+    """The kind of label that a column is. Raises DataError, with the reason, for one that cannot be predicted.
+
+    spelled: is called for two numbers that are not both integers, which are classes only as the texts of the data.
+    """
     if reason := unfit_label(facts):
         raise DataError(f"cannot be the label: {reason}", column=facts.name)
     if facts.is_list:
@@ -58,9 +63,10 @@ def choose_label(facts: ColumnFacts) -> LabelChoice:
     if facts.kind == "string" and facts.distinct > 2 and (found := find_separator(facts)):
         return _multilabel(facts, _counted(facts, found[0]), found[0])
     if facts.distinct == 2:
-        return _binary(facts)
-    if facts.scalar == "string" or _counts_classes(facts):
-        return _multiclass(facts)
+        return _binary(facts, spelled) or _regression(facts, "; two numbers, but not written alike in all rows")
+    integers = facts.as_integers if facts.is_dense and facts.greatest <= EXACT else None
+    if facts.scalar == "string" or _counts_classes(integers or facts):
+        return _multiclass(integers or facts)
     return _regression(facts)
 
 
@@ -123,9 +129,12 @@ def _counts_classes(facts: ColumnFacts) -> bool:
     return few and facts.present >= ROWS_PER_CLASS * facts.distinct
 
 
-def _binary(facts: ColumnFacts) -> LabelChoice:
+def _binary(facts: ColumnFacts, spelled: Spelled) -> LabelChoice | None:
+    """None if the two values are not those of two classes."""
     pair = boolean_pair(facts) or _rarer_last(facts)
-    classes, declared = _class_values(facts, [*pair])
+    classes, declared = _class_values(facts, [*pair], spelled)
+    if not classes:
+        return None
     share = dict(facts.by_count())[pair[1]] / facts.present
     settings: dict[str, Any] = {"kind": "binary"} if classes == [0, 1] else {"kind": "binary", "classes": classes}
     comment = f"{show_of(facts, classes[1])} in {percent(share)} of the rows: the model predicts its probability"
@@ -146,13 +155,17 @@ def _rarer_last(facts: ColumnFacts) -> tuple[Any, ...]:
     return tuple(sorted(facts.values.to_pylist(), key=lambda value: -counts[value]))
 
 
-def _class_values(facts: ColumnFacts, values: list[Any]) -> tuple[list[Any], str | None]:
-    """The classes as strings or integers, and the type to declare for fractions."""
+def _class_values(facts: ColumnFacts, values: list[Any], spelled: Spelled) -> tuple[list[Any], str | None]:
+    """The classes as strings or integers, and the type to declare for numbers that are neither. No classes if such a
+    number has no text of its own.
+    """
     if facts.scalar != "float":
         return values, None
-    if facts.is_whole:
+    if facts.is_whole and max(map(abs, values)) <= EXACT:
         return [int(value) for value in values], None
-    return [f"{value:g}" for value in values], "string"
+    texts = spelled()
+    found = [texts.get(value, ()) for value in values]
+    return ([text for (text,) in found], "string") if all(len(one) == 1 for one in found) else ([], None)
 
 
 def _multiclass(facts: ColumnFacts) -> LabelChoice:
@@ -204,12 +217,12 @@ def _counted(facts: ColumnFacts, separator: str) -> dict[str, int]:
     return dict(found)
 
 
-def _regression(facts: ColumnFacts) -> LabelChoice:
+def _regression(facts: ColumnFacts, why: str = "") -> LabelChoice:
     mean, deviation, _ = facts.moments
     around = f"mean {rounded(mean, 4)}, standard deviation {rounded(deviation, 4)}"
     return LabelChoice(
         {"kind": "regression"},
-        f"{show(facts.least)} to {show(facts.greatest)}, {around}",
+        f"{show(facts.least)} to {show(facts.greatest)}, {around}{why}",
         ("r_squared", "root_mean_squared_error", "mean_absolute_error"),
         ("r_squared", {"min": 0.1}),
         f"Always predicting the mean gives an R² of 0, and a root mean squared error of {rounded(deviation, 4)}",

@@ -8,14 +8,16 @@ sample.kinds["fare"], sample.whole      # "float", True
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.errors import DataError
 from headrace.common.storage.files import UNKNOWN
 from headrace.components.sources import ReadOptions, Source, open_source, serial_map
 from headrace.components.sources.base import HasBooleans, HasHead, HasTypes, ScanResult
@@ -37,6 +39,9 @@ BY_PARTS = frozenset({"images", "sql"})
 mostly small, although their size is not known.
 """
 
+Found = list[tuple[Source, list[object], dict[str, Kind]]]
+"""What is read: of each source the parts, and the kinds of its columns."""
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -51,6 +56,10 @@ class Sample:
     """The names of the spans, the newest last; none for data without spans."""
     booleans: frozenset[str] = frozenset()
     """The columns of false and true in the data, which the table has as 0 and 1."""
+    fixed: frozenset[str] = frozenset()
+    """The columns whose type is declared, or part of the data."""
+    as_texts: Callable[[str], pa.ChunkedArray] | None = None
+    """Reads a column as texts; None: they are those of its values."""
 
     @property
     def rows(self) -> int:
@@ -63,6 +72,25 @@ class Sample:
 
     def column(self, name: str) -> pa.ChunkedArray:
         return self.table.column(name)
+
+    def spelled(self, name: str) -> dict[Any, list[str]]:
+        """The texts that a run reads for each number of a column if it is declared as `string`, such as `1.50`; none
+        if it cannot be, or if texts would not be missing where numbers are.
+        """
+        values = self.column(name)
+        try:
+            texts = values.cast(pa.string()) if self.as_texts is None else self.as_texts(name)
+        except DataError:
+            return {}
+        if len(texts) != len(values):
+            return {}
+        pairs = pa.table({"value": values, "text": texts}).group_by(["value", "text"]).aggregate([]).to_pylist()
+        found: dict[Any, list[str]] = {}
+        for value, text in ((pair["value"], pair["text"]) for pair in pairs):
+            if text and (value is None or math.isnan(value)):
+                return {}  # as a text it would not be missing
+            found.setdefault(value, []).append(text)
+        return found
 
     def texts(self) -> list[pa.ChunkedArray]:
         """The values of the columns of texts, without missing ones."""
@@ -122,7 +150,7 @@ def _first_rows(data: DataConfig, source: Source) -> Sample:
 
 def _read(data: DataConfig, given: Sequence[tuple[Source, list[object]]], *, whole: bool) -> Sample:
     """The rows of these parts of each source. A source may lack columns that others have."""
-    found = list[tuple[Source, list[object], dict[str, Kind]]]()
+    found: Found = []
     for source, parts in given:
         names = source.columns()
         declared = declared_types(data.model_copy(update={"types": _of(data.types, names)}), names)
@@ -144,7 +172,28 @@ def _read(data: DataConfig, given: Sequence[tuple[Source, list[object]]], *, who
     schema = pa.schema([(name, ARROW[kind]) for name, kind in kinds.items()])
     table = pa.concat_tables([schema.empty_table(), *map(_table, batches)], promote_options="permissive")
     binary = [name for name, kind in kinds.items() if kind == "int" and _holds_only_bits(table.column(name))]
-    return Sample(table.select([*kinds]), kinds, whole, booleans=_booleans(data, found, binary))
+    return Sample(
+        table.select([*kinds]),
+        kinds,
+        whole,
+        booleans=_booleans(data, found, binary),
+        fixed=frozenset(kinds if data.source.kind == "tfrecord" or data.schema_file is not None else data.types),
+        as_texts=partial(_as_texts, found, kinds, table.num_rows),
+    )
+
+
+def _as_texts(found: Found, kinds: Mapping[str, Kind], rows: int, name: str) -> pa.ChunkedArray:
+    """The first rows of a column, read as a string. Raises DataError where that is not possible."""
+    columns, count = list[pa.Array](), 0
+    for source, parts, own in found:
+        read: dict[str, Kind] = {one: "string" if one == name else kinds[one] for one in own}
+        for batch in chain.from_iterable(source.batches(part, read) for part in parts):
+            texts = batch.column(name) if name in own else pa.nulls(len(batch))
+            columns.append(texts.cast(pa.string()))
+            count += len(batch)
+            if count >= rows:
+                return pa.chunked_array(columns, pa.string()).slice(0, rows)
+    return pa.chunked_array(columns, pa.string())
 
 
 def _holds_only_bits(column: pa.ChunkedArray) -> bool:
@@ -152,9 +201,7 @@ def _holds_only_bits(column: pa.ChunkedArray) -> bool:
     return {*least_and_most.values()} <= {0, 1}
 
 
-def _booleans(
-    data: DataConfig, found: Sequence[tuple[Source, list[object], dict[str, Kind]]], names: Iterable[str]
-) -> frozenset[str]:
+def _booleans(data: DataConfig, found: Found, names: Iterable[str]) -> frozenset[str]:
     """Those of the columns of 0 and 1 that are false and true in the data."""
     booleans = {*names}
     for source, parts, own in found:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from headrace.common.errors import DataError
@@ -44,8 +45,12 @@ def resolve(config: PipelineConfig, selections: Sequence[Selection], auto_labels
     settings = found.get("") or ({"tasks": found} if found else None)
     owners = _owners(_free_columns(config, selections, sample), selections, sample)
     inferred = {name for name, owner in owners.items() if owner.settings is None}
-    choices = {choice.column: choice for choice in choose_columns(sample, inferred, *config.label.columns)}
-    types |= dict.fromkeys(_float64_columns(config, _named(config, selections), choices.values()), "float64")
+    named = _read(config, _named(config, selections))
+    fixed = {*inferred} if isinstance(config.model, RunFnModel) else named
+    found_choices = choose_columns(sample, inferred, *config.label.columns, fixed=fixed)
+    choices = {choice.column: choice for choice in found_choices}
+    types |= {choice.column: choice.type for choice in found_choices if choice.type is not None}
+    types |= dict.fromkeys(_float64_columns(config, named, found_choices), "float64")
     features = _features(config, selections, owners, choices)
     declared = [feature.model_dump() for feature in config.declared_features.values()]
     chosen_features = [each for entry in features.values() for each in entry.values()]
@@ -59,7 +64,7 @@ def _label(sample: Sample, column: str, task: str) -> tuple[dict[str, Any], str 
     rows without it can be left out.
     """
     facts = facts_of(column, sample.kinds[column], sample.column(column))
-    chosen = choose_label(facts)
+    chosen = choose_label(facts, partial(sample.spelled, column))
     missing = {"missing": missing_setting(chosen, in_task=bool(task))} if facts.missing else {}
     return {**chosen.settings, **missing}, chosen.type
 
@@ -76,7 +81,13 @@ def _named(config: PipelineConfig, selections: Sequence[Selection]) -> set[str]:
     return {*config.declared_features} - {selection.name for selection in selections}
 
 
-def _float64_columns(config: PipelineConfig, named: Collection[str], choices: Iterable[Choice]) -> list[str]:
+def _read(config: PipelineConfig, named: Collection[str]) -> set[str]:
+    """The columns that these features read."""
+    features = config.declared_features
+    return {column for name in named for column in features[name].data_columns(name, features)}
+
+
+def _float64_columns(config: PipelineConfig, read: Collection[str], choices: Iterable[Choice]) -> list[str]:
     """The columns that need digits which float32 would lose, as `headrace init` declares them.
 
     None where something besides the inferred features reads the examples as they have been: a curated schema, or
@@ -86,8 +97,6 @@ def _float64_columns(config: PipelineConfig, named: Collection[str], choices: It
     data = config.data
     if data.source.kind == "tfrecord" or data.schema_file is not None or isinstance(config.model, RunFnModel):
         return []
-    features = config.declared_features
-    read = {column for name in named for column in features[name].data_columns(name, features)}
     return [one.column for one in choices if one.lost_digits and one.column not in {*read, *data.types}]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from headrace.common.names import plain_letters
@@ -33,20 +34,25 @@ class InferredTable:
 def infer(sample: Sample, *labels: str) -> InferredTable:
     """The meaning of the columns. Raises DataError if a label cannot be predicted."""
     targets = {label: _facts(sample, label) for label in labels}
-    chosen = {label: choose_label(target) for label, target in targets.items()}
+    chosen = {label: choose_label(target, partial(sample.spelled, label)) for label, target in targets.items()}
     choices = choose_columns(sample, [name for name in sample.names if name not in targets], *labels)
     return InferredTable(chosen, choices, {label: target.missing for label, target in targets.items()})
 
 
-def choose_columns(sample: Sample, names: Collection[str], *labels: str) -> tuple[Choice, ...]:
-    """A choice for each of these columns, in the order of the data."""
+def choose_columns(
+    sample: Sample, names: Collection[str], *labels: str, fixed: Collection[str] = ()
+) -> tuple[Choice, ...]:
+    """A choice for each of these columns, in the order of the data. fixed: those whose type cannot be declared, besides
+    those of the sample.
+    """
     targets, chosen = [_facts(sample, label) for label in labels], frozenset(names)
-    return tuple(_choice_of_all(sample, name, targets) for name in sample.names if name in chosen)
+    fixed = {*fixed, *sample.fixed}
+    return tuple(_choice_of_all(sample, name, targets, fixed=name in fixed) for name in sample.names if name in chosen)
 
 
-def _choice_of_all(sample: Sample, name: str, targets: Sequence[ColumnFacts]) -> Choice:
+def _choice_of_all(sample: Sample, name: str, targets: Sequence[ColumnFacts], *, fixed: bool) -> Choice:
     """A choice for a column, which gives none of the labels away."""
-    found = [_choice(sample, name, target) for target in targets]
+    found = [_choice(sample, name, target, fixed=fixed) for target in targets]
     return next((one for one in found if one.group == LEFT_OUT or one.suspicion), found[0])
 
 
@@ -77,14 +83,14 @@ def _facts(sample: Sample, name: str) -> ColumnFacts:
     return facts_of(name, sample.kinds[name], sample.column(name), of_booleans=name in sample.booleans)
 
 
-def _choice(sample: Sample, name: str, target: ColumnFacts) -> Choice:
+def _choice(sample: Sample, name: str, target: ColumnFacts, *, fixed: bool) -> Choice:
     if may_say_size(name, sample.kinds) and are_images(_facts(sample, "image")):
         return Choice(name, LEFT_OUT, "says only what each file of `image` says itself")
     facts = _facts(sample, name)
     if determines(sample.column(name), sample.column(target.name), facts, target):
         what = f"each value stands for one of {target.name}, such as {show_of(facts, facts.least)}"
         return Choice(name, LEFT_OUT, f"{what}: it gives the answer away")
-    found = choose(facts)
+    found = choose(facts, fixed=fixed)
     what = suspicion(sample.column(name), sample.column(target.name), facts, target)
     if found.group == LEFT_OUT or not what:
         return found

@@ -3,7 +3,7 @@
     predictor = Predictor(folder, description)
     values = predictor(batch)                       # float32 [rows, outputs], of the model's own signature
     columns = PredictionColumns(description.label)  # `prediction`, then `probability_<class>` for each class
-                                                    # (the latter alone for a multilabel label; the former for a text)
+                                                    # (the former alone for a number and for a text)
     columns.of(values)
 
 The batch goes through the signature that model servers call, loaded [as they load it](serving_graph.py), as what its
@@ -14,13 +14,14 @@ in another way, as these examples. So what is computed here is what is served.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import tensorflow as tf
 from numpy.typing import NDArray
 
@@ -39,6 +40,10 @@ MAX_CLASSES = 10_000
 """The most classes that get a column each."""
 
 PREDICTION, PROBABILITY = "prediction", "probability"
+LIKELY = 0.5
+"""The probability above which a class of a binary or multilabel label is predicted, as the Evaluator's default is."""
+SEPARATORS = ("|", ";", ",", "\n")
+"""What may stand between the classes of an example in one text: the first that no class contains."""
 Values = NDArray[Any]
 """float32, or texts as objects of type `bytes`: [rows, outputs]."""
 
@@ -47,16 +52,18 @@ Values = NDArray[Any]
 class PredictionColumns:
     """The columns that a model's predictions become.
 
-    label: what the model predicts; words: of a next_word label; prefix: precedes the names.
+    label: what the model predicts; words: of a next_word label; prefix: precedes the names; joined: whether several
+    classes of an example are one text instead of a list.
     """
 
     label: LabelConfig
     words: Sequence[str] = ()
     prefix: str = ""
+    joined: bool = False
 
     @classmethod
-    def by(cls, model: ModelDescription, prefix: str = "") -> PredictionColumns:
-        return cls(model.label, model.words, prefix)
+    def by(cls, model: ModelDescription, prefix: str = "", *, joined: bool = False) -> PredictionColumns:
+        return cls(model.label, model.words, prefix, joined)
 
     @property
     def schema(self) -> pa.Schema:
@@ -87,7 +94,7 @@ class PredictionColumns:
     def _of_tasks(self, values: Values) -> pa.RecordBatch:
         found: dict[str, pa.Array] = {}
         for task in tasks_of(self.label):
-            own = PredictionColumns(task.label, prefix=f"{self.prefix}{task_output(task.name, '')}")
+            own = replace(self, label=task.label, prefix=f"{self.prefix}{task_output(task.name, '')}")
             batch = own.of(values[:, task.output_slice])
             found |= dict(zip(batch.schema.names, batch.columns, strict=True))
         return pa.RecordBatch.from_pydict(found)
@@ -96,18 +103,33 @@ class PredictionColumns:
         kind = self.label.kind
         if kind == "binary":
             values = np.column_stack([np.float32(1) - values[:, 0], values[:, 0]])
-            best = (values[:, 1] > 0.5).astype(np.int64)  # like the Evaluator's accuracy
+            best = (values[:, 1] > LIKELY).astype(np.int64)
         elif kind == "next_word":
             values = values[:, : len(self.words)]  # the last is for all other words
             best = values.argmax(axis=1)
         elif kind == "multilabel":
-            return self._probabilities(values)
+            return {PREDICTION: self._likely(values > LIKELY), **self._probabilities(values)}
         else:
             best = values.argmax(axis=1)
         found = {PREDICTION: self._names.take(pa.array(best))}
         if kind == "next_word" or len(self._names) > MAX_CLASSES:
             return {**found, PROBABILITY: pa.array(np.take_along_axis(values, best[:, None], axis=1)[:, 0])}
         return {**found, **self._probabilities(values)}
+
+    def _likely(self, chosen: NDArray[np.bool_]) -> pa.Array:
+        """The chosen classes of each row (bool [rows, classes]): lists, or texts if they are joined."""
+        ends = np.concatenate([[0], chosen.sum(axis=1).cumsum()]).astype(np.int32)
+        classes = self._names.take(pa.array(np.nonzero(chosen)[1]))
+        if not self.joined:
+            return pa.ListArray.from_arrays(pa.array(ends), classes)
+        texts = pa.ListArray.from_arrays(pa.array(ends), classes.cast(pa.string()))
+        return pc.binary_join(texts, self._separator)
+
+    @property
+    def _separator(self) -> str:
+        """What joins classes: what divides the label's, or else a mark that none contains."""
+        within = "".join(map(str, self.label.class_values))
+        return self.label.separator or next((mark for mark in SEPARATORS if mark not in within), SEPARATORS[0])
 
     def _probabilities(self, values: Values) -> dict[str, pa.Array]:
         names = (f"{PROBABILITY}_{name}" for name in self._names.to_pylist())
@@ -117,6 +139,26 @@ class PredictionColumns:
     def _names(self) -> pa.Array:
         """The classes in the order of the predictions: int64 or string."""
         return pa.array(self.words or self.label.class_values)
+
+
+class RefusedRecordError(DataError):
+    """A record that the model refuses.
+
+    Args:
+        reason: why.
+        row: its place among the rows that were given, from 0.
+    """
+
+    def __init__(self, reason: str, row: int) -> None:
+        self.reason, self.row = reason, row
+        super().__init__(f"the model cannot predict record {row + 1:,}: {reason}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.reason, self.row)
+
+    def at(self, record: str, file: str | None) -> DataError:
+        """The same error, with where the data has the record."""
+        return DataError(f"the model cannot predict {record}: {self.reason}", file=file)
 
 
 @dataclass(frozen=True)
@@ -141,17 +183,17 @@ class Predictor:
         """Load the model into this process. Raises RunError if that fails."""
         _loaded(self.folder, self._call)
 
-    def __call__(self, batch: pa.RecordBatch, first: int = 1, file: str | None = None) -> Values:
+    def __call__(self, batch: pa.RecordBatch) -> Values:
         """The predictions [rows, outputs] for the columns that the model reads.
 
-        first, file: the number of the first record, and where it comes from, for messages. Raises DataError for a
-        record that the model refuses, and RunError for a model that cannot be loaded or called.
+        Raises RefusedRecordError for the first record that the model refuses, and RunError for a model that cannot be
+        loaded or called.
         """
         if not batch.num_rows:
             return PredictionColumns.by(self.description).no_rows
         rows = with_bits(batch, self.description.float64)
         most = self.rows_per_call(rows.nbytes // rows.num_rows)
-        found = [self._predict(rows.slice(at, most), first + at, file) for at in range(0, rows.num_rows, most)]
+        found = [self._predict(rows.slice(at, most), at) for at in range(0, rows.num_rows, most)]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def rows_per_call(self, length: int) -> int:
@@ -162,7 +204,8 @@ class Predictor:
         widest = loaded.values_per_row if isinstance(loaded, LoadedSignature) else None
         return rows_per_call(widest, length, PredictionColumns.by(self.description).width)
 
-    def _predict(self, rows: pa.RecordBatch, first: int, file: str | None) -> Values:
+    def _predict(self, rows: pa.RecordBatch, first: int) -> Values:
+        """first: the place of the first row among all that were given."""
         try:
             return self._run(rows)
         except tf.errors.InvalidArgumentError as error:
@@ -170,8 +213,7 @@ class Predictor:
             own = self._error(rows.slice(row, 1))
             if own is None:
                 raise RunError(f"the model {self.folder} cannot be called: {reason_of(str(error.message))}") from None
-            what = f"the model cannot predict record {first + row:,}: {reason_of(str(own.message))}"
-            raise DataError(what, file=file) from None
+            raise RefusedRecordError(reason_of(str(own.message)), first + row) from None
 
     def _refused(self, rows: pa.RecordBatch) -> int:
         """The first row that the model refuses, by halving; the last if it refuses none alone."""

@@ -27,9 +27,9 @@ from headrace.common.record_batches import concatenated, in_one_batch
 from headrace.components.example_gen.checks import check_fraction
 from headrace.components.examples.skips import Skipped
 from headrace.components.examples.tfexample.rounding import RangeCheck
-from headrace.components.predict.model import PredictionColumns, Predictor
-from headrace.components.predict.reading import Input, OpenedInput, Part, open_input
-from headrace.components.predict.writers import PARQUET, check_output, format_of, open_writer
+from headrace.components.predict.model import PredictionColumns, Predictor, RefusedRecordError
+from headrace.components.predict.reading import Input, OpenedInput, open_input
+from headrace.components.predict.writers import CSV, PARQUET, check_output, format_of, open_writer
 from headrace.components.sources import ParallelMap
 
 Item = TypeVar("Item")
@@ -86,27 +86,34 @@ class Rows:
         keys = [pa.field(name, self.opened.types[name]) for name in self.opened.keys]
         return pa.schema([*keys, *self.columns.schema])
 
-    def of(self, part: Part, counted: RowCount) -> Iterator[pa.RecordBatch]:
-        """The rows of a part with their predictions. `counted` receives how many there are."""
-        check, schema = RangeCheck(skip_bad=self.skip_bad, file=part.file), self.schema
+    def of(self, number: int, counted: RowCount) -> Iterator[pa.RecordBatch]:
+        """The rows of a part, by its number, with their predictions. `counted` receives how many there are."""
+        part, before = self.opened.parts[number], 0
+        check, skipped = RangeCheck(skip_bad=self.skip_bad, file=part.file), counted.skipped
         for batch in _ahead(merged(self.opened.rows(part), self.predictor.rows_per_call)):
-            rows, features = self._checked(batch, check)
-            counted.skipped = check.skipped
-            if not rows.num_rows:
-                continue
-            found = self.columns.of(self.predictor(features, counted.rows + 1, part.file))
-            counted.rows += rows.num_rows
-            kept = [rows.column(name).cast(schema.field(name).type) for name in self.opened.keys]
-            yield pa.RecordBatch.from_arrays([*kept, *found.columns], schema=schema)
+            rows, features, places = self._checked(batch, check)
+            counted.skipped = skipped + check.skipped
+            if rows.num_rows:
+                try:
+                    found = self.columns.of(self.predictor(features))
+                except RefusedRecordError as error:
+                    record, file = self.opened.place(number, before + places[error.row])
+                    raise error.at(record, file) from None
+                counted.rows += rows.num_rows
+                kept = [rows.column(name).cast(self.schema.field(name).type) for name in self.opened.keys]
+                yield pa.RecordBatch.from_arrays([*kept, *found.columns], schema=self.schema)
+            before += batch.num_rows
 
-    def _checked(self, batch: pa.RecordBatch, check: RangeCheck) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """The rows without those to skip, and the features of them."""
-        features = self.opened.features_of(batch)
+    def _checked(
+        self, batch: pa.RecordBatch, check: RangeCheck
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch, Sequence[int]]:
+        """The rows without those to skip, the features of them, and their places in the batch."""
+        features, places = self.opened.features_of(batch), range(batch.num_rows)
         if not self.skip_bad:
-            return batch, check.checked(features)
-        numbers = pa.array(range(batch.num_rows), pa.int64())
-        found = check.checked(features.append_column(_NUMBER, numbers))
-        return batch.take(found.column(_NUMBER)), found.select(list(self.opened.features))
+            return batch, check.checked(features), places
+        found = check.checked(features.append_column(_NUMBER, pa.array(places, pa.int64())))
+        kept = found.column(_NUMBER)
+        return batch.take(kept), found.select(list(self.opened.features)), kept.to_pylist()
 
 
 def predict_batch(predictor: Predictor, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -122,7 +129,7 @@ def predict_table(request: Request, parallel_map: ParallelMap, work: Path) -> tu
     """The output as a table in memory."""
     rows = _open(request, parallel_map, work)
     counted = RowCount()
-    batches = list(chain.from_iterable(rows.of(part, counted) for part in rows.opened.parts))
+    batches = list(chain.from_iterable(rows.of(number, counted) for number in range(len(rows.opened.parts))))
     return pa.Table.from_batches(batches, rows.schema), _finished(request, rows, [counted])
 
 
@@ -139,17 +146,17 @@ def predict_file(
         tasks: predict each part in a task of `parallel_map`, instead of one after the other in this process.
     """
     rows = _open(request, parallel_map, work, output)
-    parts = rows.opened.parts
+    parts = range(len(rows.opened.parts))
     with _explained(output), replacing(output) as partial_file:
         with open_writer(output, partial_file, rows.schema) as write:
             if tasks:
-                counts = parallel_map("Predict", partial(_predict_part, rows=rows, work=work), list(enumerate(parts)))
-                for number in range(len(parts)):
+                counts = parallel_map("Predict", partial(_predict_part, rows=rows, work=work), list(parts))
+                for number in parts:
                     _each(write, _stored(_path(work, number)))
             else:
                 counts = [RowCount()]
-                for part in parts:
-                    _each(write, rows.of(part, counts[0]))
+                for number in parts:
+                    _each(write, rows.of(number, counts[0]))
         return _finished(request, rows, counts)
 
 
@@ -158,7 +165,7 @@ def _open(request: Request, parallel_map: ParallelMap, work: Path, output: Path 
     description = request.predictor.description
     typed = output is None or format_of(output) == PARQUET
     opened = open_input(request.given, description, request.keys, parallel_map, work, typed=typed)
-    columns = PredictionColumns.by(description, request.prefix)
+    columns = PredictionColumns.by(description, request.prefix, joined=output is not None and format_of(output) == CSV)
     for name in columns.schema.names:
         if name in opened.keys:
             raise DataError(
@@ -193,12 +200,11 @@ def _explained(output: Path) -> Iterator[None]:
         raise RunError(f"{output} cannot be written: {os.strerror(error.errno)}") from error
 
 
-def _predict_part(numbered: tuple[int, Part], rows: Rows, work: Path) -> RowCount:
+def _predict_part(number: int, rows: Rows, work: Path) -> RowCount:
     """Write the rows of a part to a file of its own."""
-    number, part = numbered
     counted = RowCount()
     with pa.OSFile(str(_path(work, number)), "wb") as file, pa.ipc.new_stream(file, rows.schema) as stream:
-        _each(stream.write_batch, rows.of(part, counted))
+        _each(stream.write_batch, rows.of(number, counted))
     return counted
 
 

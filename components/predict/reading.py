@@ -150,6 +150,25 @@ class OpenedInput:
         """The rows of a part, with keys in the types of the source as far as it has them."""
         return part.batches({**self.kinds, **dict.fromkeys(self.stored, AS_STORED)})
 
+    def place(self, number: int, row: int) -> tuple[str, str | None]:
+        """Which record of which file, if it has one, is a row of a part, from 0: all parts up to it are scanned again.
+
+        Records that are skipped because they cannot be read do not count, and if there are any, the words say so.
+        """
+        before = dict[str, int]()
+        skipped, path, seen = 0, "", 0
+        for part in self.parts[: number + 1]:
+            found, seen = part.source.scan(part.part, self.kinds), 0
+            skipped += found.skipped.count
+            for path, rows in found.rows.items():
+                if part is self.parts[number] and row < seen + rows:
+                    break
+                seen += rows
+                before[path] = before.get(path, 0) + rows
+        record = f"record {before.get(path, 0) + row - seen + 1:,}"
+        file = None if self.parts[number].file is None else path
+        return f"{record} of those that can be read" if skipped else record, file
+
     def features_of(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The features, of the types that the model reads."""
         found = rows.select(list(self.features))

@@ -51,9 +51,9 @@ class DataConfig(Section):
     needs, such as seconds since 1970 with fractions: features are then computed from all digits. The type of any other
     column comes from `schema`, or else from the data: the stored type, or, for text such as CSV, a pass over all
     values: int if every value is an integer, else float if every value is a number, else string. Values that would lose
-    digits as numbers stay strings: codes such as 00123, and integers beyond int64. A decimal from any source is a
-    float; a decimal type without fractional digits is an int, or a string if it allows more than 18 digits. `string`
-    keeps all digits."""
+    digits as numbers stay strings: codes such as 00123, and integers beyond int64. A declared `int` may have zeros
+    after the point, such as 12345.0. A decimal from any source is a float; a decimal type without fractional digits is
+    an int, or a string if it allows more than 18 digits. `string` keeps all digits."""
     columns: Literal["all", "used"] | Annotated[tuple[Name, ...], Field(min_length=1)] = "all"
     """The columns to read: `all`; `used`, those named by the label (with its weight), the features, the slices,
     `split_key`, `split_by`, `split_column`, `stratify` and `gates.freshness.column`; or a list. Rows that differ only

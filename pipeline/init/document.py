@@ -148,6 +148,10 @@ def _types(draft: Draft) -> Iterator[str]:
         if found.type is not None:
             types[label] = found.type
             why.append("the label's classes are not fractions")
+    codes = {choice.column: choice.type for choice in draft.table.choices if choice.type is not None}
+    if codes:
+        types |= codes
+        why += [f"{name} holds codes" for name in codes]
     coarse = {choice.column: choice.lost_digits for choice in draft.table.choices if choice.lost_digits}
     float64 = coarse if draft.source["kind"] != "tfrecord" else {}
     for column, lost in float64.items():

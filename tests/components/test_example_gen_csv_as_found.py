@@ -202,3 +202,26 @@ def test_names_become_distinct_and_those_that_were_stay(names: list[str]) -> Non
 def test_characters_with_two_meanings_are_refused(setting: dict[str, str], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         CsvSource.model_validate({"kind": "csv", "path": "x.csv", **setting})
+
+
+@pytest.mark.parametrize(
+    ("values", "decimal", "expected"),
+    [
+        (["12345.0", "", "-7.00", "8"], ".", [12345, None, -7, 8]),
+        (["9007199254740993", "1.0"], ".", [9007199254740993, 1]),
+        (["12345,0", "7"], ",", [12345, 7]),
+    ],
+)
+def test_declared_integers_may_have_zeros_after_the_point(
+    tmp_path: Path, values: list[str], decimal: str, expected: list[int | None]
+) -> None:
+    path = written(tmp_path, "n;s\n" + "".join(f"{value};0.0\n" for value in values))
+    found = read(path, {"n": "int"}, delimiter=";", decimal=decimal)
+    assert found[1]["n"] == expected
+    assert read(path, delimiter=";", decimal=decimal)[0]["n"] == "float"
+
+
+def test_a_declared_integer_with_a_fraction_is_reported_in_its_line(tmp_path: Path) -> None:
+    path = written(tmp_path, "n\n1.0\n2.5\n3.0\n")
+    with pytest.raises(DataError, match=r"f\.csv:3: column 'n': '2\.5' is not an int"):
+        read(path, {"n": "int"})

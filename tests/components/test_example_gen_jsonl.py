@@ -201,6 +201,16 @@ def test_numbers_declared_as_string_keep_the_text_they_are_written_in(tmp_path: 
     assert [row["a"] for row in rows] == ["1.50", "x", "18446744073709551615", "true", None]
 
 
+@pytest.mark.parametrize("exactly", [False, True])
+def test_declared_integers_may_be_written_as_floats(tmp_path: Path, exactly: bool) -> None:
+    also = ', "b": [1, null]}' if exactly else "}"  # a null in a list is what pyarrow is not trusted with
+    text = "".join(f'{{"n": {n}{"}" if row else also}\n' for row, n in enumerate(["12345.0", "null", "-7.00", "8"]))
+    kinds = {"n": "int"}
+    assert [row["n"] for row in read_text(tmp_path, text, kinds, columns=("n",))[1]] == [12345, None, -7, 8]
+    with pytest.raises(DataError, match=r"jsonl:2: column 'n': 2\.5 is not an int"):
+        read_text(tmp_path, '{"n": 1.0}\n{"n": 2.5}\n', kinds)
+
+
 def test_an_integer_beyond_int64_is_a_float_where_no_digit_is_lost(tmp_path: Path) -> None:
     scan, rows = read_text(tmp_path, '{"a":100000000000000000000}\n{"a":1}\n')
     assert scan.kinds == {"a": "float"}
@@ -210,7 +220,7 @@ def test_an_integer_beyond_int64_is_a_float_where_no_digit_is_lost(tmp_path: Pat
 @pytest.mark.parametrize(
     ("kind", "value", "words"),
     [
-        ("int", "1.0", "1.0 is not an int"),
+        ("int", "1.5", "1.5 is not an int"),
         ("int", '"7"', '"7" is not an int'),
         ("float", '"x"', '"x" is not a float'),
         ("int", "[1]", "is a list, not an int"),

@@ -34,6 +34,29 @@ def feature(values: list[Any], kind: Kind, name: str = "x") -> Any:
     return settings
 
 
+@pytest.mark.parametrize(
+    ("values", "name", "expected"),
+    [
+        ([12345.0, 90210.0, None, 2139.0], "zip_code", {"column": "vocabulary", "values": [2139, 12345, 90210]}),
+        ([float(n) for n in range(1, 78)], "pickup_community_area", {"column": "vocabulary", "top_k": 1000}),
+        ([1.0, 2.0, 3.0], "month", {"column": "vocabulary", "values": [1, 2, 3]}),
+        ([12345.0, 90210.5, None], "zip_code", {"column": "numeric"}),
+        ([120.0, 845.0, None, 2300.0], "lot_area", {"column": "numeric"}),
+        ([3.0, 4.0, None, 5.0], "calls_per_month", {"column": "numeric"}),
+        ([18.0, 21.0, None], "city_mpg", {"column": "numeric"}),
+        ([30.0, 40.0, None], "age", {"column": "numeric"}),
+        ([3.0, 7.0, None], "x", {"column": "numeric"}),
+    ],
+)
+def test_codes_that_are_stored_as_floats_are_integers_and_measurements_stay_numbers(
+    values: list[Any], name: str, expected: dict[str, Any]
+) -> None:
+    found = chosen(values * 9, "float", name)
+    assert found.features == {"": expected}
+    assert found.type == (None if expected == {"column": "numeric"} else "int")
+    assert choose(facts(values * 9, "float", name), fixed=True).features == {"": {"column": "numeric"}}
+
+
 LONG_TAIL = [float(np.exp(number / 5)) for number in range(100)]
 
 

@@ -18,12 +18,17 @@ from headrace.components.inference.strays import stray_values
     [
         ([0, 1, 1], "int", {"kind": "binary"}, None),
         ([1.0, 2.0], "float", {"kind": "binary", "classes": [1, 2]}, None),
-        ([0.5, 1.5], "float", {"kind": "binary", "classes": ["0.5", "1.5"]}, "string"),
+        ([0.0, 1.0], "float", {"kind": "binary"}, None),
+        ([-0.0, 1.0], "float", {"kind": "binary"}, None),
+        ([0.5, 1.5], "float", {"kind": "regression"}, None),
         (["stayed", "left"], "string", {"kind": "binary", "classes": ["left", "stayed"]}, None),
         (["ja", "nein", "nein"], "string", {"kind": "binary", "classes": ["nein", "ja"]}, None),
         (["Yes", "No"], "string", {"kind": "binary", "classes": ["No", "Yes"]}, None),
         (["a", "b", "c"], "string", {"kind": "multiclass", "classes": ["a", "b", "c"]}, None),
         ([0, 1, 2], "int", {"kind": "multiclass", "classes": 3}, None),
+        ([1.0, 2.0, 3.0, None], "float", {"kind": "multiclass", "classes": [1, 2, 3]}, None),
+        ([1.0, 2.0, 3.5], "float", {"kind": "regression"}, None),
+        ([100.0, 250.0, 400.0], "float", {"kind": "regression"}, None),
         ([3, 4, 8], "int", {"kind": "multiclass", "classes": [3, 4, 8]}, None),
         ([["b", "a"], ["a"], []], "string list", {"kind": "multilabel", "classes": ["a", "b"]}, None),
         ([[2], [0, 1]], "int list", {"kind": "multilabel", "classes": 3}, None),
@@ -40,6 +45,24 @@ from headrace.components.inference.strays import stray_values
 def test_a_label_has_the_kind_and_classes_of_its_values(values: Any, kind: Any, settings: Any, type_: Any) -> None:
     found = choose_label(facts(values * 20, kind))
     assert (found.settings, found.type) == (settings, type_)
+
+
+@pytest.mark.parametrize(
+    ("values", "spelled", "settings"),
+    [
+        ([0.5, 1.5], {0.5: ["0.50"], 1.5: ["1.50"]}, {"kind": "binary", "classes": ["0.50", "1.50"]}),
+        ([0.5, 1.5], {0.5: ["0.5", ".5"], 1.5: ["1.5"]}, {"kind": "regression"}),
+        (
+            [2.0**24 + 1, 2.0**24],
+            {2.0**24: ["16777216.0"], 2.0**24 + 1: ["16777217.0"]},
+            {"kind": "binary", "classes": ["16777216.0", "16777217.0"]},
+        ),
+    ],
+)
+def test_two_fractions_are_classes_as_the_texts_of_the_data(values: Any, spelled: Any, settings: Any) -> None:
+    found = choose_label(facts(values * 20, "float"), lambda: spelled)
+    assert found.settings == settings
+    assert found.type == ("string" if settings["kind"] == "binary" else None)
 
 
 def test_the_classes_of_lists_are_counted_by_rows() -> None:

@@ -22,8 +22,12 @@ from headrace.components.predict.call_size import (
     SMALL_VALUES,
     rows_per_call,
 )
-from headrace.components.predict.model import Predictor
+from headrace.components.predict.model import Predictor, RefusedRecordError
+from headrace.components.predict.predict import Request, predict_file
+from headrace.components.predict.reading import Input
 from headrace.components.predict.serving_graph import load
+from headrace.components.sources import serial_map
+from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.description import ModelDescription
 from headrace.trainer.served_model import ModelCall
@@ -123,8 +127,54 @@ def test_the_first_record_that_the_model_refuses_is_named(tmp_path: Path, refuse
     batch = pa.record_batch({"x": values})
     np.testing.assert_array_equal(predictor(batch)[:, 0], values * 2)
     values[refused] = 100
-    with pytest.raises(DataError, match=f"record {refused[0] + 11:,}: .*x is too large"):
-        predictor(pa.record_batch({"x": values}), first=11)
+    with pytest.raises(RefusedRecordError, match=f"record {refused[0] + 1:,}: .*x is too large") as error:
+        predictor(pa.record_batch({"x": values}))
+    assert error.value.row == refused[0]
+
+
+PADDING = "x" * 2_000
+
+
+def csv_file(file: Path, rows: int, bad: int | None, *more: str) -> None:
+    """Rows of 2 kB of which the model refuses one, by its number from 1; `more` are lines in front of them."""
+    lines = (f"{100 if row == bad else row % 50},{PADDING}\n" for row in range(1, rows + 1))
+    file.write_text("".join(["x,padding\n", *more, *lines]), encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tasks", [False, True], ids=["one process", "tasks"])
+@pytest.mark.parametrize(
+    ("rows", "refused", "skip", "named"),
+    [
+        ([5, 20_000], (1, 19_000), False, r"b\.csv: the model cannot predict record 19,000: "),
+        ([5, 7, 6], (1, 3), False, r"b\.csv: the model cannot predict record 3: "),
+        ([5, 20_000], (1, 19_000), True, r"b\.csv: the model cannot predict record 19,001 of those that can be read: "),
+    ],
+    ids=["several parts", "one part", "skipped records"],
+)
+def test_a_refused_record_is_named_by_its_file_and_its_number_in_it(
+    tmp_path: Path, rows: list[int], refused: tuple[int, int], skip: bool, named: str, tasks: bool
+) -> None:
+    for number, count in enumerate(rows):
+        more = ["1e39,beyond float32\n", "too,many,fields\n"] if skip and number == refused[0] else []
+        csv_file(tmp_path / f"{'abc'[number]}.csv", count, refused[1] if number == refused[0] else None, *more)
+    settings = {"on_bad_record": "skip"} if skip else {}
+    data = DataConfig.model_validate({"source": {"kind": "csv", "path": str(tmp_path / "*.csv")}, **settings})
+    request = Request(Input(data), Predictor(saved(tmp_path, refusing), MODEL), keys=("x",))
+    with pytest.raises(DataError, match=named):
+        predict_file(request, tmp_path / "out.csv", serial_map, tmp_path, tasks=tasks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tasks", [False, True], ids=["one process", "tasks"])
+def test_skipped_records_of_all_parts_are_counted(tmp_path: Path, tasks: bool) -> None:
+    csv_file(tmp_path / "a.csv", 20_000, None, "1e39,beyond float32\n", "1e40,too\n")
+    data = DataConfig.model_validate(
+        {"source": {"kind": "csv", "path": str(tmp_path / "a.csv")}, "on_bad_record": "skip"}
+    )
+    request = Request(Input(data), Predictor(saved(tmp_path, refusing), MODEL), keys=("x",))
+    done = predict_file(request, tmp_path / "out.csv", serial_map, tmp_path, tasks=tasks)
+    assert (done.rows, done.skipped.count) == (20_000, 2)
 
 
 def test_a_model_that_refuses_only_many_records_at_once_names_none(tmp_path: Path) -> None:

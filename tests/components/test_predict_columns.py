@@ -196,12 +196,28 @@ def test_classes_are_in_the_order_of_the_config() -> None:
     assert found["prediction"] == [10, 20]
 
 
-def test_several_classes_at_once_are_one_probability_each() -> None:
+def test_several_classes_at_once_are_those_above_one_half_and_the_probability_of_each() -> None:
     label = LabelConfig(key="y", kind="multilabel", classes=("b", "a"))
-    assert columns(label, [[0.25, 0.75], [0.875, 0.5]]) == {
-        "probability_b": [0.25, 0.875],
-        "probability_a": [0.75, 0.5],
+    assert columns(label, [[0.25, 0.75], [0.875, 0.5], [0.875, 0.75], [0.5, 0.0]]) == {
+        "prediction": [["a"], ["b"], ["b", "a"], []],
+        "probability_b": [0.25, 0.875, 0.875, 0.5],
+        "probability_a": [0.75, 0.5, 0.75, 0.0],
     }
+    assert columns(LabelConfig(key="y", kind="multilabel", classes=3), [[0.75, 0, 1]])["prediction"] == [[0, 2]]
+    none = PredictionColumns(label).schema.field("prediction")
+    assert none.type == pa.list_(pa.string())
+
+
+@pytest.mark.parametrize(
+    ("classes", "separator", "joined"),
+    [(("b", "a"), None, "b|a"), (("b", "a"), ", ", "b, a"), (("b|c", "a"), None, "b|c;a"), (2, None, "0|1")],
+)
+def test_for_csv_several_classes_at_once_are_one_text(classes: Any, separator: str | None, joined: str) -> None:
+    label = LabelConfig(key="y", kind="multilabel", classes=classes, separator=separator)
+    values = np.array([[0.75, 0.75], [0.25, 0.25]], np.float32)
+    found = PredictionColumns(label, joined=True)
+    assert found.of(values).to_pydict()["prediction"] == [joined, ""]
+    assert found.schema.field("prediction").type == pa.string()
 
 
 def test_a_regression_is_one_number() -> None:

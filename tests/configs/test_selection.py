@@ -136,6 +136,24 @@ def test_what_is_written_about_a_column_counts(before: str, after: str, types: d
     assert dict(loaded(THREE.replace(before, after)).config.data.types) == types
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "types", "column"),
+    [
+        ("", "", {"zip": "int"}, "vocabulary"),
+        ("shop.csv}", "shop.csv}, types: {zip: float}", {"zip": "float"}, "numeric"),
+        ('"*": auto', '"*": auto, near: {column: bucketized, key: zip, buckets: 4}', {}, "numeric"),
+    ],
+)
+def test_codes_with_gaps_are_declared_as_integers_unless_their_type_is_used(
+    before: str, after: str, types: dict[str, str], column: str
+) -> None:
+    rows = [f"{'' if n % 7 == 0 else f'{12_340 + n % 5}.0'},{n % 2}" for n in range(ROWS)]
+    Path("shop.csv").write_text("\n".join(["zip,y", *rows, ""]), encoding="utf-8")
+    config = loaded(THREE.replace(before, after)).config
+    assert dict(config.data.types) == types
+    assert config.declared_features["zip"].column == column
+
+
 def test_fractions_that_are_classes_are_declared_as_texts() -> None:
     times("{n}.5")
     config = loaded(THREE).config

@@ -78,12 +78,15 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     predicted = headrace(folder, "predict", "c.yaml", "--input", "new.csv", "--output", "p.csv")
     assert predicted.code == 0, predicted.err
     found = pd.read_csv(folder / "p.csv")
-    assert [*found] == ["pace", "studio", *(f"probability_{genre}" for genre in GENRES)]
+    assert [*found] == ["pace", "studio", "prediction", *(f"probability_{genre}" for genre in GENRES)]
+    likely = [[genre for genre in GENRES if row[f"probability_{genre}"] > 0.5] for _, row in found.iterrows()]
+    assert found["prediction"].fillna("").to_list() == ["|".join(genres) for genres in likely]
+    assert len({*map(tuple, likely)}) > 2
     data["split"] = data["id"].map(splits(done.uri("ExampleGen", "examples")))
     labels = np.array([[float(genre in row) for genre in GENRES] for row in data["genres"]])
     model = next((folder / "serving" / "films").iterdir())
     evaluation = read_evaluation(done.uri("Evaluator", "evaluation"))
-    return Story(done, data, labels, found.iloc[:, 2:].to_numpy(), evaluation, model)
+    return Story(done, data, labels, found.iloc[:, 3:].to_numpy(), evaluation, model)
 
 
 def example(pace: float, studio: str, genres: list[str]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import re
 import string
@@ -10,14 +11,15 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from headrace.common.errors import RunError
+from headrace.common.errors import DataError, RunError
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.sources import CsvSource, ImagesSource
 from headrace.configs.schema.sources.endings import source_from
+from headrace.pipeline.api import load_checked
 from headrace.pipeline.init.source import given_source, pipeline_name
 from headrace.pipeline.init.write import write
 from headrace.pipeline.predict.scoring import source_of
@@ -129,6 +131,49 @@ def test_a_csv_file_is_read_as_it_is_found(tmp_path: Path, header: str, values: 
     draft = write(tmp_path / "x.yaml", "rows", source, (label,), lambda labels: f"headrace init {labels[0]}")
     assert draft.source == {"kind": "csv", "path": str(tmp_path / "x.csv"), **expected}
     load(yaml.safe_load((tmp_path / "x.yaml").read_text(encoding="utf-8")))
+
+
+NUMBERS = st.one_of(
+    st.integers(-12, 12).map(str),
+    st.integers(-9, 9).flatmap(lambda n: st.sampled_from([f"{n}.0", f"{n}.00", f"{n}.50", f"{n}.5", f" {n}.5"])),
+    st.floats(-1e9, 1e9).map(repr),
+    st.tuples(st.floats(-9, 9), st.integers(-30, 30)).map(lambda parts: f"{parts[0]:.2f}e{parts[1]}"),
+    st.sampled_from(["16777216.0", "16777217.0", "0.123456789012", "0.123456789013", "1E20", "2e20", "-0.0", "007"]),
+)
+WORDS = st.sampled_from(["yes", "no", "Yes", "True", "False", "true", "false", "0", "1", "y", "n", "a,b", '"'])
+
+
+@pytest.mark.slow
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(NUMBERS, min_size=2, max_size=3) | st.lists(NUMBERS | WORDS, min_size=2, max_size=2), st.booleans())
+@example(["1.50", "2.50"], False)
+@example(["1.50", "1.5", "2.5"], True)
+@example(["0.123456789012", "0.123456789013"], False)
+def test_a_label_of_any_two_values_gives_a_config_that_fits_the_data(
+    tmp_path: Path, values: list[str], gaps: bool
+) -> None:
+    labels = [*values, ""] if gaps else values
+    with open(tmp_path / "x.csv", "w", encoding="utf-8", newline="") as file:
+        rows = [(f"{row}.25", labels[row % len(labels)]) for row in range(60)]
+        csv.writer(file).writerows([("n", "y"), *rows])
+    source, different = given_source(str(tmp_path / "x.csv")), {*map(as_number, values)}
+    if len(different) == 1:
+        with pytest.raises(DataError, match="only one value"):
+            write(tmp_path / "x.yaml", "rows", source, ("y",), "headrace init {}".format)
+        return
+    write(tmp_path / "x.yaml", "rows", source, ("y",), "headrace init {}".format)
+    label = load_checked(str(tmp_path / "x.yaml"), None, (), data=True).config.label
+    if len({*values}) == 2:
+        assert label.kind == "binary"
+    elif label.kind == "regression":
+        assert len(different) == 3 or not all(isinstance(one, float) and one.is_integer() for one in different)
+
+
+def as_number(value: str) -> float | str:
+    try:
+        return value if value == "007" else float(value)
+    except ValueError:
+        return value
 
 
 @pytest.mark.parametrize(

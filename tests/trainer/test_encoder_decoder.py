@@ -18,6 +18,7 @@ from headrace.trainer.columns import ModelInputs
 from headrace.trainer.devices import strategy
 from headrace.trainer.devices.machine import Hardware
 from headrace.trainer.devices.strategy import choose_strategy
+from headrace.trainer.generation import MAX_LENGTH
 from headrace.trainer.model import compile_model
 from headrace.trainer.models.encoder_decoder import EncoderDecoder, Read
 from headrace.trainer.preprocessing import with_vocabulary
@@ -297,6 +298,19 @@ def test_serving_writes_what_generate_writes_without_a_prompt() -> None:
     assert [text.decode() for text in found["text"].numpy()] == texts
     assert found["words"].numpy().astype(str).tolist() == words
     assert found["words"].shape == (5, 4)
+
+
+def test_labels_may_have_more_words_than_a_request_may_ask_for() -> None:
+    model, most = built(), MAX_LENGTH + 1
+    label = sections().label.model_copy(update={"words": LabelWords(max_tokens=most)})
+    assert label.text_feature.max_tokens == most
+    bias = model._parts()[1].get_layer("logits").bias
+    bias.assign(bias + 100 * np.eye(CLASSES)[END])  # or else it would write all of them
+    found = Writer(model, (END_NAME, *VALUES_OF), most).most_probable(batch(ROWS))
+    assert found["words"].shape == (5, most)
+    assert {*found["words"].numpy().ravel()} == {*found["text"].numpy()} == {b""}
+    with pytest.raises(tf.errors.InvalidArgumentError, match="length: it must be from 0 to 10,000"):
+        written(model, ROWS, [""] * 5, length=most)
 
 
 def test_drawn_texts_follow_their_seed_and_none_has_the_unknown_word() -> None:

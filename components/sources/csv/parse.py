@@ -72,7 +72,7 @@ class CsvFormat:
 def parse(text: bytes, csv_format: CsvFormat, kinds: Mapping[str, Kind]) -> pa.RecordBatch:
     """The records of a block as columns of the given kinds. Raises pa.ArrowInvalid."""
     plain = csv_format.plain_numbers(text)
-    batch = _read(plain, csv_format, {name: ARROW[kinds[name]] for name in csv_format.selected})
+    batch = _read_integers(plain, csv_format, {name: ARROW[kinds[name]] for name in csv_format.selected})
     return _with_texts(batch, text, csv_format, kinds) if plain is not text or csv_format.quotes_a_null(text) else batch
 
 
@@ -114,12 +114,15 @@ def _with_texts(batch: pa.RecordBatch, text: bytes, csv_format: CsvFormat, kinds
 def _infer_types(
     text: bytes, csv_format: CsvFormat, declared: Mapping[str, Kind], expected: Mapping[str, Kind]
 ) -> pa.RecordBatch:
+    integers = [name for name, kind in declared.items() if kind == "int"]
     if expected:
         try:
-            return _read(text, csv_format, {name: ARROW[kind] for name, kind in {**expected, **declared}.items()})
+            types = {name: ARROW[kind] for name, kind in {**expected, **declared}.items()}
+            return _read_integers(text, csv_format, types, integers)
         except pa.ArrowInvalid:
             expected = {name: kind for name, kind in expected.items() if kind == "string"}
-    batch = _read(text, csv_format, {name: ARROW[kind] for name, kind in {**expected, **declared}.items()})
+    types = {name: ARROW[kind] for name, kind in {**expected, **declared}.items()}
+    batch = _read_integers(text, csv_format, types, integers)
     broken = {field.name: pa.string() for field in batch.schema if field.type == pa.binary()}
     if broken:
         _read(text, csv_format, broken)  # not UTF-8: parsing it as a string raises
@@ -213,6 +216,32 @@ def _texts(text: bytes, csv_format: CsvFormat, types: Mapping[str, pa.DataType])
     batch = _read(text, csv_format, types, only=[*types], quoted_nulls=False)
     values = [pc.if_else(pc.equal(pc.binary_length(column), 0), None, column) for column in batch.columns]
     return pa.RecordBatch.from_arrays(values, names=[*types])
+
+
+def _read_integers(
+    text: bytes, csv_format: CsvFormat, types: Mapping[str, pa.DataType], names: Sequence[str] | None = None
+) -> pa.RecordBatch:
+    """`_read`, where integers may have zeros after a decimal point, as programs write those of a column with gaps.
+
+    names: the columns in which they may, None for all columns of integers.
+    """
+    try:
+        return _read(text, csv_format, types)
+    except pa.ArrowInvalid:
+        known = [name for name, arrow in types.items() if arrow == pa.int64() and (names is None or name in names)]
+        if not known or csv_format.decimal.encode() + b"0" not in text:
+            raise
+        batch = _read(text, csv_format, {**types, **dict.fromkeys(known, pa.string())})
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        pattern = rf"^\s*(-?[0-9]+)[{csv_format.decimal}]0+\s*$"
+        try:
+            for name in {*known} & columns.keys():
+                columns[name] = pc.replace_substring_regex(columns[name], pattern, r"\1").cast(pa.int64())
+        except pa.ArrowInvalid:
+            pass
+        else:
+            return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        raise
 
 
 def _read(

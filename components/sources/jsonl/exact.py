@@ -17,6 +17,8 @@ from headrace.components.sources.nested import JsonObject, KnownPaths, flat_memb
 from headrace.components.sources.types import LIST, Kind, listed, widest, with_article
 
 _INT64 = range(-(2**63), 2**63)
+EXACT = 2**53
+"""A float holds every integer below this."""
 
 ARRAY_HINT = "If the file is one JSON array of objects, set `kind: json` instead of `jsonl`"
 LINE_HINT = "Each line must be one object: {...}"
@@ -220,6 +222,8 @@ def _scalar(value: Any, kind: str, name: str, within: str = "") -> Any:
         if kind == "float":
             _number(value, name)
             return _float(value, name)
+        if found is None:
+            found = _of_float(value)
         if found is not None and found in _INT64:
             return found
     shown = value if isinstance(value, _Number) else json.dumps(value)
@@ -248,6 +252,12 @@ def _whole(text: _Number) -> int | None:
     if any(letter in text for letter in ".eE"):
         return None
     return int(text) if len(text) < 25 else int(text[:25])  # int() rejects thousands of digits
+
+
+def _of_float(text: _Number) -> int | None:
+    """The integer that is written as a float, such as `12345.0`, if a float holds it and its neighbors; else None."""
+    found = float(text)
+    return int(found) if found.is_integer() and abs(found) < EXACT else None
 
 
 def _float(text: _Number, name: str) -> float:

@@ -18,6 +18,7 @@ import pyarrow.json
 from headrace.common.record_batches import in_one_batch
 from headrace.common.utf8 import is_utf8
 from headrace.components.examples.arrow_columns import stacks_or_columns
+from headrace.components.sources.jsonl.exact import EXACT
 from headrace.components.sources.nested import (
     DOT,
     KnownPaths,
@@ -127,8 +128,8 @@ class BlockReader:
         ):
             return False
         return all(
-            name not in self._kinds or _fits(kind, self._kinds[name])
-            for name, kind in zip(batch.schema.names, kinds, strict=True)
+            name not in self._kinds or _fits(kind, self._kinds[name]) or _holds_integers(column, self._kinds[name])
+            for name, kind, column in zip(batch.schema.names, kinds, batch.columns, strict=True)
         )
 
 
@@ -222,6 +223,14 @@ def _fits(kind: Kind | None, declared: Kind) -> bool:
         return False
     own, wanted = kind.removesuffix(LIST), declared.removesuffix(LIST)
     return wanted in {"int": ("int", "float"), "float": ("float",), "string": ("string", "bytes")}.get(own, ("bytes",))
+
+
+def _holds_integers(column: pa.Array, declared: Kind) -> bool:
+    """Whether a column of floats is declared as integers, and all are: `12345.0`."""
+    if declared != "int" or not pa.types.is_floating(column.type):
+        return False
+    whole = pc.and_(pc.equal(pc.floor(column), column), pc.less(pc.abs(column), EXACT))
+    return pc.all(whole).as_py() is not False
 
 
 def _may_hold_times(arrow: pa.DataType) -> bool:
