@@ -39,7 +39,7 @@ def ModelInService(  # noqa: N802
 def PredictSpans(  # noqa: N802
     spans: OutputArtifact[standard_artifacts.String],
     data: Parameter[str],
-    code: Parameter[str] = "",  # noqa: ARG001 - part of what is compiled
+    code: Parameter[str] = "",
     as_of: InputArtifact[standard_artifacts.String] = None,
 ) -> None:
     """List the new data that a run predicts.
@@ -50,7 +50,7 @@ def PredictSpans(  # noqa: N802
         code: a digest of the code that finds spans, including the user's own function if one supplies the data.
         as_of: the date of the run, from Spans; spans with dates after it are left out. None: `run_date`, or today.
     """
-    list_new_data(spans, data, as_of)
+    list_new_data(spans, data, code, as_of)
 
 
 @component

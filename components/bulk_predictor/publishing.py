@@ -60,8 +60,8 @@ def find_model_in_service(
     logger.info(f"{where}{found.uri}" if found else NO_MODEL)
 
 
-def list_new_data(spans: Artifact, data: str, as_of: Artifact | None = None) -> None:
-    """What the component PredictSpans does; its arguments are documented there."""
+def list_new_data(spans: Artifact, data: str, code: str = "", as_of: Artifact | None = None) -> None:  # noqa: ARG001
+    """What the component PredictSpans does; its arguments are documented there, and light.py passes them all."""
     config = data_from_json(data, PREDICT_SOURCE)
     paths = config.source.patterns if isinstance(config.source, FileSource) else ()
     if placeholders(paths) >= DATE_PLACEHOLDERS:
