@@ -81,7 +81,7 @@ def DataVerdict(  # noqa: N802, PLR0913, PLR0917
         for row in one.rows:
             logger.info(f"  {row}")
         if one.note:
-            logger.info(f"{one.gate}: not judged: {one.note}")
+            logger.info(f"{one.gate}: {one.unjudged}")
     verdict.value = found.model_dump_json()
 
 

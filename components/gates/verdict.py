@@ -77,6 +77,11 @@ class GateVerdict(BaseModel, frozen=True):
         return f"{self.failed:,} of {self.judged:,} {'check' if self.judged == 1 else 'checks'} failed"
 
     @property
+    def unjudged(self) -> str:
+        """What was not judged, and why: `not judged: no request is logged yet`; "" if all was."""
+        return self.note and f"{'judged in part' if self.judged else 'not judged'}: {self.note}"
+
+    @property
     def stops(self) -> bool:
         return self.on_anomaly == "stop" and not self.passed
 

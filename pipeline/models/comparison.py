@@ -44,8 +44,8 @@ class Comparison:
         intervals: The 95% confidence intervals of those that have any.
         settings: The settings that differ, by dotted name, without credentials.
         data: Spans, fingerprint, rows of each split, and on how many examples of which split the metrics are.
-        code: The Git commit, and the modules and packages that differ, with digests and versions. Runs on Kubeflow keep
-            one digest of all modules, `code`.
+        code: The Git commit, and the packages and modules that differ, with versions and digests. Modules are those of
+            components that all runs got to. Runs on Kubeflow keep one digest of all modules, `code`.
     """
 
     pipeline: str
@@ -172,13 +172,25 @@ def _code(sides: Sequence[Side]) -> dict[str, Values]:
     records = [run.folder.record for run in runs]
     commits = tuple(f"{one.commit}{'+dirty' * one.dirty}" if one.commit else None for one in records)
     digests = {"code": tuple(side.code[:_DIGITS] if side.code else None for side in sides)}
-    modules = {row.name: row.values for row in differing([_modules(run) for run in runs])}
+    modules = {row.name: row.values for row in differing(_modules(runs))}
     packages = {f"package {row.name}": row.values for row in differing([recorded(run.folder.path) for run in runs])}
     return {"commit": commits, **(digests if any(digests["code"]) else {}), **modules, **packages}
 
 
-def _modules(run: SharedRun) -> dict[str, str]:
-    """The modules of all components to a digest of their meaning, as recorded with the cache keys."""
-    parts = (KeyParts.read(run.folder.path, node.id) for node in run.folder.record.nodes)
-    found = {name: digest for each in parts if each for name, digest in each.sources.items()}
-    return {f"module {name}": digest[:_DIGITS] for name, digest in sorted(found.items())}
+def _modules(runs: Sequence[SharedRun]) -> list[dict[str, str]]:
+    """The modules of each run to a digest of their meaning, as recorded with the cache keys: of the components that all
+    runs got to, since a run that stopped before its training says nothing of the code that trains.
+    """
+    recorded_parts = [_key_parts(run) for run in runs]
+    common = set.intersection(*(set(parts) for parts in recorded_parts))
+    found = [
+        {name: digest for node in sorted(common) for name, digest in parts[node].sources.items()}
+        for parts in recorded_parts
+    ]
+    return [{f"module {name}": digest[:_DIGITS] for name, digest in sorted(one.items())} for one in found]
+
+
+def _key_parts(run: SharedRun) -> dict[str, KeyParts]:
+    """The parts of the cache keys of the components that a run got to, by component."""
+    nodes = [node.id for node in run.folder.record.nodes]
+    return {node: parts for node in nodes if (parts := KeyParts.read(run.folder.path, node))}

@@ -116,7 +116,7 @@ def gates_in_words(folder: RunFolder) -> list[str]:
     """
     gates = folder.gates.gates if folder.gates else ()
     warning = [line for one in gates if not one.passed and not one.stops for line in one.lines]
-    notes = [f"{one.gate} was not judged: {one.note}" for one in gates if one.note]
+    notes = [f"{one.gate} was {one.unjudged}" for one in gates if one.unjudged]
     passed = [one.gate for one in gates if one.passed and one.rows]
     return [*map(on_one_line, [*warning, *notes, *([f"passed: {', '.join(passed)}"] if passed else [])])]
 

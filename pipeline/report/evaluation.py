@@ -230,9 +230,18 @@ def _section(
         confusion=_class_rows(evaluation.confusion, label) if evaluation.confusion else [],
         classes=_label_rows(evaluation.classes, label),
         decisions=_shown_decisions(evaluation.curves) if evaluation.curves else [],
-        explanation=explanation_section(evaluation.explanation, label, values=rows),
+        explanation=explanation_section(
+            evaluation.explanation, label, values=rows, categories=_categories(config) if config else ()
+        ),
         worst=worst_table(evaluation.worst) if evaluation.worst and rows else None,
     )
+
+
+def _categories(config: PipelineConfig) -> set[str]:
+    """The data columns whose values no feature takes for numbers in an order, such as postcodes in a vocabulary."""
+    features = config.declared_features
+    read = [(column, one.ordered) for name, one in features.items() for column in one.column_settings(name).values()]
+    return {column for column, _ in read} - {column for column, ordered in read if ordered}
 
 
 def _order(metrics: Iterable[str], config: PipelineConfig | None) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,7 +38,7 @@ class ImportanceRow(NamedTuple):
 
 @dataclass(frozen=True)
 class DependenceTable:
-    """The partial dependence on a column of texts. predictions: (name of the class, mean by text)."""
+    """The partial dependence on a column of categories. rows: (the value, the mean of each output)."""
 
     column: str
     outputs: tuple[str, ...]
@@ -79,25 +80,28 @@ class WorstTable:
 
 
 def explanation_section(
-    explanation: Explanation, label: LabelConfig | None, *, values: bool
+    explanation: Explanation, label: LabelConfig | None, *, values: bool, categories: Collection[str] = ()
 ) -> ExplanationSection | None:
-    """Lay out what predictions depend on; None if nothing is known. values: whether partial dependence is shown."""
+    """Lay out what predictions depend on; None if nothing is known.
+
+    values: whether partial dependence is shown; categories: columns whose numbers are codes without an order.
+    """
     if not explanation.importance and not explanation.note:
         return None
     most = max((one.increase for one in explanation.importance), default=0.0)
     rows = [_importance_row(one, most) for one in explanation.importance[:LISTED]]
     unlisted = explanation.importance[LISTED:]
     dependence = explanation.dependence if values else ()
-    numeric = [one for one in dependence if not isinstance(one.values[0], str)]
-    textual = [one for one in dependence if isinstance(one.values[0], str)]
+    tables = [one for one in dependence if isinstance(one.values[0], str) or one.column in categories]
+    pictures = [one for one in dependence if one not in tables]
     return ExplanationSection(
         explanation,
         rows[:SHOWN],
         rows[SHOWN:],
         len(unlisted),
         unlisted[0].increase if unlisted else 0.0,
-        [_dependence_picture(one, label) for one in numeric],
-        [_dependence_table(one, label) for one in textual],
+        [_dependence_picture(one, label) for one in pictures],
+        [_dependence_table(one, label) for one in tables],
     )
 
 
@@ -125,7 +129,8 @@ def _dependence_picture(one: PartialDependence, label: LabelConfig | None) -> Pi
 
 
 def _dependence_table(one: PartialDependence, label: LabelConfig | None) -> DependenceTable:
-    rows = tuple((value_in_words(str(x)), y) for x, y in zip(one.values, one.predictions, strict=True))
+    names = [x if isinstance(x, str) else f"{x:.17g}" for x in one.values]
+    rows = tuple((value_in_words(x), y) for x, y in zip(names, one.predictions, strict=True))
     return DependenceTable(one.column, _output_names(one, label), rows)
 
 

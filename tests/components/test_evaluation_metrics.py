@@ -190,6 +190,12 @@ def test_a_constant_prediction_is_measured_as_a_model_that_makes_it() -> None:
     assert found == pytest.approx(expected)
 
 
+def test_the_cross_entropy_of_a_label_that_never_changes_is_written_without_a_sign() -> None:
+    for kind, loss in (("binary", "binary_crossentropy"), ("multiclass", "crossentropy")):
+        constant = LABEL_METRICS[kind].constant(totals_of(kind, np.ones(30), np.full((30, 1 + (loss[0] == "c")), 0.5)))
+        assert f"{constant[loss]:.4f}" == "0.0000"
+
+
 @pytest.mark.parametrize("parts", [1, 7, 1000])
 def test_the_correlation_keeps_a_spread_that_is_small_beside_the_mean(parts: int) -> None:
     random = np.random.default_rng(4)

@@ -67,6 +67,14 @@ def test_data_without_spans_is_held_against_that_of_the_blessed_model() -> None:
     assert (alone.judged, alone.note) == (0, "there is no earlier span in the window")
 
 
+def test_a_gate_that_judged_some_of_its_limits_was_judged_in_part() -> None:
+    why = "the data of a blessed model is not on record"
+    gates = (RowsGate(max_decrease=0.5, min=1), RowsGate(max_decrease=0.5))
+    first = [judge_rows(gate, NOTHING_MISSING, {"": 90}, None) for gate in gates]
+    assert [one.unjudged for one in first] == [f"judged in part: {why}", f"not judged: {why}"]
+    assert not judge_rows(RowsGate(min=1), NOTHING_MISSING, {"": 90}, None).unjudged
+
+
 @pytest.mark.parametrize(
     ("as_of", "newest", "time", "age", "passed"),
     [

@@ -27,7 +27,7 @@ def wilson_width(share: float, examples: float) -> float:
 def entropy(counts: Array) -> float:
     """The cross-entropy of predicting the shares of the classes, in nats."""
     shares = counts[counts > 0] / counts.sum()
-    return float(-np.sum(shares * np.log(shares)))
+    return float(0.0 - np.sum(shares * np.log(shares)))  # not -0.0 for a single class
 
 
 def confusion_of(classes: Sequence[int], counts: Iterable[Iterable[float]]) -> Confusion:

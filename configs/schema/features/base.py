@@ -21,6 +21,9 @@ class FeatureBase(Kind):
     """Whether it reads its data column as one number, so that text, lists and infinite values are refused early."""
     fitting_types: ClassVar[tuple[str, ...]] = ()
     """The types of the data column that it accepts, as `data.types` names them, without ` list`. Empty: any."""
+    ordered: ClassVar[bool] = True
+    """Whether the order of its data column's numbers means something to it, so that the report may draw a curve over
+    them."""
     remedy: ClassVar[str] = "use another kind of feature"
     """What to do about a column of another type."""
 

@@ -182,6 +182,7 @@ class BooleanFeature(SingleColumn, Categorical):
     """
 
     implementation: ClassVar[str] = "headrace.trainer.columns.boolean.BooleanColumn"
+    ordered: ClassVar[bool] = False
     fitting_types: ClassVar[tuple[str, ...]] = ("int", "float", "string")
 
     column: Literal["boolean"]

@@ -155,6 +155,7 @@ class VocabularyFeature(_Separated):
     """
 
     implementation: ClassVar[str] = "headrace.trainer.columns.vocabulary.VocabularyColumn"
+    ordered: ClassVar[bool] = False
     fitting_types: ClassVar[tuple[str, ...]] = ("int", "string")
     remedy: ClassVar[str] = "use a bucketized feature"
 
@@ -212,6 +213,7 @@ class HashedFeature(_Separated):
     """The hash bucket of a string or integer (FarmHash fingerprint64 of its text): int64 of shape [batch]."""
 
     implementation: ClassVar[str] = "headrace.trainer.columns.hashed.HashedColumn"
+    ordered: ClassVar[bool] = False
     fitting_types: ClassVar[tuple[str, ...]] = ("int", "string")
     remedy: ClassVar[str] = "use a bucketized feature"
 
@@ -231,6 +233,7 @@ class CrossedFeature(Categorical):
     """
 
     implementation: ClassVar[str] = "headrace.trainer.columns.crossed.CrossedColumn"
+    ordered: ClassVar[bool] = False
 
     column: Literal["crossed"]
     """`crossed`."""

@@ -16,11 +16,13 @@ from headrace.components.evaluation.result import (
     Evaluation,
     Metrics,
     SliceMetrics,
+    ThresholdCheck,
     write_evaluation,
 )
 from headrace.pipeline.report.evaluation import evaluation_section
 from headrace.pipeline.report.formatting import NONE
-from headrace.pipeline.results.verdict import ModelVerdict
+from headrace.pipeline.results.run_folder import RunFolder
+from headrace.pipeline.results.verdict import ModelVerdict, read_verdict
 
 PLAIN = Evaluation("test", 100, 0, {"accuracy": 0.8, "macro_f1": 0.7}, None, (), (), True, (), None)
 
@@ -71,6 +73,21 @@ def test_calibration_is_better_if_it_is_surely_nearer_to_one(
 def _judged(evaluation: Evaluation) -> list[bool | None]:
     """Whether each metric is better than the baseline's."""
     return [metric.better for metric in evaluation_section(evaluation, ModelVerdict(), None).metrics]
+
+
+def test_bounds_of_slices_that_are_too_small_name_the_bound_and_the_setting(run: Any) -> None:
+    checks = (
+        ThresholdCheck("accuracy", "min", None, None, None, passed=False, slicing="hour"),
+        ThresholdCheck("accuracy", "max_gap", None, None, None, passed=False, slicing="hour"),
+    )
+    run.output("Pusher", "pushed_model", {"pushed": 0})
+    evaluation = replace(PLAIN, checks=checks, blessed=False, reasons=tuple(map(str, checks)))
+    write_evaluation(run.output("Evaluator", "evaluation"), evaluation)
+    rule = "accuracy is 0.8000; it must be known in each slice by hour with at least `min_examples` examples"
+    assert read_verdict(RunFolder(run.folder, run.record)).reasons == (
+        f"{rule}, to judge `min` (none is that large)",
+        f"{rule}, to judge `max_gap` (fewer than two are that large)",
+    )
 
 
 def test_without_any_interval_there_is_no_column_for_them(run: Any) -> None:
