@@ -69,8 +69,8 @@ def write_traceback(error: BaseException) -> None:
 
 def in_a_library(file: str) -> bool:
     """Whether a frame's file is Headrace's, an installed package's or Python's own, rather than the user's."""
-    if file.startswith("<") and not file.startswith(_TYPED):
-        return True
+    if not Path(file).is_absolute():  # typed, generated, or compiled: its sources are named as its builder had them
+        return not file.startswith(_TYPED) and not Path(file).is_file()
     return file.startswith(_OURS) or any(part in file for part in _LIBRARIES)
 
 

@@ -17,7 +17,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 from headrace.common.credentials import redact
@@ -41,6 +41,9 @@ DRIFTED = " drifted: "
 """What the reason of the component Drift contains if the data drifted; it has other reasons to train."""
 DISTANCES = ("gates.drift.", "gates.skew")
 """Gates whose limits are distances between data and data."""
+
+Topic = RunEvent | Literal["succeeded"]
+"""What a message is about. `succeeded` is a run of which there is nothing else to tell: receivers of metrics get it."""
 
 
 @dataclass(frozen=True)
@@ -106,12 +109,12 @@ class Event:
     page: str | None = None
     end: str | None = None
 
-    def id_of(self, about: RunEvent) -> str:
+    def id_of(self, about: Topic) -> str:
         """The same each time that the same event is sent, so that a receiver can tell a repetition."""
         return f"{self.pipeline}/{self.end or self.run}/{about}"
 
-    def cloud_event(self, about: RunEvent) -> dict[str, Any]:
-        """The event in CloudEvents' JSON format. about: which of `happened` gives it its type."""
+    def cloud_event(self, about: Topic) -> dict[str, Any]:
+        """The event in CloudEvents' JSON format. about: gives it its type."""
         data = {
             "pipeline": self.pipeline,
             "run": self.run,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from headrace.configs.schema.notify import AnyReceiver, Receiver, RunEvent
 from headrace.pipeline.notify import metrics
 from headrace.pipeline.notify.deliver import Message, Outside, deliver
-from headrace.pipeline.notify.event import Event, first_of
+from headrace.pipeline.notify.event import Event, Topic, first_of
 from headrace.pipeline.notify.text import body, headline
 from headrace.pipeline.notify.transport import DeliveryError
 
@@ -83,8 +83,10 @@ def report(outcomes: Sequence[DeliveryOutcome], found: Mapping[str, Message]) ->
             logger.warning("notify.%s was not notified of %s: %s; %s", one.receiver, event, one.error, way_out)
 
 
-def _about(receiver: AnyReceiver, happened: Sequence[RunEvent]) -> RunEvent | None:
+def _about(receiver: AnyReceiver, happened: Sequence[RunEvent]) -> Topic | None:
     """What the message to a receiver is about. Metrics are of every run that a user did not interrupt."""
     if isinstance(receiver, Receiver):
         return first_of(happened, receiver.on)
-    return None if not happened or "interrupted" in happened else happened[0]
+    if "interrupted" in happened:
+        return None
+    return happened[0] if happened else "succeeded"

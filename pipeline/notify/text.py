@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from headrace.common.figures import figure
 from headrace.common.names import one_line
-from headrace.configs.schema.notify import RunEvent
-from headrace.pipeline.notify.event import DISTANCES, Event, Found, Limit
+from headrace.pipeline.notify.event import DISTANCES, Event, Found, Limit, Topic
 from headrace.pipeline.terminal.table import duration
 
-HEADLINES: dict[RunEvent, str] = {
+HEADLINES: dict[Topic, str] = {
     "failed": "failed",
     "killed": "was killed",
     "interrupted": "was cancelled",
@@ -18,11 +17,12 @@ HEADLINES: dict[RunEvent, str] = {
     "pushed": "pushed its model",
     "drifted": "found that the data drifted",
     "ended_early": "ended early: there was no reason to train",
+    "succeeded": "succeeded",
 }
 TEST_HEADLINE = "{}: this is a test message of `headrace notify`"
 
 
-def headline(event: Event, about: RunEvent) -> str:
+def headline(event: Event, about: Topic) -> str:
     """One line: the pipeline, the run, and what became of it."""
     which = f"{event.pipeline}: run {event.run}" if event.ran else f"{event.pipeline}: the run of {event.run}"
     return one_line(f"{which} {HEADLINES[about]}")

@@ -20,7 +20,7 @@ from headrace.pipeline.notify import transport
 from headrace.pipeline.notify.metrics import Gauge, text_format
 from headrace.pipeline.notify.notify import notify
 from headrace.pipeline.notify.record import FILE_NAME, read_deliveries
-from headrace.pipeline.notify.text import slack_escaped
+from headrace.pipeline.notify.text import HEADLINES, slack_escaped
 from headrace.pipeline.results.record import Status
 
 
@@ -229,6 +229,19 @@ def test_metrics_of_a_failed_run_keep_the_time_of_the_last_success(tmp_path: Pat
     assert value(found, "headrace_last_success_timestamp_seconds") == 500
     assert value(found, "headrace_examples", split="train") == 300
     assert "headrace_model_blessed" not in {name for name, _ in found}
+
+
+def test_run_without_an_event_sends_metrics_and_no_message(tmp_path: Path, pauses: Pauses) -> None:
+    """Such as one that only predicts, after one that failed: the alert on its failure must end."""
+    with http_receiver() as hook:
+        file = {"kind": "prometheus_file", "path": f"{tmp_path}/{{name}}.prom"}
+        config = config_of(tmp_path, ops={"kind": "webhook", "url": hook.url, "on": [*HEADLINES][:-1]}, file=file)
+        notify(config, run_folder(config, "20261123-030000"), outside(pauses))
+        notify(config, run_folder(config, status=Status.DONE), outside(pauses))
+    assert [request.json["type"] for request in hook.requests] == ["headrace.run.failed"]
+    found = samples((tmp_path / "trips.prom").read_text())
+    assert value(found, "headrace_run_success") == 1
+    assert value(found, "headrace_last_success_timestamp_seconds") == 1010
 
 
 def test_interrupted_run_sends_no_metrics(tmp_path: Path, pauses: Pauses) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow.ipc
 import pytest
 
 from headrace.common.errors import ConfigError, GateError, Problem, RunError, TrainingError
@@ -150,6 +151,13 @@ def test_no_frame_of_tfx_is_above_a_component_of_the_users(tmp_path: Path, monke
 
 def test_an_error_that_the_users_code_reports_itself_needs_no_frames(theirs: ModuleType) -> None:
     assert own_traceback(caught(theirs.gate)) == ""
+
+
+def test_compiled_code_of_a_library_is_not_the_users() -> None:
+    """Cython names its frames by relative paths, such as `pyarrow/error.pxi`."""
+    error = caught(functools.partial(pyarrow.ipc.open_file, b"ARROW1 cut"))
+    assert "pyarrow/error.pxi" in traceback_of(error)
+    assert own_traceback(error) == ""
 
 
 @pytest.mark.parametrize("error", [ConfigError(Problem("x.yaml:1", "is wrong")), RunError("failed"), GateError("no")])

@@ -216,8 +216,9 @@ def test_all_parts_of_a_run_are_there(browser: Browser, folder: Path) -> None:
         assert len(ids) == len(set(ids))
 
 
-def test_it_passes_axe_on_a_wide_screen(browser: Browser, folder: Path) -> None:
-    with opened(browser, folder, viewport={"width": 1280, "height": 844}, color_scheme="light") as page:
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_passes_axe_on_a_wide_screen(browser: Browser, folder: Path, scheme: str) -> None:
+    with opened(browser, folder, viewport={"width": 1280, "height": 844}, color_scheme=scheme) as page:
         for details in page.page.locator("details").all():
             details.evaluate("one => { one.open = true }")
         assert page.page.evaluate("document.documentElement.scrollWidth") == 1280
