@@ -6,6 +6,7 @@ import datetime as dt
 import random
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,13 @@ from column_facts import facts
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.components.inference import sample as sample_module
 from headrace.components.inference.columns import DATES, LEFT_OUT, Choice, choose
-from headrace.components.inference.sample import Sample
+from headrace.components.inference.sample import Sample, read_sample
 from headrace.components.inference.table import features_of, free_name, infer
+from headrace.components.sources.base import HEAD_ROWS
 from headrace.components.sources.types import Kind
+from headrace.configs.schema.data import DataConfig
 
 DRAW = random.Random(7)
 DAYS = [dt.date(2025, 1, 30) + dt.timedelta(days=17 * number) for number in range(60)]
@@ -288,3 +292,11 @@ def test_a_column_of_texts_is_not_held_against_each_format_of_dates(text: str) -
     finally:
         sys.setprofile(None)
     assert calls < 1500, "there are more than 80 formats"
+
+
+def test_long_arrays_keep_their_columns_of_unsigned_integers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample_module, "WHOLE_BYTES", 0)
+    path = tmp_path / "arrays.npz"
+    np.savez(path, n=np.arange(HEAD_ROWS + 1, dtype=np.uint64))
+    data = DataConfig.model_validate({"source": {"kind": "arrays", "path": str(path)}})
+    assert read_sample(data).kinds == {"n": "int"}
