@@ -178,9 +178,8 @@ def _columns(config: PipelineConfig, span: Span) -> list[str]:
 
 def _earlier_columns(config: PipelineConfig) -> EarlierColumns | None:
     """Those of the span before the newest, inside the window or not; None if there is none, or it cannot be read."""
-    data = config.data if config.data.window != 1 else config.data.model_copy(update={"window": 2})
     try:
-        spans = _spans(data)
+        spans = _spans(config.data.model_copy(update={"window": "all"}))  # the one before may be a week older
         if len(spans) < 2:
             return None
         before, newest = spans[-2:]

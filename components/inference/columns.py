@@ -55,19 +55,24 @@ _CODE = re.compile(
 )
 
 _CODE_OF_FLOATS = re.compile(
-    r"(?i)(^|_|\b)(id|code|type|class|category|cat|group|zip|zipcode|postcode|postal|tract|region|state|country|city|weekday"
-    r"|gender|sex)$|[a-z](Id|ID|Code|Type|Class)$"
+    r"(?i)(?<!per)(?<!per )(^|_|\b)(id|code|type|class|category|cat|group|zip|zipcode|postcode"
+    r"|postal|tract|region|state|country|city|weekday|gender|sex)$|[a-z](Id|ID|Code|Type|Class)$"
 )
 _DENSE_CODE = re.compile(r"(?i)(?<!per)(?<!per )(^|_|\b)(area|hour|day|month|quarter)$")
 """Names at whose end floats are codes: any, or only if there are few gaps between them. At other places, as in
 `city_mpg`, and after `per`, these words are also in the names of measurements.
 """
 
-GROUP = re.compile(
+_GROUP = re.compile(
     r"(?i)(^|[_\W])(user|customer|client|member|person|patient|subject|household|account|session|device)s?"
     r"([_\W]?(id|uuid|guid|key|no|nr|number))?$|(^|[_\W])(id|uuid|guid)$|[a-z](Id|ID)$"
 )
 """Names of what several rows may belong to."""
+_WORD = re.compile(
+    r"(?i)(^|[\W_]|(?-i:(?<=[a-z])(?=[A-Z])))(un|pre|re|over)?"
+    r"(acid|aid|bid|fluid|grid|humid|hybrid|lipid|liquid|mid|paid|rapid|solid|valid|void)$"
+)
+"""Words at the end of a name that are not ids, although they end in these letters."""
 LEAST_GROUPS, GROUP_ROWS = 30, (2, 200)
 """Values, and rows of each of them on average, of a column that may say what rows belong together."""
 
@@ -235,13 +240,18 @@ def sorts(dates: Choice) -> bool:
     return all(settings.get("format") in {None, *EPOCHS} for settings in dates.features.values())
 
 
+def may_name_groups(name: str) -> bool:
+    """Whether the name of a column is one of what several rows may belong to."""
+    return _matches(_GROUP, name)
+
+
 def names_groups(facts: ColumnFacts) -> bool:
     """Whether rows with the same value seem to belong together, as those of a customer."""
     least, most = GROUP_ROWS
     return (
         not facts.is_list
         and (facts.scalar == "string" or (facts.scalar in {"int", "float"} and facts.is_whole))
-        and GROUP.search(facts.name) is not None
+        and may_name_groups(facts.name)
         and facts.distinct >= LEAST_GROUPS
         and least <= facts.present / facts.distinct <= most
     )
@@ -257,7 +267,7 @@ def _id(facts: ColumnFacts) -> Choice | None:
         return None
     if every and facts.is_whole:
         counts_up = facts.greatest - facts.least + 1 == facts.distinct
-        if counts_up or _ID.search(facts.name):
+        if counts_up or _matches(_ID, facts.name):
             how = f"counts from {show(facts.least)} to {show(facts.greatest)}" if counts_up else "an id"
             return Choice(facts.name, LEFT_OUT, f"a different value in each row: {how}")
     return None
@@ -309,15 +319,21 @@ def _code(facts: ColumnFacts) -> Choice | None:
     """Integers that name something, by the name of the column, or because there are just two."""
     if not facts.is_whole:
         return None
-    named = _CODE.search(facts.name) and facts.distinct <= 0.5 * facts.present
+    named = _matches(_CODE, facts.name) and facts.distinct <= 0.5 * facts.present
     if facts.scalar == "int" and (named or facts.distinct <= 2):
         return _category(facts)
     return None
 
 
+def _matches(pattern: re.Pattern[str], name: str) -> bool:
+    return pattern.search(name) is not None and _WORD.search(name) is None
+
+
 def _code_of_floats(facts: ColumnFacts) -> Choice | None:
     """Codes of a column that is stored as floats, as those of a column with gaps mostly are."""
-    named = _CODE_OF_FLOATS.search(facts.name) or (_DENSE_CODE.search(facts.name) and facts.present and facts.is_dense)
+    named = _matches(_CODE_OF_FLOATS, facts.name) or (
+        _DENSE_CODE.search(facts.name) and facts.present and facts.is_dense
+    )
     if facts.kind != "float" or not facts.present or not named or (integers := facts.as_integers) is None:
         return None
     found = choose(integers)

@@ -63,7 +63,7 @@ def choose_label(facts: ColumnFacts, spelled: Spelled = dict) -> LabelChoice:
     if facts.kind == "string" and facts.distinct > 2 and (found := find_separator(facts)):
         return _multilabel(facts, _counted(facts, found[0]), found[0])
     if facts.distinct == 2:
-        return _binary(facts, spelled) or _regression(facts, "; two numbers, but not written alike in all rows")
+        return _binary(facts, spelled) or _regression(facts, "; two numbers, but as texts they are not two classes")
     integers = facts.as_integers if facts.is_dense and facts.greatest <= EXACT else None
     if facts.scalar == "string" or _counts_classes(integers or facts):
         return _multiclass(integers or facts)

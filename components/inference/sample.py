@@ -34,9 +34,9 @@ MAX_BYTES = 1 << 28
 UNTYPED = frozenset({"jsonl", "json", "excel", "python"})
 """Kinds of sources whose columns have no type, but whose values may be false and true."""
 
-BY_PARTS = frozenset({"images", "sql"})
-"""Kinds of sources whose first part is read instead of the first rows: these are without the images, and tables are
-mostly small, although their size is not known.
+BY_PARTS = frozenset({"images", "sql", "arrays", "tfds"})
+"""Kinds of sources whose first part is read instead of the first rows: these are without the images or without columns
+of uint64, and tables are mostly small, although their size is not known.
 """
 
 Found = list[tuple[Source, list[object], dict[str, Kind]]]

@@ -151,7 +151,9 @@ class PushRecord(BaseModel, frozen=True, extra="forbid"):
         write_text(path, with_checksum(relative.model_dump_json()))
 
 
-def note_own_push(path: Path, registry: Path, models: Iterable[str], version: Path) -> str | None:
+def note_own_push(
+    path: Path, registry: Path, models: Iterable[str], version: Path, *, reused: bool = False
+) -> str | None:
     """Note what a Pusher of the user's pushed, which ours notes itself. Returns why that is impossible, None if noted.
 
     Args:
@@ -159,6 +161,7 @@ def note_own_push(path: Path, registry: Path, models: Iterable[str], version: Pa
         registry: the path of `blessed.json`.
         models: the URIs of the Pusher's inputs, one of which is the model.
         version: the folder that it says it pushed.
+        reused: whether it pushed in an earlier run, after which others may have replaced the version's files.
     """
     if not version.name.isdecimal() or not version.is_dir():
         return "it is not a folder on this machine that is named by a number"
@@ -168,6 +171,6 @@ def note_own_push(path: Path, registry: Path, models: Iterable[str], version: Pa
         if entry is None:
             return "no model that it read is blessed"
         record = PushRecord.read(path)
-        if record.model_of(path, version) is None:
+        if not reused or record.model_of(path, version) is None:
             record.write(path, entry, version)
     return None

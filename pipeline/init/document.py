@@ -184,7 +184,7 @@ def _order(draft: Draft) -> list[str]:
 def _groups(draft: Draft) -> list[str]:
     """The first column whose values repeat as those of a customer do."""
     sample = draft.sample
-    for name in filter(columns.GROUP.search, sample.names):
+    for name in filter(columns.may_name_groups, sample.names):
         if name not in draft.labels and columns.names_groups(facts_of(name, sample.kinds[name], sample.column(name))):
             what = (
                 f"To judge the model on values of `{name}` that it did not learn from, keep the rows of each together"

@@ -155,7 +155,7 @@ class Scheduler:
             execution = self._metadata.execution(node.id, spec["kind"], spec["parameters"])
             self._metadata.reuse(execution, key, inputs, made)
             self._finish(node, Status.CACHED, found)
-            _note_push(self._folders, spec, inputs, found)
+            _note_push(self._folders, spec, inputs, found, reused=True)
             return
         self._server.ready_for(node.id)
         node.started = time.time()  # the server may have had to start first
@@ -307,16 +307,21 @@ def _damaged_in_service(parameters: Mapping[str, Any], named: list[str]) -> list
 
 
 def _note_push(
-    folders: Folders, spec: Mapping[str, Any], inputs: Mapping[str, list[StoredArtifact]], outputs: Outputs
+    folders: Folders,
+    spec: Mapping[str, Any],
+    inputs: Mapping[str, list[StoredArtifact]],
+    outputs: Outputs,
+    *,
+    reused: bool = False,
 ) -> None:
     """Note the push of a Pusher of the user's, which does not do so itself."""
-    if spec["id"] != "Pusher" or "push_record" in spec["parameters"]:
+    if spec["id"] != "Pusher" or "push_record" in spec["parameters"] or "pushed_model" not in outputs:
         return
     said = outputs["pushed_model"].properties
     if not said.get("pushed") or not said.get(PUSHED_TO):
         return
     version, models = Path(str(said[PUSHED_TO])).absolute(), [one.uri for group in inputs.values() for one in group]
-    if why := note_own_push(folders.push_record, folders.registry, models, version):
+    if why := note_own_push(folders.push_record, folders.registry, models, version, reused=reused):
         logger.warning("Pusher pushed %s, which is not noted as in service: %s", said[PUSHED_TO], why)
 
 

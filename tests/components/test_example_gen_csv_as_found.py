@@ -210,6 +210,7 @@ def test_characters_with_two_meanings_are_refused(setting: dict[str, str], match
         (["12345.0", "", "-7.00", "8"], ".", [12345, None, -7, 8]),
         (["9007199254740993", "1.0"], ".", [9007199254740993, 1]),
         (["12345,0", "7"], ",", [12345, 7]),
+        ([" 7 ", "12345.0"], ".", [7, 12345]),
     ],
 )
 def test_declared_integers_may_have_zeros_after_the_point(

@@ -6,6 +6,7 @@ import datetime as dt
 import random
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,13 @@ from column_facts import facts
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.components.inference import sample as sample_module
 from headrace.components.inference.columns import DATES, LEFT_OUT, Choice, choose
-from headrace.components.inference.sample import Sample
+from headrace.components.inference.sample import Sample, read_sample
 from headrace.components.inference.table import features_of, free_name, infer
+from headrace.components.sources.base import HEAD_ROWS
 from headrace.components.sources.types import Kind
+from headrace.configs.schema.data import DataConfig
 
 DRAW = random.Random(7)
 DAYS = [dt.date(2025, 1, 30) + dt.timedelta(days=17 * number) for number in range(60)]
@@ -44,6 +48,10 @@ def feature(values: list[Any], kind: Kind, name: str = "x") -> Any:
         ([120.0, 845.0, None, 2300.0], "lot_area", {"column": "numeric"}),
         ([3.0, 4.0, None, 5.0], "calls_per_month", {"column": "numeric"}),
         ([18.0, 21.0, None], "city_mpg", {"column": "numeric"}),
+        ([120.0, 845.0, None], "sales_per_state", {"column": "numeric"}),
+        ([120.0, 845.0, None], "amount_paid", {"column": "numeric"}),
+        ([120.0, 845.0, None], "lowestBid", {"column": "numeric"}),
+        ([120.0, 845.0, None], "storeid", {"column": "vocabulary", "values": [120, 845]}),
         ([30.0, 40.0, None], "age", {"column": "numeric"}),
         ([3.0, 7.0, None], "x", {"column": "numeric"}),
     ],
@@ -67,6 +75,8 @@ LONG_TAIL = [float(np.exp(number / 5)) for number in range(100)]
         (LONG_TAIL, "float", "x", {"column": "numeric", "normalize": "log"}),
         ([-value for value in LONG_TAIL], "float", "x", {"column": "numeric"}),
         ([30, 40, 50, 60] * 9, "int", "age", {"column": "numeric"}),
+        ([30, 40, 50, 60] * 9, "int", "paid", {"column": "numeric"}),
+        ([number**2 for number in range(200)], "int", "amount_paid", {"column": "numeric"}),
         ([30, 40, 50, 60] * 9, "int", "area_code", {"column": "vocabulary", "values": [30, 40, 50, 60]}),
         ([3, 7] * 9, "int", "x", {"column": "vocabulary", "values": [3, 7]}),
         (["b", "a", "", "a"] * 9, "string", "x", {"column": "vocabulary", "values": ["a", "b"]}),
@@ -282,3 +292,11 @@ def test_a_column_of_texts_is_not_held_against_each_format_of_dates(text: str) -
     finally:
         sys.setprofile(None)
     assert calls < 1500, "there are more than 80 formats"
+
+
+def test_long_arrays_keep_their_columns_of_unsigned_integers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample_module, "WHOLE_BYTES", 0)
+    path = tmp_path / "arrays.npz"
+    np.savez(path, n=np.arange(HEAD_ROWS + 1, dtype=np.uint64))
+    data = DataConfig.model_validate({"source": {"kind": "arrays", "path": str(path)}})
+    assert read_sample(data).kinds == {"n": "int"}

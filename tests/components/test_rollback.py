@@ -16,7 +16,7 @@ from headrace.common.errors import RunError
 from headrace.components.deploy.choices import choose_base_model, choose_baseline
 from headrace.components.lite.verdict import LiteVerdict
 from headrace.components.stored_models.blessed_record import IN_SERVICE, WITHDRAWN, MadeFor, Registry
-from headrace.components.stored_models.push_record import PushRecord
+from headrace.components.stored_models.push_record import PushRecord, note_own_push
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load_with_locations
 from headrace.pipeline.folders import locked
@@ -217,3 +217,16 @@ def test_list_tells_versions_apart_and_shows_one_that_nobody_here_pushed(home: P
 
 def versions_pushed(home: Path) -> list[str]:
     return [path.name for path in (home / "serving").iterdir() if path.name != "9999999999"]
+
+
+def test_a_pusher_of_the_users_may_push_another_model_as_the_same_version(home: Path) -> None:
+    file, version = home / "pushed.json", home / "own" / "1"
+    for name in ("b", "c"):
+        model = home / "artifacts" / name / "model"
+        shutil.copytree(model, version, dirs_exist_ok=True)
+        assert note_own_push(file, home / "blessed.json", [str(model)], version) is None
+    assert PushRecord.read(file).model_of(file, version) == str(model)
+    assert not PushRecord.read(file).is_damaged(version)
+    (version / "more").write_text("")
+    assert note_own_push(file, home / "blessed.json", [str(model)], version, reused=True) is None
+    assert PushRecord.read(file).is_damaged(version)

@@ -233,7 +233,7 @@ def _read_integers(
             raise
         batch = _read(text, csv_format, {**types, **dict.fromkeys(known, pa.string())})
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        pattern = rf"^\s*(-?[0-9]+)[{csv_format.decimal}]0+\s*$"
+        pattern = rf"^[ \t]*(-?[0-9]+)([{csv_format.decimal}]0+)?[ \t]*$"
         try:
             for name in {*known} & columns.keys():
                 columns[name] = pc.replace_substring_regex(columns[name], pattern, r"\1").cast(pa.int64())

@@ -21,18 +21,18 @@ def test_a_config_that_fits_the_data_has_no_problems() -> None:
 
 
 def test_columns_are_those_of_the_newest_span() -> None:
-    for day, header in (("2026-01-01", "fare,tip"), ("2026-01-02", "fares,tip")):
+    for day, header in (("2025-12-26", "fare,tip"), ("2026-01-02", "fares,tip")):
         Path(f"{day}.csv").write_text(
             f"{header}\n" + "".join(f"{row}.5,{row % 2}\n" for row in range(40)), encoding="utf-8"
         )
     spans = CONFIG.replace("trips.csv", "'{YYYY}-{MM}-{DD}.csv'")
     (problem,) = reported(spans)
-    lost = '"fare" is not a column of 2026-01-02, the newest span; 2026-01-01 has it; did you mean "fares"?'
+    lost = '"fare" is not a column of 2026-01-02, the newest span; 2025-12-26 has it; did you mean "fares"?'
     assert problem == f"c.yaml:6: features.fare: {lost}"
     assert reported(spans.replace("fare:", "fairs:")) == [
         'c.yaml:6: features.fairs: "fairs" is not a column of the data; did you mean "fares"?'
     ]
-    assert reported(spans.replace("label", "  spans: '2026-01-01'\nlabel", 1)) == []
+    assert reported(spans.replace("label", "  spans: '2025-12-26'\nlabel", 1)) == []
 
 
 def test_many_columns_that_become_the_same_are_one_line() -> None:
