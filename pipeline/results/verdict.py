@@ -210,7 +210,9 @@ def _rule_of_slices(check: ThresholdCheck) -> tuple[str, str]:
     """The rule, and the slices that are worst."""
     where = f"in each slice by {check.slicing}"
     if check.limit is None or check.value is None:
-        return f"known {where} with enough examples", f"{check.slice} has no value" if check.slice else "too few have"
+        rule = f"known {where} with at least `min_examples` examples, to judge `{check.bound}`"
+        few = "fewer than two are that large" if check.bound == "max_gap" else "none is that large"
+        return rule, f"{check.slice} has no value" if check.slice else few
     sure = " over the whole 95% confidence interval" if check.confident else ""
     found = f"{check.slice}: {_number(check.value)}"
     if check.confident:
