@@ -205,7 +205,8 @@ def open_input(
     while True:
         passed_through = [name for name in _passed_through(given, names, keys) if name not in unreadable]
         read = tuple(dict.fromkeys((*passed_through, *model.features)))
-        declared = {name: kind for name in read if name not in uncertain and (kind := _declared(given, model, name))}
+        known = [name for name in read if name not in uncertain]
+        declared = {name: kind for name in known if (kind := _declared(given, model, name, name in passed_through))}
         scan = len(declared) < len(read) or given.data.on_bad_record == "skip"
         columns = work if scan and _is_small(given) else None
         try:
@@ -313,8 +314,11 @@ def _parts(
     return parts, result
 
 
-def _declared(given: Input, model: ModelDescription, name: str) -> Kind | None:
-    """The kind of a column as the model or the config declares it; None if the data must be scanned for it."""
+def _declared(given: Input, model: ModelDescription, name: str, shown: bool) -> Kind | None:
+    """The kind of a column as the model or the config declares it; None if the data must be scanned for it.
+
+    shown: whether it is in the output, where a text that the model splits stays a text.
+    """
     declared, stored = given.data.types.get(name), model.types.get(name)
     declared = declared and read_as(declared)
     if stored is None or (declared and _STORED[declared.removesuffix(LIST)] == stored):
@@ -323,7 +327,8 @@ def _declared(given: Input, model: ModelDescription, name: str) -> Kind | None:
     if given.settings.lists == "none":
         return kind
     if given.settings.lists == "declared" and model.multivalued is not None:
-        return listed(kind) if name in model.multivalued else kind
+        several = name in model.multivalued
+        return None if several and shown else listed(kind) if several else kind
     return None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -9,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.components.predict.reading import TableSource
+from headrace.components.predict.reading import Input, TableSource, open_input
 from headrace.components.predict.records import record_batch
 from headrace.components.sources import ReadOptions
+from headrace.components.sources.base import serial_map
+from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.description import ModelDescription
 
@@ -57,3 +61,15 @@ def test_values_of_the_models_types_are_what_a_table_of_them_is_read_as(rows: li
 def test_what_needs_a_conversion_is_left_to_it(row: dict[str, Any]) -> None:
     assert record_batch([{"i": 1, "f": 1.0, "s": "a", "l": [1.0]}], MODEL) is not None
     assert record_batch([row], MODEL) is None
+
+
+@pytest.mark.parametrize(("values", "kind"), [(["a|b", "c"], "string"), (["a|b", ["c", "d"]], "string list")])
+def test_a_text_of_json_that_the_model_splits_is_a_text_in_the_output_too(
+    tmp_path: Path, values: list[Any], kind: str
+) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text("\n".join(json.dumps({"s": value}) for value in values), encoding="utf-8")
+    model = ModelDescription(label=MODEL.label, types={"s": "bytes"}, features=("s",), multivalued=("s",))
+    given = Input(DataConfig.model_validate({"source": {"kind": "jsonl", "path": str(file)}}))
+    assert open_input(given, model, None, serial_map, tmp_path, typed=True).kinds == {"s": kind}
+    assert open_input(given, model, (), serial_map, tmp_path, typed=True).kinds == {"s": "string list"}

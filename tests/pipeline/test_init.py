@@ -163,6 +163,17 @@ def test_columns_that_no_feature_can_hold_are_left_out_with_the_reason(tmp_path:
     assert re.search(r"# names: .*list", text)
 
 
+@pytest.mark.parametrize("lines", [True, False])
+def test_lists_of_lists_in_json_are_left_out_too(tmp_path: Path, lines: bool) -> None:
+    records = [{"y": row % 2, "boxes": [[row, 1], [2, 3]], "x": row / 3} for row in range(100)]
+    file, config = tmp_path / ("a.jsonl" if lines else "a.json"), tmp_path / "a.yaml"
+    file.write_text("\n".join(map(json.dumps, records)) if lines else json.dumps(records), encoding="utf-8")
+    write(config, "a", given_source(str(file)), ("y",), lambda labels: f"headrace init --label {labels[0]}")
+    text = config.read_text(encoding="utf-8")
+    assert [*yaml.safe_load(text)["features"]] == ["x"]
+    assert "# boxes: is a list with a list" in text
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_times_of_day_in_parquet_become_their_hour(tmp_path: Path, unit: str) -> None:
     per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]

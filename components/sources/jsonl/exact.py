@@ -36,6 +36,10 @@ class ConflictError(BadLineError):
     """A line that contradicts other lines, so that skipping it would not help."""
 
 
+class NestedListError(BadLineError):
+    """A list of lists, which no feature can hold: its column can be left out."""
+
+
 class _Number(str):
     """A number as written."""
 
@@ -282,7 +286,8 @@ def _unsupported(value: Any, name: str, within: str) -> BadLineError:
         return BadLineError(f"{within}{value} is not a JSON number", name, "Write null for a missing value")
     hint = "Only numbers, strings, booleans, null, objects, and lists of one of these, but not of lists or with null,"
     hint += " can be read; `data.columns` can exclude the rest"
-    return BadLineError(f"is {within}{_type_name(value)}", name, hint)
+    nested = within and isinstance(value, list) and not isinstance(value, JsonObject)
+    return (NestedListError if nested else BadLineError)(f"is {within}{_type_name(value)}", name, hint)
 
 
 def _type_name(value: Any) -> str:

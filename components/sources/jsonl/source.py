@@ -11,7 +11,7 @@ from typing import BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from headrace.common.errors import DataError
+from headrace.common.errors import DataError, UnreadableColumnError
 from headrace.common.storage.files import stats
 from headrace.components.examples.parts import NAMED, part_length
 from headrace.components.examples.skips import Skips
@@ -22,6 +22,7 @@ from headrace.components.sources.jsonl.exact import (
     BadLineError,
     ConflictError,
     LineParser,
+    NestedListError,
 )
 from headrace.components.sources.jsonl.fast import (
     NOTHING_KNOWN,
@@ -209,7 +210,8 @@ class JsonlFiles(SourceFiles[FileSource], RowScanner):
 
     def _line_error(self, path: str, offset: int, error: BadLineError) -> DataError:
         line = line_at(path, offset, open_truncated)
-        return DataError(error.what, file=path, line=line, column=error.column, hint=self.hint(error))
+        kind = UnreadableColumnError if isinstance(error, NestedListError) else DataError
+        return kind(error.what, file=path, line=line, column=error.column, hint=self.hint(error))
 
     def hint(self, error: BadLineError) -> str:
         """What to do about a record that cannot be read."""

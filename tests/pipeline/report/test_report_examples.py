@@ -19,11 +19,13 @@ from headrace.components.evaluation.result import (
     Evaluation,
     Explanation,
     FeatureImportance,
+    PartialDependence,
     Screening,
     read_evaluation,
     write_evaluation,
 )
 from headrace.components.gates.verdict import DataVerdicts, GateRow, GateVerdict
+from headrace.configs.loading.loader import load
 from headrace.pipeline.report.evaluation import evaluation_section
 from headrace.pipeline.report.formatting import NONE
 from headrace.pipeline.results.record import Status
@@ -85,6 +87,17 @@ def test_dependence_on_numbers_is_drawn_and_so_are_errors(evaluation: Evaluation
     assert errors.chart.count("<circle") == 3
     few = replace(evaluation, example_count=1000)
     assert "for a sample of 100 examples" in evaluation_section(few, ModelVerdict(), None).pictures[-1].heading
+
+
+def test_dependence_on_codes_is_a_table_unless_a_feature_takes_their_order(whole: Any, evaluation: Evaluation) -> None:
+    codes = PartialDependence("company", (1200.0, 8001.0), ((0.25,), (0.5,)), (1,))
+    hours = replace(codes, column="hour", values=(0.0, 5.0))
+    both = replace(evaluation, explanation=replace(evaluation.explanation, dependence=(codes, hours)))
+    config = load(whole.folder / "config.yaml")
+    section = evaluation_section(both, ModelVerdict(), config, rows=True).explanation
+    assert section is not None
+    assert [(one.column, one.rows) for one in section.tables] == [("company", (("1200", (0.25,)), ("8001", (0.5,))))]
+    assert [one.heading for one in section.pictures] == ["Mean prediction over hour"]
 
 
 def test_what_is_made_for_others_has_neither_rows_nor_values(evaluation: Evaluation) -> None:
