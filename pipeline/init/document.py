@@ -162,7 +162,7 @@ def _types(draft: Draft) -> Iterator[str]:
 
 
 def _stratified() -> Iterator[str]:
-    yield from _entry("stratify", True, "of a rare class, each split gets its share")
+    yield from _entry("stratify", True, "each split gets its share of each class")
 
 
 def _order(draft: Draft) -> list[str]:

@@ -35,6 +35,11 @@ _NESTED = frozenset((dict, list))
 """The types of JSON values that may hold others."""
 
 
+_KINDS: Mapping[type, str] = {
+    str: "a string", int: "a number", float: "a number", bool: "a boolean", list: "a list", dict: "an object",
+}  # fmt: skip
+
+
 class BadRequestError(Exception):
     """What a client asked for cannot be answered. The text says why."""
 
@@ -154,6 +159,18 @@ def flat_records(
                 raise BadRequestError(f"row {number} (counted from 0): there is no column {name!r}{known}")
         records.append(record)
     return records
+
+
+def why_of_several_kinds(values: Sequence[Any]) -> str:
+    """Why the values of a column, one for each row of a request, are no column; "" if they are all of one kind."""
+    rows: dict[str, int] = {}
+    for number, value in enumerate(values):
+        if value is not None:
+            rows.setdefault(_KINDS[type(value)], number)
+    if len(rows) < 2:
+        return ""
+    found = join_names(f"{kind} in row {number}" for kind, number in rows.items())
+    return f"the rows of a request need values of one kind; there is {found} (counted from 0)"
 
 
 def check_lengths(tensors: Mapping[str, tf.Tensor], inputs: Mapping[str, tf.TensorSpec]) -> None:

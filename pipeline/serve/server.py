@@ -52,6 +52,7 @@ from headrace.pipeline.serve.rest import (
     arrays,
     check_lengths,
     flat_records,
+    why_of_several_kinds,
 )
 from headrace.trainer.description import ModelDescription
 
@@ -155,10 +156,11 @@ class LoadedModel:
         """The predictions for rows with values of other types than the model's, such as numbers in text."""
         columns = {}
         for name in description.features:
+            values = [record.get(name) for record in records]
             try:
-                columns[name] = pa.array([record.get(name) for record in records])
+                columns[name] = pa.array(values)
             except (pa.ArrowException, ValueError, OverflowError) as error:
-                raise BadRequestError(f"column {name!r}: {error}") from None
+                raise BadRequestError(f"column {name!r}: {why_of_several_kinds(values) or error}") from None
         return predict_table(self.chosen.folder, pa.table(columns), columns=())
 
     def metadata(self) -> dict[str, Any]:

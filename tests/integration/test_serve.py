@@ -100,6 +100,12 @@ def test_state_and_metadata_name_version_and_signatures(pushed: Pushed, server: 
     [
         (400, 'did you mean "distance"', ":predict", {"instances": [{"distnace": 1}]}),
         (400, "'distance'", ":predict", {"instances": [{"distance": "far"}]}),
+        (
+            400,
+            "'code': the rows of a request need values of one kind; there is a string in row 1, a list in row 2",
+            ":predict",
+            {"instances": [{"code": None}, {"code": "007"}, {"code": ["008"]}]},
+        ),
         (400, "no signature 'serving_rw'", ":predict", {"signature_name": "serving_rw", "instances": [1]}),
         (400, "stops", ":predict", {"signature_name": "serving_raw", "instances": [{"distance": 1.0}]}),
         (
