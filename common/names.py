@@ -41,9 +41,12 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def did_you_mean_or_list(name: str, names: Iterable[str], heading: str) -> str:
-    """`; did you mean "epochs"?`, or `; <heading>: a, b, c` with all names if none is similar."""
+    """`; did you mean "epochs"?`, or `; <heading>: a, b, c` with all names if none is similar. They are quoted
+    if one of them has a comma.
+    """
     every = list(names)
-    return did_you_mean(name, every) or f"; {heading}: {join_names(every, 40) or 'none'}"
+    shown = [f'"{one}"' for one in every] if any("," in one for one in every) else every
+    return did_you_mean(name, every) or f"; {heading}: {join_names(shown, 40) or 'none'}"
 
 
 def join_names(names: Iterable[str], most: int = 12) -> str:

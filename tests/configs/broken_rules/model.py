@@ -123,8 +123,8 @@ BROKEN: Broken = {
             '1: evaluate.thresholds.auc.slices.huor: did you mean "hour"?',
         ),
         (
-            "evaluate: {slices: [[hour, area]], thresholds: {auc: {slices: {x: {min: 0.5}}}}}",
-            '1: evaluate.thresholds.auc.slices.x: no slices by "x"; evaluate.slices has: hour, area',
+            "evaluate: {slices: [hour, [hour, area]], thresholds: {auc: {slices: {x: {min: 0.5}}}}}",
+            '1: evaluate.thresholds.auc.slices.x: no slices by "x"; evaluate.slices has: "hour", "hour, area"',
         ),
     ],
     "activation_is_known": [("model: {activation: reul}", '1: model.activation: did you mean "relu"?')],
