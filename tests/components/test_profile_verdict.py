@@ -68,7 +68,7 @@ def starved() -> tf.data.Dataset:
 
 def network() -> keras.Model:
     x = keras.Input((WIDTH,), name="x")
-    hidden = keras.layers.Dense(256, activation="relu")(keras.layers.Dense(256, activation="relu")(x))
+    hidden = keras.layers.Dense(512, activation="relu")(keras.layers.Dense(512, activation="relu")(x))
     return keras.Model({"x": x}, keras.layers.Dense(1)(hidden))
 
 
