@@ -159,7 +159,8 @@ def facts_of(name: str, kind: Kind, column: pa.ChunkedArray, *, of_booleans: boo
 def _present(column: pa.ChunkedArray) -> pa.ChunkedArray:
     values = column.drop_null()
     if pa.types.is_floating(values.type):
-        return values.filter(pc.invert(pc.is_nan(values)))
+        zero = pa.scalar(0, values.type)
+        return pc.add(values.filter(pc.invert(pc.is_nan(values))), zero)  # so that -0.0 is the same value as 0.0
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         return values.filter(pc.not_equal(values, ""))
     return values

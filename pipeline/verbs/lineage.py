@@ -75,7 +75,7 @@ def _back(origin: Origin, home: str | None) -> Iterator[Row]:
     yield "model", _place(model.path, home)
     at = f", {model.trained:%Y-%m-%d %H:%M} UTC" if model.trained else ""
     foreign = [model.path.name] == [str(version) for version in model.versions]  # its path is that of the version
-    unknown = "none here pushed this version" if foreign else "its record was pruned"
+    unknown = "no run here pushed this version" if foreign else "its record was pruned"
     yield "run", f"{model.run}{at}" if model.run else unknown
     yield "commit", f"{model.commit}{'+dirty' * model.dirty}" if model.commit else ""
     if origin.record is None:

@@ -116,7 +116,7 @@ def test_version_of_another_program_has_no_origin(home: Path) -> None:
     (home / "serving" / "7").mkdir(parents=True)
     (origin,) = follow(home, "7").origins
     assert (origin.model.run, origin.record, origin.spans, origin.artifacts) == (None, None, (), {})
-    assert re.search(r"^run +none here pushed this version$", command(home, "lineage", "7"), re.MULTILINE)
+    assert re.search(r"^run +no run here pushed this version$", command(home, "lineage", "7"), re.MULTILINE)
 
 
 def test_what_is_gone_is_left_out_and_the_rest_is_shown(home: Path) -> None:
