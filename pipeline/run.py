@@ -8,6 +8,7 @@ run.model().signatures["serving_raw"]
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import functools
 import html
@@ -25,7 +26,7 @@ from headrace.common.errors import RunError
 from headrace.components.evaluation.result import Evaluation, read_evaluation
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.results.record import FILE_NAME as RECORD_NAME
-from headrace.pipeline.results.record import ArtifactRecord, RunRecord, Status
+from headrace.pipeline.results.record import ArtifactRecord, RunRecord, Status, newest_first
 from headrace.pipeline.results.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0.schema_pb2 import Schema
     from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
 
+    from headrace.pipeline.folders import Folders
     from headrace.pipeline.predict.trained import TrainedModel
     from headrace.pipeline.results.verdict import ModelVerdict
 
@@ -279,6 +281,15 @@ class Run:
         return (
             f'<iframe srcdoc="{page}" sandbox="allow-scripts" style="width: 100%; height: 720px; border: 0"></iframe>'
         )
+
+
+def list_runs(folders: Folders) -> list[Run]:
+    """The runs in a pipeline's folder, newest first, without those whose record is damaged or of another version."""
+    found = []
+    for folder in newest_first(folders.runs):
+        with contextlib.suppress(RunError):
+            found.append(Run.read(folder))
+    return found
 
 
 @functools.cache

@@ -6,10 +6,10 @@ The command line calls them too, or the variants below them that return more.
 from headrace.pipeline.api.lifecycle import compare, lineage, models, promote, promote_model, roll_back, rollback
 from headrace.pipeline.api.loading import load, load_checked, validate
 from headrace.pipeline.api.outputs import compile, predict, share, share_runs  # noqa: A004 - named like the command
-from headrace.pipeline.api.running import load_to_run, notifying, register_after_run, run, run_loaded, runs, write_pages
-from headrace.pipeline.api.serving import serve_after_run
+from headrace.pipeline.api.running import EndedRun, load_to_run, run, run_to_the_end, runs
 
 __all__ = [
+    "EndedRun",
     "compare",
     "compile",
     "lineage",
@@ -17,19 +17,15 @@ __all__ = [
     "load_checked",
     "load_to_run",
     "models",
-    "notifying",
     "predict",
     "promote",
     "promote_model",
-    "register_after_run",
     "roll_back",
     "rollback",
     "run",
-    "run_loaded",
+    "run_to_the_end",
     "runs",
-    "serve_after_run",
     "share",
     "share_runs",
     "validate",
-    "write_pages",
 ]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from headrace.common.environment import prepare, quiet
 from headrace.configs.loading.loader import ConfigSource
 from headrace.pipeline.api.loading import Overrides, load
-from headrace.pipeline.api.running import register_versions, rewrite_report, runs, write_card_of
+from headrace.pipeline.api.pages import rewrite_report, write_card_of
+from headrace.pipeline.api.running import register_versions, runs
 from headrace.pipeline.api.serving import serve_or_fail
 
 if TYPE_CHECKING:
@@ -133,10 +134,10 @@ def promote_model(
     prepare()
     with quiet():
         from headrace.pipeline.models.promotion import promote as push_approved
-    there, wanted = runs(loaded), None if to is None else str(to)
-    done = push_approved(loaded, there, wanted, dt.datetime.now(dt.UTC), allow_older=allow_older)
-    write_card_of(loaded, there, Path(done.version))
-    rewrite_report(there, done.run)
+    earlier, wanted = runs(loaded), None if to is None else str(to)
+    done = push_approved(loaded, earlier, wanted, dt.datetime.now(dt.UTC), allow_older=allow_older)
+    write_card_of(loaded, earlier, Path(done.version))
+    rewrite_report(earlier, done.run)
     try:
         serve_or_fail(loaded, roll_back=True)
     finally:

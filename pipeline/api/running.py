@@ -6,6 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from headrace.common.errors import ConfigError, HeadraceError, InProgressError, 
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import ConfigSource, LoadedConfig, Override
 from headrace.pipeline.api.loading import Overrides, as_pairs, load, load_checked, name_of
+from headrace.pipeline.api.pages import write_pages
 from headrace.pipeline.api.serving import serve_after_run
 
 logger = logging.getLogger(__name__)
@@ -20,6 +22,7 @@ logger = logging.getLogger(__name__)
 if TYPE_CHECKING:
     from headrace.pipeline.local.lazy_server import EarlyProcess
     from headrace.pipeline.registration.register import RegistrationOutcome
+    from headrace.pipeline.results.serving import ServingOutcome
     from headrace.pipeline.run import Run
     from headrace.pipeline.terminal import Display
 
@@ -41,28 +44,23 @@ def run(
 
     A run whose model is not blessed, or that ends early without a reason to train, is a success. Raises ConfigError
     before anything runs; RunError if a component fails, another run of the pipeline is in progress, or the server of
-    `deploy.serving` does not load the version in service;
-    KeyboardInterrupt after Ctrl-C or SIGTERM, once all processes have ended.
+    `deploy.serving` does not load the version in service; KeyboardInterrupt after Ctrl-C or SIGTERM, once all processes
+    have ended.
     """
-    from headrace.pipeline.interrupts import handlers_restored, uninterrupted
-    from headrace.pipeline.local.lazy_server import EarlyProcess
+    from headrace.pipeline.interrupts import handlers_restored
     from headrace.pipeline.results.record import Status
     from headrace.pipeline.run_parameters import value_overrides
     from headrace.pipeline.terminal import SilentDisplay, failure_text, open_display
 
     given, obey_retrain = value_overrides(parameters or {})
+    display = open_display() if show else SilentDisplay()
     with handlers_restored():
-        with EarlyProcess(fresh=fresh) as early:
-            loaded = load_to_run(config, profile, (*as_pairs(overrides), *given), early.start_if_needed)
-            with open_display() if show else SilentDisplay() as display:
-                done = run_loaded(loaded, name_of(config), display, early, fresh=fresh, obey_retrain=obey_retrain)
-        serving = serve_after_run(loaded.config, done)
-        with uninterrupted(), notifying(loaded.config, done):
-            if done.status is not Status.INTERRUPTED:
-                write_pages(loaded, done)
-        if done.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        register_after_run(loaded.config)  # last, as it may take long, and may be interrupted
+        ended = run_to_the_end(
+            config, profile, (*as_pairs(overrides), *given), display, fresh=fresh, obey_retrain=obey_retrain
+        )
+    done, serving = ended.run, ended.serving
+    if done.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
     if done.status is Status.FAILED:
         failed = [node for node in done.record.nodes if node.status is Status.FAILED]
         raise RunError("\n\n".join(map(failure_text, failed)))
@@ -77,20 +75,61 @@ def runs(config: ConfigSource, *, profile: str | None = None, overrides: Overrid
     A run whose record is damaged, or of another version, is left out.
     """
     from headrace.pipeline.folders import Folders
-    from headrace.pipeline.results.record import FILE_NAME
-    from headrace.pipeline.run import Run
+    from headrace.pipeline.run import list_runs
 
-    found = []
-    folder = Folders.of(load(config, profile=profile, overrides=overrides)).runs
-    for file in folder.glob(f"*/{FILE_NAME}"):
-        try:
-            found.append(Run.read(file.parent))
-        except RunError:
-            continue
-    return sorted(found, key=lambda run: (run.record.started, run.id), reverse=True)
+    return list_runs(Folders.of(load(config, profile=profile, overrides=overrides)))
 
 
-def run_loaded(
+@dataclass(frozen=True)
+class EndedRun:
+    """A run that has ended, and what followed it."""
+
+    run: Run
+    report: Path
+    """The path of its report."""
+    serving: ServingOutcome | None
+    """What became of the server of `deploy.serving`; None if there is none."""
+    registered: Sequence[RegistrationOutcome] = ()
+    """What the model registries of `deploy.registry` were told."""
+
+
+def run_to_the_end(
+    config: ConfigSource,
+    profile: str | None,
+    overrides: Sequence[Override],
+    display: Display,
+    *,
+    fresh: bool,
+    obey_retrain: bool,
+    on_end: Callable[[EndedRun], None] | None = None,
+) -> EndedRun:
+    """Check the config and the data, run the pipeline, and do what follows a run: bring the server of `deploy.serving`
+    up, write the report and the model card, tell the receivers of `notify:`, and register the pushed versions.
+
+    display: entered once the config and the data are known to be valid; obey_retrain: train only if `schedule.retrain`
+    sees a reason to; on_end: shows how the run ended, before the receivers are told, while signals are ignored.
+
+    A failure or interruption is in the status of the result. Raises ConfigError before anything runs.
+    """
+    from headrace.pipeline.interrupts import uninterrupted
+    from headrace.pipeline.local.lazy_server import EarlyProcess
+    from headrace.pipeline.results.record import Status
+
+    with EarlyProcess(fresh=fresh) as early:
+        loaded = load_to_run(config, profile, overrides, early.start_if_needed)
+        with display:
+            done = _run_loaded(loaded, name_of(config), display, early, fresh=fresh, obey_retrain=obey_retrain)
+    serving = serve_after_run(loaded.config, done)
+    with uninterrupted(), _notifying(loaded.config, done):
+        ended = EndedRun(done, write_pages(loaded, done, serving), serving)
+        if on_end is not None:
+            on_end(ended)
+    if done.status is Status.INTERRUPTED:
+        return ended
+    return replace(ended, registered=register_after_run(loaded.config))  # last, as it may be long, and interrupted
+
+
+def _run_loaded(
     loaded: LoadedConfig, name: str, display: Display, early: EarlyProcess, *, fresh: bool, obey_retrain: bool
 ) -> Run:
     """Run the pipeline in processes of its own. A failure or interruption is in the status of the result.
@@ -152,7 +191,7 @@ def load_to_run(
 
 
 @contextlib.contextmanager
-def notifying(config: PipelineConfig, done: Run) -> Iterator[None]:
+def _notifying(config: PipelineConfig, done: Run) -> Iterator[None]:
     """Tell the receivers of `notify:` what became of a run when the block ends, even if it raises."""
     try:
         yield
@@ -178,78 +217,6 @@ def _notify_of_no_start(config: PipelineConfig, started: float, error: HeadraceE
         notify_of_no_start(config, started, error)
 
 
-def write_pages(loaded: LoadedConfig, done: Run) -> Path:
-    """Write the report of a run and, if a model that it pushed or reused is in service, the model's card, and that of a
-    model that was put into service in its place; returns the path of the report.
-    """
-    from headrace.pipeline.report import write_report
-    from headrace.pipeline.results.serving import ServingOutcome
-
-    report = write_report(done.path)
-    if done.pushed is not None and not (loaded.data_checked and _has_card(loaded.config, done)):
-        write_card_of(loaded.config, runs(loaded.config), done.pushed)
-    outcome = ServingOutcome.read(done.path)
-    if outcome is not None and outcome.restored is not None:
-        _write_card_of_restored(loaded.config, outcome.restored)
-    return report
-
-
-def _write_card_of_restored(config: PipelineConfig, version: int) -> None:
-    """Write the card of the model that was put into service in place of one that the server rejected."""
-    from headrace.pipeline.folders import Folders
-    from headrace.pipeline.models.destination import Destination
-
-    there = Destination.read(Folders.of(config), config.push_directory or "")
-    write_card_of(config, runs(config), there.path / str(version))
-
-
-def _has_card(config: PipelineConfig, done: Run) -> bool:
-    """Whether a run that computed nothing finds a card that is newer than all it shows.
-
-    To write it again, all runs of the pipeline would have to be read.
-    """
-    from headrace.pipeline.folders import Folders
-    from headrace.pipeline.models import CARD
-
-    folders, model = Folders.of(config), done.record.node("Trainer").outputs.get("model")
-    if model is None or (done.path / "logs" / "start.log").exists():
-        return False
-    try:
-        written = (folders.runs / Path(model.uri).name / CARD).stat().st_mtime_ns
-        return written > max(file.stat().st_mtime_ns for file in (folders.registry, folders.push_record))
-    except OSError:
-        return False
-
-
-def write_card_of(config: PipelineConfig, there: Sequence[Run], version: Path) -> None:
-    """Write the card of a model that is in service. What prevents that is logged: the push itself succeeded.
-
-    there: the pipeline's runs; version: the folder of the pushed version.
-    """
-    from headrace.pipeline.models.card import write_card
-
-    try:
-        write_card(config, there, version)
-    except (HeadraceError, OSError, ValueError) as error:
-        logger.warning("%s was pushed, but its model card cannot be written: %s", version, error)
-
-
-def rewrite_report(there: Sequence[Run], run: str | None) -> None:
-    """Write the report of a run again, which said that its model awaits approval. Without one, nothing is written.
-
-    there: the pipeline's runs; run: the id of one of them.
-    """
-    from headrace.pipeline.report import FILE_NAME, write_report
-
-    folder = next((one.path for one in there if one.id == run), None)
-    if folder is None or not (folder / FILE_NAME).exists():
-        return
-    try:
-        write_report(folder)
-    except (HeadraceError, OSError, ValueError) as error:
-        logger.warning("the report of run %s cannot be written again: %s", run, error)
-
-
 def register_versions(config: PipelineConfig) -> list[RegistrationOutcome]:
     """Bring the model registries of `deploy.registry` to the state of `deploy.push`. What prevents that is logged.
 
@@ -261,11 +228,12 @@ def register_versions(config: PipelineConfig) -> list[RegistrationOutcome]:
     from headrace.pipeline.folders import Folders
     from headrace.pipeline.registration.register import register
     from headrace.pipeline.registration.versions import local_shelf
+    from headrace.pipeline.run import list_runs
 
     try:
         lock = Folders.of(config).registration_lock
         with wait_and_hold(lock, f"deploy.registry: waiting for another command that registers versions ({lock})"):
-            shelf = local_shelf(config, lambda: runs(config))
+            shelf = local_shelf(config, lambda: list_runs(Folders.of(config)))
             return register(config.deploy.registry, config.pipeline.name, shelf) if shelf else []
     except (HeadraceError, OSError, ValueError) as error:
         logger.warning("deploy.registry: no version is registered: %s; the next run tries again", error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import shlex
 import sys
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from headrace.configs.config import PipelineConfig
     from headrace.configs.loading.loader import LoadedConfig
-    from headrace.pipeline.run import Run
+    from headrace.pipeline.api import EndedRun
 
 MANY_ALIKE = 6
 """As many features in a row with the same settings are shown as one line."""
@@ -154,9 +155,7 @@ def run(config: GivenConfig, parameters: tuple[str, ...], fresh: bool) -> None:
     Components whose inputs, settings and code are unchanged since an earlier run are reused.
     """
     prepare()
-    from headrace.pipeline.api import load_to_run, notifying, register_after_run, run_loaded, serve_after_run
-    from headrace.pipeline.interrupts import uninterrupted
-    from headrace.pipeline.local.lazy_server import EarlyProcess
+    from headrace.pipeline.api import run_to_the_end
     from headrace.pipeline.results.record import Status
     from headrace.pipeline.run_parameters import parameter_overrides
     from headrace.pipeline.terminal import StandardOutput, open_display
@@ -164,25 +163,23 @@ def run(config: GivenConfig, parameters: tuple[str, ...], fresh: bool) -> None:
     given, obey_retrain = parameter_overrides(parameters)
     console = StandardOutput()
     _say_what_comes(console, config)
-    with EarlyProcess(fresh=fresh) as early:
-        loaded = load_to_run(config.path, config.profile, (*config.overrides, *given), early.start_if_needed)
-        with open_display(console) as display:
-            done = run_loaded(loaded, str(config), display, early, fresh=fresh, obey_retrain=obey_retrain)
-    serving = serve_after_run(loaded.config, done)
-    with uninterrupted(), notifying(loaded.config, done):
-        _report_and_summary(console, loaded, done, _options(config.profile, config.overrides))
-        if serving is not None and serving.words:
-            style = None if serving.error is None else "bold red"
-            console.print(f"serving   {serving.words}", style=style, soft_wrap=True, highlight=False, markup=False)
-    if done.status is not Status.INTERRUPTED:
-        for outcome in register_after_run(loaded.config):
-            if outcome.added:
-                console.print(f"registry  {outcome}", soft_wrap=True, highlight=False)
+    ended = run_to_the_end(
+        config.path,
+        config.profile,
+        (*config.overrides, *given),
+        open_display(console),
+        fresh=fresh,
+        obey_retrain=obey_retrain,
+        on_end=functools.partial(_show_end, console, _options(config.profile, config.overrides)),
+    )
+    for outcome in ended.registered:
+        if outcome.added:
+            console.print(f"registry  {outcome}", soft_wrap=True, highlight=False)
     if console.reader_gone:
         sys.exit(BROKEN_PIPE)
-    if done.status is not Status.DONE:
-        sys.exit(CTRL_C if done.status is Status.INTERRUPTED else 1)
-    if serving is not None and serving.error is not None:
+    if ended.run.status is not Status.DONE:
+        sys.exit(CTRL_C if ended.run.status is Status.INTERRUPTED else 1)
+    if ended.serving is not None and ended.serving.error is not None:
         sys.exit(1)
 
 
@@ -205,14 +202,15 @@ def _options(profile: str | None, overrides: tuple[str, ...]) -> str:
     return "".join(f" {shlex.quote(word)}" for word in found)
 
 
-def _report_and_summary(console: Console, loaded: LoadedConfig, done: Run, options: str) -> None:
-    """Write the report and the model card, and print the summary. options: for the command that promotes the model."""
-    from headrace.pipeline.api import write_pages
+def _show_end(console: Console, options: str, ended: EndedRun) -> None:
+    """Print the summary, and what became of the server. options: for the command that promotes the model."""
     from headrace.pipeline.results.run_folder import RunFolder
     from headrace.pipeline.verbs.local_runs import show_summary
 
-    report_file = short(write_pages(loaded, done))
-    show_summary(console, RunFolder(done.path, done.record), report_file, options)
+    show_summary(console, RunFolder(ended.run.path, ended.run.record), short(ended.report), options)
+    if ended.serving is not None and ended.serving.words:
+        style = None if ended.serving.error is None else "bold red"
+        console.print(f"serving   {ended.serving.words}", style=style, soft_wrap=True, highlight=False, markup=False)
 
 
 @config_verb()
