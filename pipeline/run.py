@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 WHOLE = "all"
 """The row of `metrics_frame` for the whole split."""
-SERVING_MODEL_DIR = "Format-Serving"
 
 
 class Run:
@@ -228,22 +227,22 @@ class Run:
         return tft.TFTransformOutput(self.artifact("Transform", "transform_graph").uri)
 
     def model(self) -> TrainedModel:
-        """The trained model, blessed or not. README lists its signatures.
+        """The trained model, blessed or not. docs/outputs.md lists its signatures.
 
         Its method `predict(data, *, columns=None, prefix="", batch_size=None)` returns a Table with the predictions for
         a pandas DataFrame, a pyarrow Table or {name: array}; see `headrace.predict`. It has the attributes of what
         `tf.saved_model.load` returns, too, which the first use of one of them calls. Raises RunError if its files are
         gone or damaged.
         """
-        folder = Path(self.artifact("Trainer", "model").uri) / SERVING_MODEL_DIR
-        if not (folder / "saved_model.pb").is_file():
-            raise RunError(f"the model of run {self.id} is gone from {folder}")
         from headrace.pipeline.folders import Folders
-        from headrace.pipeline.predict.models import check_folder
+        from headrace.pipeline.predict.models import check_folder, model_folder
         from headrace.pipeline.predict.trained import TrainedModel
 
-        folder = folder.absolute()
-        check_folder(folder, Folders(folder.parents[4]))  # home / artifacts / Trainer / model / run / Format-Serving
+        artifact = Path(self.artifact("Trainer", "model").uri).absolute()
+        folder = model_folder(artifact)
+        if folder is None:
+            raise RunError(f"the model of run {self.id} is gone from {artifact}")
+        check_folder(folder, Folders(self._folder.home))
         prepare()
         return TrainedModel(folder)
 

@@ -153,7 +153,7 @@ def read_event(folder: RunFolder, *, killed: bool = False) -> Event:
     return Event(
         pipeline=record.pipeline,
         run=record.run_id,
-        source=source(folder.path.absolute().parents[1]),
+        source=source(folder.home),
         happened=tuple(_happened(folder, verdict, killed=killed)),
         started=record.started,
         finished=_finished(record),

@@ -101,12 +101,14 @@ def check_folder(folder: Path, folders: Folders) -> None:
 
 
 def _contents_written(artifact: Path, folders: Folders) -> str | None:
-    """The checksum of an artifact in the record of the run that wrote it; None if that is not known."""
-    if artifact.parents[2:3] != (folders.artifacts,):
-        return None
-    component, output, run = artifact.parts[-3:]
+    """The checksum of an artifact in the record of the run that wrote it; None if that is not known.
+
+    The pipeline's folder may have been moved, or be a copy of the one that the artifact is in.
+    """
     try:
-        found = RunFolder.read(folders.runs / run).output(component, output)
+        component, output, run = artifact.parts[-3:]
+        written = RunFolder.read(folders.runs / run)
+        found = written.output(component, output) if written.directory(component, output) == artifact else None
     except (OSError, ValueError, TypeError, KeyError):  # the record is gone, or of another version
         return None
     known = found.properties.get(CONTENTS) if found else None

@@ -36,6 +36,11 @@ class RunFolder:
         """Read the record of a run. Raises FileNotFoundError if the folder holds none."""
         return cls(path, RunRecord.read(path))
 
+    @property
+    def home(self) -> Path:
+        """The absolute path of the pipeline's folder `<root>/<pipeline>`."""
+        return self.path.absolute().parents[1]
+
     @cached_property
     def config_text(self) -> str:
         """The config as it was loaded, as YAML."""
@@ -123,7 +128,7 @@ class RunFolder:
             # the last "artifacts": the pipeline may itself lie below a folder of that name
             start = len(uri.parts) - 1 - uri.parts[::-1].index("artifacts")
             inside = uri.parts[start:]
-            uri = self.path.absolute().parents[1].joinpath(*inside)
+            uri = self.home.joinpath(*inside)
         return uri if uri.exists() else None
 
     def text(self, node_id: str, key: str) -> str | None:

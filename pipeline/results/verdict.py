@@ -148,7 +148,7 @@ def _pushed(folder: RunFolder) -> str | None:
 
 def _promoted(folder: RunFolder, destination: str | None) -> str | None:
     """The latest version as which a model that awaited approval was pushed; None if that has not happened."""
-    model, file = folder.directory("Trainer", "model"), folder.path.absolute().parents[1] / "pushed.json"
+    model, file = folder.directory("Trainer", "model"), folder.home / "pushed.json"
     if destination is None or model is None:
         return None
     try:
