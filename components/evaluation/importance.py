@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace.common.exact_integers import EXACT_IN_FLOAT64
 from headrace.common.record_batches import concatenated
 from headrace.components.evaluation.metrics.accumulator import Array
 from headrace.components.evaluation.result import FeatureImportance, PartialDependence
@@ -41,8 +42,6 @@ MOST_CURVES = 3
 SEED = 0
 _TAIL = 0.05
 """Share of the numbers at either end that the grid leaves out."""
-_EXACT = 1 << 53
-"""The greatest integer up to which float64 holds all."""
 _ROWS = 5000
 """About how many rows are predicted at once."""
 
@@ -182,7 +181,7 @@ def _same(value: pa.Scalar, rows: int, kind: pa.DataType) -> pa.Array:
 
 def _shown_values(values: Sequence[bytes | int | float]) -> tuple[float | str, ...]:
     """Numbers, or texts: also of integers that float64 would take for others, such as long ids."""
-    if any(isinstance(one, int) and abs(one) > _EXACT for one in values):
+    if any(isinstance(one, int) and abs(one) > EXACT_IN_FLOAT64 for one in values):
         return tuple(map(str, values))
     return tuple(one.decode() if isinstance(one, bytes) else float(one) for one in values)
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.exact_integers import EXACT_IN_FLOAT64
 from headrace.components.examples.arrow_columns import (
     IntegerRange,
     bytes_of,
@@ -27,7 +28,6 @@ from headrace.components.examples.arrow_columns import (
 )
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: Knuth's multiplicative hashing
-_EXACT = 2**53
 _LOW_BITS = np.uint64(0xFFFF)
 FEW_ROWS, COPIES = 1000, 10
 """A batch repeats its rows if it has at most this many different ones, each at least this many times on average."""
@@ -133,8 +133,8 @@ def _number_bits(numbers: np.ndarray) -> np.ndarray:
     bits = doubles.view(np.uint64)
     if numbers.dtype.kind == "f":
         bits[np.isnan(doubles)] = _NAN
-    elif len(numbers) and (numbers.max() > _EXACT or numbers.min() < -_EXACT):
-        wide = (numbers > _EXACT) | (numbers < -_EXACT)
+    elif len(numbers) and (numbers.max() > EXACT_IN_FLOAT64 or numbers.min() < -EXACT_IN_FLOAT64):
+        wide = (numbers > EXACT_IN_FLOAT64) | (numbers < -EXACT_IN_FLOAT64)
         bits[wide] = numbers[wide].view(np.uint64)
     return bits
 

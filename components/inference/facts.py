@@ -16,13 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.exact_integers import EXACT_IN_FLOAT64
 from headrace.components.examples.tfexample.rounding import LARGEST, ColumnRounding
 from headrace.components.sources.types import LIST, Kind
 
 COMPARED = 20_000
 """Distinct texts against which patterns are tried."""
-EXACT, EXACT_DOUBLE = 1 << 24, 1 << 53
-"""Integers up to which all are exact in float32 and in float64."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ class ColumnFacts:
         """The same of the integers that a column of floats holds, as programs write those with gaps; None if one has a
         fraction, or may have lost digits.
         """
-        if self.kind != "float" or not self.is_whole or max(abs(self.least), abs(self.greatest)) > EXACT_DOUBLE:
+        if self.kind != "float" or not self.is_whole or max(abs(self.least), abs(self.greatest)) > EXACT_IN_FLOAT64:
             return None
         values = self.values.cast(pa.int64())
         return replace(self, kind="int", values=values) if pc.count_distinct(values).as_py() == self.distinct else None

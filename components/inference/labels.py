@@ -15,8 +15,9 @@ from typing import Any, Literal
 import pyarrow.compute as pc
 
 from headrace.common.errors import DataError
+from headrace.common.exact_integers import EXACT_IN_FLOAT32
 from headrace.components.inference.columns import boolean_pair, find_separator, percent, rounded, show, show_of
-from headrace.components.inference.facts import EXACT, ColumnFacts
+from headrace.components.inference.facts import ColumnFacts
 
 MAX_CLASSES = 100
 """Distinct texts up to which a column can be predicted as classes."""
@@ -64,7 +65,7 @@ def choose_label(facts: ColumnFacts, spelled: Spelled = dict) -> LabelChoice:
         return _multilabel(facts, _counted(facts, found[0]), found[0])
     if facts.distinct == 2:
         return _binary(facts, spelled) or _regression(facts, "; two numbers, but as texts they are not two classes")
-    integers = facts.as_integers if facts.is_dense and facts.greatest <= EXACT else None
+    integers = facts.as_integers if facts.is_dense and facts.greatest <= EXACT_IN_FLOAT32 else None
     if facts.scalar == "string" or _counts_classes(integers or facts):
         return _multiclass(integers or facts)
     return _regression(facts)
@@ -161,7 +162,7 @@ def _class_values(facts: ColumnFacts, values: list[Any], spelled: Spelled) -> tu
     """
     if facts.scalar != "float":
         return values, None
-    if facts.is_whole and max(map(abs, values)) <= EXACT:
+    if facts.is_whole and max(map(abs, values)) <= EXACT_IN_FLOAT32:
         return [int(value) for value in values], None
     texts = spelled()
     found = [texts.get(value, ()) for value in values]

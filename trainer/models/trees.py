@@ -20,12 +20,13 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headrace.common.errors import ModelError
+from headrace.common.exact_integers import EXACT_IN_FLOAT32
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.trees_model import TreesModel
 from headrace.trainer.columns import CategoryColumn, ModelInputs, NumberColumn
 from headrace.trainer.models.layers import head
 
-MOST_CATEGORIES = 1 << 24
+MOST_CATEGORIES = EXACT_IN_FLOAT32
 """The most categories of a feature: larger integers have no exact float32."""
 TREES_AT_ONCE = 256
 """Trees that are traversed at the same time: so a batch of 10,000 examples takes some hundred megabytes, not more."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.common.errors import DataError
+from headrace.common.exact_integers import EXACT_IN_FLOAT64
 from headrace.common.names import did_you_mean_or_list
 from headrace.common.storage.files import open_file, reading
 from headrace.components.sources.types import first_duplicate
@@ -96,7 +97,7 @@ def column(cells: Sequence[Cell]) -> pa.Array:
     if not types:
         return pa.nulls(len(values))
     if types <= {float, int}:
-        whole = all(value is None or (float(value).is_integer() and abs(value) < 1 << 53) for value in values)
+        whole = all(value is None or (float(value).is_integer() and abs(value) < EXACT_IN_FLOAT64) for value in values)
         return pa.array([int(value) if whole and value is not None else value for value in values], _NUMBER[whole])
     if types == {dt.date, dt.datetime}:
         return pa.array([None if value is None else _moment(value) for value in values], pa.timestamp("s"))

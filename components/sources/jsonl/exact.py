@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from headrace.common.exact_integers import EXACT_IN_FLOAT64
 from headrace.components.sources.nested import JsonObject, KnownPaths, flat_members, objects_in
 from headrace.components.sources.types import LIST, Kind, listed, widest, with_article
 
 _INT64 = range(-(2**63), 2**63)
-EXACT = 2**53
-"""A float holds every integer below this."""
 
 ARRAY_HINT = "If the file is one JSON array of objects, set `kind: json` instead of `jsonl`"
 LINE_HINT = "Each line must be one object: {...}"
@@ -261,7 +260,7 @@ def _whole(text: _Number) -> int | None:
 def _of_float(text: _Number) -> int | None:
     """The integer that is written as a float, such as `12345.0`, if a float holds it and its neighbors; else None."""
     found = float(text)
-    return int(found) if found.is_integer() and abs(found) < EXACT else None
+    return int(found) if found.is_integer() and abs(found) < EXACT_IN_FLOAT64 else None
 
 
 def _float(text: _Number, name: str) -> float:

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from headrace.common.exact_integers import EXACT_IN_FLOAT64
 from headrace.common.record_batches import in_one_batch
 from headrace.common.utf8 import is_utf8
 from headrace.components.examples.arrow_columns import stacks_or_columns
-from headrace.components.sources.jsonl.exact import EXACT
 from headrace.components.sources.nested import (
     DOT,
     KnownPaths,
@@ -229,7 +229,7 @@ def _holds_integers(column: pa.Array, declared: Kind) -> bool:
     """Whether a column of floats is declared as integers, and all are: `12345.0`."""
     if declared != "int" or not pa.types.is_floating(column.type):
         return False
-    whole = pc.and_(pc.equal(pc.floor(column), column), pc.less(pc.abs(column), EXACT))
+    whole = pc.and_(pc.equal(pc.floor(column), column), pc.less(pc.abs(column), EXACT_IN_FLOAT64))
     return pc.all(whole).as_py() is not False
 
 
