@@ -39,7 +39,8 @@ LEAST_PRESENT = 0.01
 """Fraction of the rows that must have a value."""
 TEXT_WORDS = 5.0
 """Average words above which a string is a text."""
-SEPARATORS = ("|", ";", ",", "/")
+LIST_SEPARATORS = ("|", ";", ",", "/")
+"""What may divide the items of a list in one text: the first that does."""
 LEAST_LISTS = 5
 """Distinct texts from which on they may be lists."""
 
@@ -302,7 +303,7 @@ def find_separator(facts: ColumnFacts) -> tuple[str, pa.Array] | None:
 
     They are lists if they have few short items that repeat, in many combinations.
     """
-    for separator in SEPARATORS if facts.distinct >= LEAST_LISTS else ():
+    for separator in LIST_SEPARATORS if facts.distinct >= LEAST_LISTS else ():
         if (pc.mean(pc.match_substring(facts.texts, separator)).as_py() or 0.0) < 0.5:
             continue
         items = pc.utf8_trim_whitespace(pc.list_flatten(pc.split_pattern(facts.texts, separator)))

@@ -42,7 +42,7 @@ MAX_CLASSES = 10_000
 PREDICTION, PROBABILITY = "prediction", "probability"
 LIKELY = 0.5
 """The probability above which a class of a binary or multilabel label is predicted, as the Evaluator's default is."""
-SEPARATORS = ("|", ";", ",", "\n")
+JOINERS = ("|", ";", ",", "\n")
 """What may stand between the classes of an example in one text: the first that no class contains."""
 Values = NDArray[Any]
 """float32, or texts as objects of type `bytes`: [rows, outputs]."""
@@ -129,7 +129,7 @@ class PredictionColumns:
     def _separator(self) -> str:
         """What joins classes: what divides the label's, or else a mark that none contains."""
         within = "".join(map(str, self.label.class_values))
-        return self.label.separator or next((mark for mark in SEPARATORS if mark not in within), SEPARATORS[0])
+        return self.label.separator or next((mark for mark in JOINERS if mark not in within), JOINERS[0])
 
     def _probabilities(self, values: Values) -> dict[str, pa.Array]:
         names = (f"{PROBABILITY}_{name}" for name in self._names.to_pylist())

@@ -15,7 +15,7 @@ from headrace.pipeline.preview.columns import ColumnViolation, group_alike
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SEPARATORS = (";", "|", ",", " ")
+_NUMBER_SEPARATORS = (";", "|", ",", " ")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?nan|", re.IGNORECASE)
 
 
@@ -96,7 +96,7 @@ def _separator_for(text: str) -> str:
 
 def vector_settings(texts: Sequence[str]) -> dict[str, Any] | None:
     """The vector feature that reads texts as lists of numbers, all of one length; None if there is none."""
-    for separator in _SEPARATORS:
+    for separator in _NUMBER_SEPARATORS:
         cut = [_split(text, separator) for text in texts]
         size = len(cut[0]) if cut else 0
         if size > 1 and all(len(items) == size and all(map(_NUMBER.fullmatch, items)) for items in cut):
