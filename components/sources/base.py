@@ -117,7 +117,10 @@ class Source(Protocol):
         """The names of the columns to read. Cheap, and without heavy imports."""
 
     def parts(self, parallel_map: ParallelMap) -> list[Any]:
-        """The parts of the data. Their order and sizes depend on the data alone."""
+        """The parts of the data. Their order and sizes depend on the data alone.
+
+        parallel_map: for sources that have to read their files to cut them; the others ignore it.
+        """
 
     def scan(self, part: Any, declared: Mapping[str, Kind]) -> ScanResult:
         """Count the rows of a part and find the kinds of its columns, from metadata or in one pass over its values.

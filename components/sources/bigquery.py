@@ -106,8 +106,8 @@ class BigqueryRows:
                 schema = client.query(self.source.query, job_config=dry, location=self.source.location).schema
         return self.options.select([column.name for column in schema])
 
-    def parts(self, parallel_map: ParallelMap) -> list[ReadStream]:  # BigQuery splits the table
-        """The streams of one session over the table, or over the table that the query's job wrote."""
+    def parts(self, parallel_map: ParallelMap) -> list[ReadStream]:
+        """The streams into which BigQuery splits the table, or the table that the query's job wrote, in one session."""
         return self._streams
 
     def scan(self, part: ReadStream, declared: Mapping[str, Kind]) -> ScanResult:

@@ -94,7 +94,7 @@ class Arrays:
         """The names of the table's columns."""
         return self.options.select(self._table().schema.names)
 
-    def parts(self, parallel_map: ParallelMap) -> list[Part]:  # the table is in memory
+    def parts(self, parallel_map: ParallelMap) -> list[Part]:
         """Ranges of rows."""
         table = self._table()
         length = min(max(table.nbytes // MOST_PARTS, SMALLEST_PART), LARGEST_PART)

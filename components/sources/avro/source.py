@@ -58,8 +58,11 @@ class AvroFiles(SourceFiles[AvroSource], RowScanner):
         wanted = self.options.columns or ()
         return [*self._head, *(name for name in wanted if name not in self._head)]
 
-    def parts(self, parallel_map: ParallelMap) -> list[Part]:  # headers are small
-        """The files, cut and grouped into parts of about the same size. Raises DataError if their types clash."""
+    def parts(self, parallel_map: ParallelMap) -> list[Part]:
+        """The files, cut and grouped into parts of about the same size. Reads all of their headers, which are small.
+
+        Raises DataError if their types clash.
+        """
         columns = self._agreeing(self.files)
         states = stats(self.files)
         return line_ranges(states, part_length(sum(map(text_size, states)), columns))

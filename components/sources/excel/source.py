@@ -53,7 +53,8 @@ class ExcelFiles(SourceFiles[ExcelSource], RowScanner):
         """The columns of the first file."""
         return self.options.select(self._first.names)
 
-    def parts(self, parallel_map: ParallelMap) -> list[Part]:  # a file is read as a whole
+    def parts(self, parallel_map: ParallelMap) -> list[Part]:
+        """The files, each of which is read as a whole."""
         return [(SheetRows(path),) for path in self.files]
 
     def head(self) -> Head:

@@ -82,7 +82,7 @@ class ImageFiles:
             )
         return self.options.select([*IMAGE_KINDS, *known])
 
-    def parts(self, parallel_map: ParallelMap) -> list[Listing]:  # nothing has to be scanned
+    def parts(self, parallel_map: ParallelMap) -> list[Listing]:
         """The images, grouped by the sizes of their files."""
         self.columns()  # raises DataError for repeated names
         listing = self._listing
@@ -202,7 +202,7 @@ class ListedColumns:
     def columns(self) -> list[str]:
         return self.options.select(others(self.source))
 
-    def parts(self, parallel_map: ParallelMap) -> list[Listing]:  # nothing has to be scanned
+    def parts(self, parallel_map: ParallelMap) -> list[Listing]:
         return [list_images(self.source)]
 
     def scan(self, part: Listing, declared: Mapping[str, Kind]) -> ScanResult:

@@ -75,7 +75,7 @@ class JsonlFiles(SourceFiles[FileSource], RowScanner):
         wanted = self.options.columns or ()
         return [*self._head, *(name for name in wanted if name not in self._head)]
 
-    def parts(self, parallel_map: ParallelMap) -> list[Part]:  # nothing has to be scanned
+    def parts(self, parallel_map: ParallelMap) -> list[Part]:
         """The files, cut and grouped into parts of about the same size."""
         states = stats(self.files)
         length = part_length(sum(map(text_size, states)), len(self._head), NAMED)

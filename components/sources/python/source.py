@@ -81,7 +81,7 @@ class PythonRows(RowScanner):
         wanted = self.options.columns or ()
         return [*self._head, *(name for name in wanted if name not in self._head)]
 
-    def parts(self, parallel_map: ParallelMap) -> list[YieldedRows]:  # there is one
+    def parts(self, parallel_map: ParallelMap) -> list[YieldedRows]:
         """All rows, which one process reads."""
         return [YieldedRows(self.function)]
 

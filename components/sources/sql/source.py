@@ -104,8 +104,8 @@ class SqlRows:
         """The columns of the type boolean, as PostgreSQL reports it, and other databases of a table."""
         return self._booleans
 
-    def parts(self, parallel_map: ParallelMap) -> list[KeyRange]:  # the database counts
-        """The ranges of the key, counted once."""
+    def parts(self, parallel_map: ParallelMap) -> list[KeyRange]:
+        """The ranges of the key, whose rows the database counted once."""
         return self._ranges
 
     def head(self) -> Head:

@@ -66,7 +66,7 @@ class TextFiles:
         names = ["text"] if self.source.window is None else ["words", "next_word"]
         return self.options.select([*names, *([self.source.text_key] if self.source.text_key else []), *self._labels])
 
-    def parts(self, parallel_map: ParallelMap) -> list[tuple[LineRange, ...]]:  # nothing to scan
+    def parts(self, parallel_map: ParallelMap) -> list[tuple[LineRange, ...]]:
         """The files in groups, cut if lines are the texts."""
         states = stats(self.files)
         length = part_length(sum(map(text_size, states)))

@@ -112,7 +112,7 @@ class TfdsExamples:
         """The names of the features."""
         return self.options.select(feature_names(self.folder))
 
-    def parts(self, parallel_map: ParallelMap) -> list[TfdsPart]:  # nothing has to be scanned
+    def parts(self, parallel_map: ParallelMap) -> list[TfdsPart]:
         """The files of the splits, or the ranges of them that the slices select."""
         builder = _builder(self.folder)
         dataset = f"{self.source.name.partition(':')[0]} {self.folder.name}"

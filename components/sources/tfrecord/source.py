@@ -77,7 +77,7 @@ class TfrecordFiles(SourceFiles[TfrecordSource], RowScanner):
         names = self.options.select(sorted(self._head))
         return [*names, *(name for name in self.options.columns or () if name not in names)]
 
-    def parts(self, parallel_map: ParallelMap) -> list[Part]:  # nothing has to be scanned
+    def parts(self, parallel_map: ParallelMap) -> list[Part]:
         """Groups of whole files: the offset of a record is known only after all records before it."""
         sizes = [state.size for state in stats(self.files)]
         return grouped([*map(Records, self.files)], sizes, part_length(sum(sizes)))
