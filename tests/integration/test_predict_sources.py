@@ -21,8 +21,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import tensorflow_datasets as tfds
+from bigquery_servers import google_at_hand
 from parcel_arrivals import SCHEMA, Pushed, Row, check, pushed_once, signature_rows
-from test_example_gen_bigquery import Google, google  # noqa: F401 - a fixture
 from test_example_gen_datasets import save, write
 
 from headrace import predict
@@ -201,17 +201,13 @@ def test_a_prepared_dataset(
     ]
 
 
-def test_a_table_of_bigquery(
-    pushed: Pushed,
-    expected: np.ndarray,
-    monkeypatch: pytest.MonkeyPatch,
-    google: Google,  # noqa: F811
-) -> None:
+def test_a_table_of_bigquery(pushed: Pushed, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     types = {"id": "INTEGER", "distance": "FLOAT", "stops": "INTEGER"}
-    google.fields = [{"name": name, "type": types.get(name, "STRING")} for name in SCHEMA.names]
-    google.schema = TABLE.schema
-    google.streams = {"s/0": TABLE[:6].to_batches(), "s/1": TABLE[6:].to_batches()}
     monkeypatch.chdir(pushed.folder)
-    found = by_config(pushed, {"kind": "bigquery", "project": "p", "table": "d.t"})
+    with google_at_hand(monkeypatch) as google:
+        google.fields = [{"name": name, "type": types.get(name, "STRING")} for name in SCHEMA.names]
+        google.schema = TABLE.schema
+        google.streams = {"s/0": TABLE[:6].to_batches(), "s/1": TABLE[6:].to_batches()}
+        found = by_config(pushed, {"kind": "bigquery", "project": "p", "table": "d.t"})
     check(found, expected)
     assert passed_through(found) == ROWS
