@@ -12,7 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
-from headrace.common.errors import DataError, NoDataError
+from headrace.common.errors import DataError, NoDataError, RunError
 from headrace.common.names import did_you_mean, join_names
 
 PACKAGE = "pkg://"
@@ -24,6 +24,14 @@ REMOTE = ("s3://", "gs://", "minio://")
 def is_remote(path: str) -> bool:
     """Whether the path names an object in an object store rather than a file."""
     return path.startswith(REMOTE)
+
+
+def local_output(path: str | os.PathLike[str]) -> Path:
+    """The path of a file or folder to write. Raises RunError for a URL, also for one that became a Path."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+]+:/", text := str(path)):
+        url = re.sub(":/+", "://", text, count=1)
+        raise RunError(f"{url} is a URL; name a path on this machine, and copy from there")
+    return Path(path)
 
 
 def at_once(function: Callable[[str], Result], paths: Sequence[str]) -> list[Result]:

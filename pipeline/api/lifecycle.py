@@ -156,10 +156,10 @@ def rollback(
     Raises RunError, before anything is changed, if there is no such model, it is not blessed, its files are gone or
     damaged, or a run is in progress.
     """
-    return Path(roll_back(config, to, profile=profile, overrides=overrides).version)
+    return Path(rollback_model(config, to, profile=profile, overrides=overrides).version)
 
 
-def roll_back(
+def rollback_model(
     config: ConfigSource, to: int | str | None, *, profile: str | None = None, overrides: Overrides = ()
 ) -> ModelChange:
     """Like `rollback`, and returns what was done."""

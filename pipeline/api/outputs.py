@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.durable import write_output
 from headrace.common.environment import prepare, quiet
 from headrace.common.errors import RunError
+from headrace.common.storage.paths import local_output
 from headrace.configs.loading.loader import ConfigSource
 from headrace.configs.rules import on_kubeflow
 from headrace.pipeline.api.loading import Overrides, as_pairs, load, load_checked
@@ -59,12 +60,9 @@ def predict(  # noqa: PLR0913 - one for each option of the command
         overrides=as_pairs(overrides),
     )
     if output is None:
-        table, done = scoring.to_table()
-    else:
-        done = scoring.to_file(file := _output(output))
-    for line in done.skipped.reported:
-        logger.warning("skipped: %s", line)
-    return table if output is None else file
+        return scoring.to_table()[0]
+    scoring.to_file(Path(output))
+    return Path(output)
 
 
 def compile(  # noqa: A001 - named like the command
@@ -79,7 +77,7 @@ def compile(  # noqa: A001 - named like the command
     Raises ConfigError, also if a function that the config names does not exist, because its code becomes part of the
     cache keys; RunError if `output` cannot be written.
     """
-    file = None if output is None else _output(output)
+    file = None if output is None else local_output(output)
     if file is not None and (file.is_dir() or not file.parent.is_dir()):
         why = "it is a folder" if file.is_dir() else f"there is no folder {file.parent}"
         raise RunError(f"{file} cannot be written: {why}")
@@ -137,7 +135,7 @@ def share_runs(
     from headrace.pipeline.share.find import find_all
     from headrace.pipeline.share.folder import write_share
 
-    target = None if output is None else _output(output)
+    target = None if output is None else local_output(output)
     if not runs:
         raise RunError("there is no run to share; name at least one")
     folders, left_out = find_all(_run_path(each) for each in runs)
@@ -153,12 +151,6 @@ def share_runs(
         place = str(target) if Path(place).is_relative_to(target) else place
         raise RunError(f"{place} cannot be written: {error.strerror or error}") from error
     return SharedPage(page.absolute(), folders, title)
-
-
-def _output(path: str | PathLike[str]) -> Path:
-    if "://" in str(path):
-        raise RunError(f"{path} is a URL; name a path on this machine, and copy from there")
-    return Path(path)
 
 
 def _page_folder(title: str) -> Path:

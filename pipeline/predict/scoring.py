@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.durable import working_folder
 from headrace.common.environment import prepare, quiet
 from headrace.common.errors import RunError
+from headrace.common.storage.paths import local_output
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import ConfigSource, Override, load_with_locations
 from headrace.configs.schema.beam import BeamConfig
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
     from headrace.components.predict.predict import Predicted, Request
     from headrace.components.sources import ParallelMap
+
+logger = logging.getLogger(__name__)
 
 TFRECORD = "tfrecord"
 """The kind of source for a name that contains this, such as `data_tfrecord-00000-of-00001.gz`."""
@@ -56,7 +60,7 @@ class Scoring:
 
     def to_file(self, output: Path) -> Predicted:
         """Write the predictions. Raises RunError if the output cannot be written."""
-        _check_output(output)
+        _check_output(local_output(output))
         from headrace.components.predict.predict import predict_file
         from headrace.components.predict.writers import format_of
 
@@ -65,11 +69,13 @@ class Scoring:
         try:
             output.parent.mkdir(parents=True, exist_ok=True)
             with working_folder(output) as work:
-                if self.beam.runner == "auto":
-                    return predict_file(self.request, output, _here(), work)
-                return predict_file(self.request, output, self._beam_map(work), work, tasks=True)
+                here = self.beam.runner == "auto"
+                parallel_map = _here() if here else self._beam_map(work)
+                done = predict_file(self.request, output, parallel_map, work, tasks=not here)
         except PermissionError as error:
             raise RunError(f"{output} cannot be written: {error.strerror}") from error
+        _log_left_out(done)
+        return done
 
     def to_table(self) -> tuple[pa.Table, Predicted]:
         """The predictions as a table in memory."""
@@ -77,7 +83,9 @@ class Scoring:
 
         self._load()
         with tempfile.TemporaryDirectory() as work:
-            return predict_table(self.request, _here(), Path(work))
+            table, done = predict_table(self.request, _here(), Path(work))
+        _log_left_out(done)
+        return table, done
 
     def _load(self) -> None:
         """Load the model before any data is read. Workers of Beam load it again."""
@@ -214,6 +222,16 @@ def _has_images(path: str) -> bool:
 
 def _with(source: FileSource | ImagesSource, setting: str, path: str) -> SourceConfig:
     return source_from({**source.model_dump(), setting: path})
+
+
+def _log_left_out(done: Predicted) -> None:
+    """Log which columns and records the predictions were made without."""
+    for column, reason in done.unreadable.items():
+        logger.warning("left out: column %r %s", column, reason)
+    for line in done.skipped.reported:
+        logger.warning("skipped: %s", line)
+    if done.skipped.count:
+        logger.warning("skipped %s records that cannot be read", f"{done.skipped.count:,}")
 
 
 def _check_output(output: Path) -> None:

@@ -32,16 +32,17 @@ def compile_(config: GivenConfig, output: Path | None, manifest: bool, endpoint:
     """Compile the pipeline of CONFIG to YAML for Kubeflow."""
     if manifest:
         text = _manifest(config, endpoint)
+        if output is not None:
+            write_output(output, text)
     else:
         from headrace.pipeline.api import compile as compile_pipeline
 
         with imports_alone():  # which take nearly all of its time
-            text = compile_pipeline(config.path, **config.options)
+            text = compile_pipeline(config.path, output, **config.options)
     if output is None:
         click.echo(text, nl=False)
-        return
-    write_output(output, text)
-    click.echo(short(output.absolute()))
+    else:
+        click.echo(short(output.absolute()))
 
 
 def _manifest(config: GivenConfig, endpoint: str) -> str:

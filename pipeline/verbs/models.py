@@ -104,7 +104,7 @@ def rollback(config: GivenConfig, to: str | None, kubeflow: bool, as_json: bool)
         put_back = partial(model_changes.roll_back, to=to, now=datetime.now(UTC))
         done = _changed_on_kubeflow(config, put_back)
     else:
-        done = api.roll_back(config.path, to, **config.options)
+        done = api.rollback_model(config.path, to, **config.options)
         found = api.models(config.path, **config.options) if as_json else []
         done = replace(done, run=next((model.run for model in found if str(model.path) == done.model), None))
     _show_change(done, as_json=as_json)

@@ -67,10 +67,4 @@ def predict(
         config.path, given, model=model, form=Form(columns=keys, prefix=prefix, batch_size=batch_size), **config.options
     )
     done = scoring.to_file(output)
-    for column, reason in done.unreadable.items():
-        click.echo(f"left out: column {column!r} {reason}", err=True)
-    for line in done.skipped.reported:
-        click.echo(f"skipped: {line}", err=True)
-    if done.skipped.count:
-        click.echo(f"skipped {done.skipped.count:,} records that cannot be read", err=True)
     click.echo(f"{short(output.absolute())}: {done.rows:,} predictions by {scoring.model.name}")

@@ -152,6 +152,13 @@ def test_a_damaged_version_is_not_used_and_another_folder_is(pushed: Pushed, exp
     assert "description.json" in refusal(pushed.predict("--model", "copied", "-o", "refused.parquet"))
 
 
+def test_a_url_is_no_output_and_becomes_no_folder(pushed: Pushed) -> None:
+    assert "s3://bucket/new.csv is a URL" in refusal(
+        pushed.predict("--input", "new.parquet", "-o", "s3://bucket/new.csv")
+    )
+    assert not (pushed.folder / "s3:").exists()
+
+
 PROGRAM = """
 import json
 from pathlib import Path

@@ -167,6 +167,14 @@ def test_damaged_record_of_a_run_is_reported_by_report(here: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("verb", ["compile", "share"])
+def test_url_as_an_output_is_refused_and_becomes_no_folder(here: Path, verb: str) -> None:
+    done = headrace(here, verb, "trips.yaml", "-o", "s3://bucket/trips.yaml")
+    assert done.returncode == 1
+    assert "s3://bucket/trips.yaml is a URL; name a path on this machine" in done.stderr
+    assert not (here / "s3:").exists()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
