@@ -5,17 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
-from google.protobuf import json_format, text_format
+from google.protobuf import json_format
 from plain_shards import unpacked
-from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.components.transform import executor as stock
 from tfx.proto import transform_pb2
-from tfx.types import artifact_utils, standard_artifacts
+from tfx.types import artifact_utils
+from transform_runs import Artifacts, run, written
 
 from headrace.common.errors import TrainingError
 from headrace.components.transform.component import Executor
@@ -37,7 +36,6 @@ CONFIG: dict[str, Any] = {
         "said": {"column": "text", "key": "tags", "multivalued": True, "max_tokens": 3, "padded": True},
     },
 }
-Artifacts = dict[str, list[Any]]
 
 
 def example(rng: np.random.Generator) -> bytes:
@@ -62,49 +60,9 @@ def example(rng: np.random.Generator) -> bytes:
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Artifacts:
-    folder, rng = tmp_path_factory.mktemp("inputs"), np.random.default_rng(3)
-    for split, sizes in SHARDS.items():
-        (folder / "examples" / f"Split-{split}").mkdir(parents=True)
-        for number, size in enumerate(sizes):
-            name = f"data_tfrecord-{number:05d}-of-{len(sizes):05d}.gz"
-            with tf.io.TFRecordWriter(str(folder / "examples" / f"Split-{split}" / name), "GZIP") as file:
-                for _ in range(size):
-                    file.write(example(rng))
-    (folder / "schema").mkdir()
-    schema = text_format.Parse(SCHEMA, schema_pb2.Schema())
-    (folder / "schema" / "schema.pbtxt").write_text(text_format.MessageToString(schema))
-    examples, schemas = standard_artifacts.Examples(), standard_artifacts.Schema()
-    examples.uri, schemas.uri = str(folder / "examples"), str(folder / "schema")
-    examples.split_names = artifact_utils.encode_split_names(list(SHARDS))
-    examples.set_string_custom_property("payload_format", "FORMAT_TF_EXAMPLE")
-    return {"examples": [examples], "schema": [schemas]}
-
-
-def run(
-    executor: Any,
-    inputs: Artifacts,
-    folder: Path,
-    config: dict[str, Any],
-    *,
-    args: Sequence[str] = (),
-    **properties: Any,
-) -> Artifacts:
-    outputs: Artifacts = {}
-    for key, kind in (
-        ("transform_graph", standard_artifacts.TransformGraph), ("transformed_examples", standard_artifacts.Examples)
-    ):  # fmt: skip
-        artifact = kind()
-        artifact.uri = str(folder / key)
-        outputs[key] = [artifact]
-    context = executor.Context(make_beam_pipeline_fn=lambda: beam.Pipeline(argv=["--runner=FnApiRunner", *args]))
-    exec_properties = {
-        "preprocessing_fn": "headrace.trainer.preprocessing.preprocessing_fn",
-        "custom_config": json.dumps({"config": json.dumps(config)}),
-        "disable_statistics": 1,
-        "force_tf_compat_v1": 0,
-    }
-    executor(context).Do(inputs, outputs, exec_properties | properties)
-    return outputs
+    rng = np.random.default_rng(3)
+    shards = {split: [[example(rng) for _ in range(size)] for size in sizes] for split, sizes in SHARDS.items()}
+    return written(tmp_path_factory.mktemp("inputs"), SCHEMA, shards)
 
 
 def contents(outputs: Artifacts) -> dict[str, list[tf.train.Example]]:

@@ -9,10 +9,7 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
-from google.protobuf import text_format
-from tensorflow_metadata.proto.v0 import schema_pb2
-from test_transform import Artifacts, run
-from tfx.types import artifact_utils, standard_artifacts
+from transform_runs import Artifacts, run, written
 
 from headrace.components.examples.tfexample.encode import encode
 from headrace.components.examples.tfexample.float64_columns import with_bits
@@ -110,23 +107,9 @@ def rows(count: int, rng: np.random.Generator) -> pa.RecordBatch:
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Artifacts:
-    folder, rng = tmp_path_factory.mktemp("inputs"), np.random.default_rng(3)
-    for split, sizes in SIZES.items():
-        (folder / "examples" / f"Split-{split}").mkdir(parents=True)
-        for number, size in enumerate(sizes):
-            name = f"data_tfrecord-{number:05d}-of-{len(sizes):05d}.gz"
-            with tf.io.TFRecordWriter(str(folder / "examples" / f"Split-{split}" / name), "GZIP") as file:
-                for example in encode(rows(size, rng)).to_pylist():
-                    file.write(example)
-    (folder / "schema").mkdir()
-    (folder / "schema" / "schema.pbtxt").write_text(
-        text_format.MessageToString(text_format.Parse(SCHEMA, schema_pb2.Schema()))
-    )
-    examples, schemas = standard_artifacts.Examples(), standard_artifacts.Schema()
-    examples.uri, schemas.uri = str(folder / "examples"), str(folder / "schema")
-    examples.split_names = artifact_utils.encode_split_names(list(SIZES))
-    examples.set_string_custom_property("payload_format", "FORMAT_TF_EXAMPLE")
-    return {"examples": [examples], "schema": [schemas]}
+    rng = np.random.default_rng(3)
+    shards = {split: [encode(rows(size, rng)).to_pylist() for size in sizes] for split, sizes in SIZES.items()}
+    return written(tmp_path_factory.mktemp("inputs"), SCHEMA, shards)
 
 
 def recorded(outputs: Artifacts, split: str) -> dict[str, list[Any]]:

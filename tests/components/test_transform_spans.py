@@ -11,9 +11,10 @@ import tensorflow_transform as tft
 from google.protobuf import json_format, text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform import analyzers
-from test_transform import CONFIG, SCHEMA, Artifacts, contents, example, files, run
+from test_transform import CONFIG, SCHEMA, contents, example, files
 from tfx.proto import transform_pb2
 from tfx.types import artifact_utils, standard_artifacts
+from transform_runs import Artifacts, run
 
 from headrace.components.transform.component import Executor
 from headrace.trainer.columns.analyzers.numbers import QUANTILE_ERROR

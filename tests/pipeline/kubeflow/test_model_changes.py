@@ -25,6 +25,7 @@ from headrace.components.deploy.pusher import Pusher
 from headrace.components.stored_models.blessed_record import WITHDRAWN, NewestEntry, Registry, inside
 from headrace.components.stored_models.blessing import record_blessing
 from headrace.components.stored_models.push_record import PushRecord
+from headrace.configs.config import PipelineConfig
 from headrace.pipeline.kubeflow.model_changes import promote, roll_back
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.records import PUSHES
@@ -230,16 +231,22 @@ def test_a_destination_of_runs_on_this_machine_is_refused(store: Store) -> None:
         roll_back(trips("deploy.push=s3://served/models"), store, None, datetime.now(UTC))
 
 
+def on_volume(volume: Path, *overrides: str) -> PipelineConfig:
+    """Of a pipeline whose runs on Kubeflow leave their artifacts on a volume that is mounted here."""
+    return trips(
+        f"kubeflow.pipeline_root={ROOT}",
+        "kubeflow.storage=reference",
+        f"kubeflow.volume={{claim: artifacts, path: '{volume}'}}",
+        *overrides,
+    )
+
+
 def test_rollback_on_a_mounted_volume_leaves_what_its_pods_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HEADRACE_STORE", raising=False)
     volume = tmp_path / "volume"
-    config = trips(
-        f"kubeflow.pipeline_root={ROOT}",
-        "kubeflow.storage=reference",
-        f"kubeflow.volume={{claim: artifacts, path: '{volume}'}}",
-    )
+    config = on_volume(volume)
     store = volume_store(str(volume), HOME)
     for number, run in enumerate(("run-a", "run-b")):
         trained(store, tmp_path, run, BLESSED)
@@ -262,12 +269,7 @@ def test_promotion_on_a_mounted_volume_pushes_the_model_that_waits(
 ) -> None:
     monkeypatch.delenv("HEADRACE_STORE", raising=False)
     volume = tmp_path / "volume"
-    config = trips(
-        f"kubeflow.pipeline_root={ROOT}",
-        "kubeflow.storage=reference",
-        f"kubeflow.volume={{claim: artifacts, path: '{volume}'}}",
-        "deploy.approval=manual",
-    )
+    config = on_volume(volume, "deploy.approval=manual")
     store, home = volume_store(str(volume), HOME), PodPaths(mount=str(volume)).local(HOME)
     with pytest.raises(RunError, match=r"no model in .* has been blessed yet"):
         promote(config, store, None, datetime.now(UTC))
