@@ -170,7 +170,7 @@ def run(config: GivenConfig, parameters: tuple[str, ...], fresh: bool) -> None:
         open_display(console),
         fresh=fresh,
         obey_retrain=obey_retrain,
-        on_end=functools.partial(_show_end, console, _options(config.profile, config.overrides)),
+        on_end=functools.partial(_show_end, console, _options(config)),
     )
     for outcome in ended.registered:
         if outcome.added:
@@ -193,10 +193,10 @@ def _say_what_comes(console: Console, config: GivenConfig) -> None:
     console.print(what, style="dim", soft_wrap=True, highlight=False, markup=False)
 
 
-def _options(profile: str | None, overrides: tuple[str, ...]) -> str:
+def _options(config: GivenConfig) -> str:
     """The options that another command needs to find the models of this run, each after a space."""
-    found = [] if profile is None else ["--profile", profile]
-    for override in overrides:
+    found = [] if config.profile is None else ["--profile", config.profile]
+    for override in config.overrides:
         if override.startswith(("pipeline.", "deploy.")):
             found += ["--set", override]
     return "".join(f" {shlex.quote(word)}" for word in found)
