@@ -3,13 +3,23 @@
 The command line calls them too, or the variants below them that return more.
 """
 
-from headrace.pipeline.api.lifecycle import compare, lineage, models, promote, promote_model, rollback, rollback_model
+from headrace.pipeline.api.lifecycle import (
+    change_on_kubeflow,
+    compare,
+    lineage,
+    models,
+    promote,
+    promote_model,
+    rollback,
+    rollback_model,
+)
 from headrace.pipeline.api.loading import load, load_checked, validate
 from headrace.pipeline.api.outputs import compile, predict, share, share_runs  # noqa: A004 - named like the command
 from headrace.pipeline.api.running import EndedRun, load_to_run, run, run_to_the_end, runs
 
 __all__ = [
     "EndedRun",
+    "change_on_kubeflow",
     "compare",
     "compile",
     "lineage",

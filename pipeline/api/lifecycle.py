@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.common.environment import prepare, quiet
+from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import ConfigSource
 from headrace.pipeline.api.loading import Overrides, load
 from headrace.pipeline.api.pages import rewrite_report, write_card_of
@@ -14,6 +17,7 @@ from headrace.pipeline.api.running import register_versions, runs
 from headrace.pipeline.api.serving import serve_or_fail
 
 if TYPE_CHECKING:
+    from headrace.pipeline.kubeflow.store import Store
     from headrace.pipeline.models.comparison import Comparison
     from headrace.pipeline.models.destination import ModelChange
     from headrace.pipeline.models.lineage import Lineage
@@ -172,3 +176,31 @@ def rollback_model(
     register_versions(loaded)
     serve_or_fail(loaded, roll_back=False)
     return done
+
+
+def change_on_kubeflow(
+    config: PipelineConfig, change: Callable[[PipelineConfig, Store], ModelChange], say: Callable[[str], None]
+) -> ModelChange:
+    """Change the model in service on Kubeflow, let servers serve it, and register what changed.
+
+    change: such as `model_changes.promote`; say: called with what has been done so far, as the rest may take minutes.
+    """
+    from headrace.pipeline.kubeflow.kserve.follow import check_as_user, follow_as_user
+    from headrace.pipeline.kubeflow.production import serve_pushed, serving
+    from headrace.pipeline.kubeflow.registration import register_pushed, registration
+    from headrace.pipeline.kubeflow.results_store import home_uri, results_of
+
+    with results_of(config) as store:
+        if config.deploy.kserve is not None:
+            check_as_user(config)
+        done, served = change(config, store), None
+        try:
+            if config.deploy.kserve is not None:
+                say(f"pushed      {done.version}")
+                served = follow_as_user(config, home_uri(config), store, say)
+        finally:
+            if given := registration(config):
+                register_pushed(given, home_uri(config), store)
+            if given := serving(config):
+                serve_pushed(given, home_uri(config), store, from_pod=False)
+    return replace(done, kserve=served)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.pipeline.verbs.options import GivenConfig, config_verb, short_place
+from headrace.pipeline.verbs.options import GivenConfig, config_verb, note, short_place
 
 if TYPE_CHECKING:
-    from headrace.configs.config import PipelineConfig
-    from headrace.pipeline.kubeflow.store import Store
     from headrace.pipeline.models.destination import ModelChange
     from headrace.pipeline.models.listing import Model
 
@@ -80,7 +78,7 @@ def promote(config: GivenConfig, to: str | None, allow_older: bool, kubeflow: bo
         from headrace.pipeline.kubeflow import model_changes
 
         push = partial(model_changes.promote, wanted=to, now=datetime.now(UTC), allow_older=allow_older)
-        done = _changed_on_kubeflow(config, push)
+        done = api.change_on_kubeflow(config.load().config, push, note)
     else:
         done = api.promote_model(config.path, to, allow_older=allow_older, **config.options)
     _show_change(done, as_json=as_json)
@@ -102,36 +100,12 @@ def rollback(config: GivenConfig, to: str | None, kubeflow: bool, as_json: bool)
         from headrace.pipeline.kubeflow import model_changes
 
         put_back = partial(model_changes.roll_back, to=to, now=datetime.now(UTC))
-        done = _changed_on_kubeflow(config, put_back)
+        done = api.change_on_kubeflow(config.load().config, put_back, note)
     else:
         done = api.rollback_model(config.path, to, **config.options)
         found = api.models(config.path, **config.options) if as_json else []
         done = replace(done, run=next((model.run for model in found if str(model.path) == done.model), None))
     _show_change(done, as_json=as_json)
-
-
-def _changed_on_kubeflow(config: GivenConfig, change: Callable[[PipelineConfig, Store], ModelChange]) -> ModelChange:
-    """Change the model in service on Kubeflow, let servers serve it, and register what changed."""
-    from headrace.pipeline.kubeflow.kserve.follow import check_as_user, follow_as_user
-    from headrace.pipeline.kubeflow.production import serve_pushed, serving
-    from headrace.pipeline.kubeflow.registration import register_pushed, registration
-    from headrace.pipeline.kubeflow.results_store import home_uri, results_of
-
-    loaded = config.load().config
-    with results_of(loaded) as store:
-        if loaded.deploy.kserve is not None:
-            check_as_user(loaded)
-        done, served = change(loaded, store), None
-        try:
-            if loaded.deploy.kserve is not None:
-                click.echo(f"pushed      {done.version}", err=True)
-                served = follow_as_user(loaded, home_uri(loaded), store, partial(click.echo, err=True))
-        finally:
-            if given := registration(loaded):
-                register_pushed(given, home_uri(loaded), store)
-            if given := serving(loaded):
-                serve_pushed(given, home_uri(loaded), store, from_pod=False)
-    return replace(done, kserve=served)
 
 
 def _show_change(done: ModelChange, *, as_json: bool) -> None:

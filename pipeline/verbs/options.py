@@ -189,6 +189,11 @@ def endpoint_option(verb: Callable[P, None]) -> Callable[P, None]:
     )(verb)
 
 
+def note(text: str) -> None:
+    """Print to standard error, so that standard output has nothing but results."""
+    click.echo(text, err=True)
+
+
 def short_place(place: str) -> str:
     """A path as `short` makes it, or a URI as it is."""
     return place if "://" in place else str(short(Path(place)))

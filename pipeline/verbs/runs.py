@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 
-from headrace.pipeline.verbs.options import GivenConfig, config_verb
+from headrace.pipeline.verbs.options import GivenConfig, config_verb, note
 
 if TYPE_CHECKING:
     from headrace.configs.config import PipelineConfig
@@ -60,16 +60,12 @@ def runs(config: GivenConfig, limit: int, local: bool) -> None:
 
 
 def _list_server_runs(session: Session, limit: int) -> None:
-    found = session.settled(session.runs(limit), _note)
+    found = session.settled(session.runs(limit), note)
     width = max((len(run.display_name) for run in found), default=0)
     for run in found:
         click.echo(_run_line(run, width))
     if not found:
         click.echo("no runs yet")
-
-
-def _note(text: str) -> None:
-    click.echo(text, err=True)
 
 
 def _run_line(run: Any, width: int) -> str:
@@ -93,7 +89,7 @@ def status(config: GivenConfig, run: str | None, watch: bool, local: bool) -> No
 
         sys.exit(show_run(here, str(config), run, watch=watch))
     session = config.session()
-    found = session.run(run, _note)
+    found = session.run(run, note)
     if watch:
         sys.exit(watch_to_the_end(session, found))
     from headrace.pipeline.kubeflow.server.status import show
@@ -114,7 +110,7 @@ def watch_to_the_end(session: Session, run: Any) -> int:
 
     try:
         with open_display() as display:
-            shown, run = follow(session, run, display, _note)
+            shown, run = follow(session, run, display, note)
     except KeyboardInterrupt:
         click.echo(f"The run {run.display_name} continues; `headrace cancel` ends it.", err=True)
         raise
@@ -185,7 +181,7 @@ def _print_refusal(session: Session, shown: RunRecord, run: Any) -> None:
             verdict = read_judgement(session, run, shown, open_results(session.config).promptly())
     except HeadraceError as error:
         reason = on_one_line(str(error).splitlines()[0])
-        _note(f"note: {reason}\n  So whether the model was blessed is not known here; {log} says it.")
+        note(f"note: {reason}\n  So whether the model was blessed is not known here; {log} says it.")
         return
     if verdict.blessed is False:
         gates, reasons = verdict.refused_by, list(verdict.reasons) or [f"{log} says why"]
@@ -222,7 +218,7 @@ def _print_server_log(session: Session, component: str, run: str | None, *, foll
     from headrace.pipeline.kubeflow.server.runs import read_again
     from headrace.pipeline.kubeflow.server.status import LossWatch, killed_for_memory, run_record
 
-    found = session.run(run, _note)
+    found = session.run(run, note)
     graph = session.tasks(found)
     tasks = {task.get("taskInfo", {}).get("name", name): (name, task) for name, task in graph.items()}
     if component not in tasks:
@@ -261,7 +257,7 @@ def cancel(config: GivenConfig, run: str) -> None:
     from headrace.pipeline.kubeflow.server.runs import cancel as cancel_run
     from headrace.pipeline.kubeflow.server.runs import state_word
 
-    found = session.run(run, _note)
+    found = session.run(run, note)
     outcome = cancel_run(session.server, found)
     if outcome == "asked":
         click.echo(f"run       {found.display_name}  is being cancelled")
@@ -281,6 +277,6 @@ def retry(config: GivenConfig, run: str) -> None:
     session = config.session()
     from headrace.pipeline.kubeflow.server.runs import retry as retry_run
 
-    found = session.run(run, _note)
+    found = session.run(run, note)
     retry_run(session.server, found)
     click.echo(f"run       {found.display_name}  resumes from what failed")

@@ -111,7 +111,7 @@ try:
 except KeyboardInterrupt:
     found["stopped"] = [signal.getsignal(signal.SIGINT) is handler, headrace.runs(other)[0].status]
 stopping.join()
-found["pages"] = headrace.runs(other)[0].report.read_text()
+found["pages"] = (headrace.runs(other)[0].path / "report.html").read_text()
 home = run.path.parents[1]
 Path("moved/artifacts").mkdir(parents=True)
 home.rename("moved/artifacts/parcels")
