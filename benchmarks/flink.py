@@ -74,9 +74,7 @@ def jars(folder: Path) -> Path:
             raise MissingError(f"{program} is not installed")
     command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy", f"-DoutputDirectory={folder}"]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=SECONDS, check=False, encoding="utf-8"
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, encoding="utf-8")
     except subprocess.TimeoutExpired as slow:
         raise MissingError(f"mvn did not get Flink's jars in {SECONDS} s") from slow
     if done.returncode:
