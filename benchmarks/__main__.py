@@ -1,8 +1,8 @@
 """All benchmarks, one after another: the whole run, one after an edit, ingest of CSV, of Parquet and of wide tables,
 statistics, Transform of wide tables, images and texts, click logs, nights of a window, training input and the wait for
-it, embedding tables, evaluation, predictions, also of wide tables and click logs.
+it, embedding tables, evaluation, predictions, also of wide tables and click logs, and Beam's runners.
 
-python -m benchmarks                               tables; about half an hour on two idle cores
+python -m benchmarks                               tables; about three quarters of an hour on two idle cores
 python -m benchmarks --quick                       one round of the sizes that matter; about twelve minutes
 python -m benchmarks --only ingest
 python -m benchmarks --write docs/benchmarks.md    puts what was measured in place of what the page said of it
@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from benchmarks import (
+    beam_runners,
     criteo,
     edited_run,
     embedding_tables,
@@ -128,6 +129,11 @@ def _criteo(quick: bool) -> Outcome:
     return rows, criteo.section(rows)
 
 
+def _beam_runners(quick: bool) -> Outcome:
+    found = beam_runners.measure_all(beam_runners.QUICK if quick else beam_runners.FULL)
+    return found, beam_runners.section(found)
+
+
 def _nightly(quick: bool) -> Outcome:
     found = nightly.measure_all(beside_stock=()) if quick else nightly.measure_all()
     return found, nightly.section(found)
@@ -150,6 +156,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "evaluator": _repeated(evaluator),
     "predict": _repeated(predict),
     "predict_tables": _repeated(predict_tables),
+    "beam_runners": _beam_runners,
 }
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import apache_beam as beam
 import pytest
 from command import ROOT, headrace
-from flink import HIDDEN, JobServer, MissingError, PodApart, beam_section, described, jars, job_server, workers
+from flink import HIDDEN, PodApart, described, workers
 from forks import Forked
 from kfp_kubernetes import pods_work
 
+from benchmarks.flink import JobServer, MissingError, beam_section, jars, job_server
 from headrace.common.errors import TrainingError
 from headrace.components.beam_pipelines import BeamPipelines
 from headrace.configs.loading.loader import load
@@ -61,7 +62,7 @@ def story(new_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
     overrides = ["train.epochs=1", "deploy.canary=null", *payments]
     local = headrace(folder, "run", str(TAXI), *(word for one in overrides for word in ("--set", one))).run
     with job_server(parts, new_folder("jobs")) as jobs, workers(new_folder("workers"), hidden) as pool:
-        section = beam_section(jobs, pool)
+        section = beam_section(jobs, pool, workers=2)
         shared = ("kubeflow.storage=reference", "kubeflow.volume={claim: artifacts}")
         on_flink = [f"beam={section.model_dump_json()}", *shared]
         config = as_compiled(load(TAXI, overrides=[*overrides, *on_flink]))
