@@ -87,8 +87,8 @@ def unapproved(replaced: Mapping[str, tuple[BaseNode, BaseNode]]) -> Iterator[st
     """A Pusher of the user's where models are pushed only after a person's approval, of which it knows nothing."""
     if "pusher" in replaced and replaced["pusher"][0].exec_properties["approval"] == MANUAL:
         yield (
-            "replaces pusher, and a Pusher of yours pushes without the approval that `deploy.approval: manual` asks for;"
-            " leave ours in place, which pushes what `headrace promote` was told to, or set `deploy.approval: automatic`"
+            "replaces pusher, and a Pusher of yours pushes without the approval that `deploy.approval: manual` asks"
+            " for; leave ours in place, which waits for `headrace promote`, or set `deploy.approval: automatic`"
         )
 
 
