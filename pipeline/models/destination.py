@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.common.errors import RunError
+from headrace.common.names import join_names
 from headrace.components.deploy.lite_files import push_lite
 from headrace.components.stored_models.blessed_record import Entry, Registry
 from headrace.components.stored_models.blessing import changing
 from headrace.components.stored_models.push import KEEP_ALL, push, refresh
 from headrace.components.stored_models.push_record import PushRecord
+from headrace.components.stored_models.stored_versions import shown
 from headrace.components.stored_models.usable import SERVING
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders, locked
@@ -72,6 +74,18 @@ class Destination:
         newest = self.registry.newest
         unpushed = manual and newest and not self.record.is_approved(self.record_file, newest, self.path)
         return (*((newest,) if newest and unpushed else ()), *self.registry.waiting)
+
+    @property
+    def moved_from(self) -> str:
+        """Where else models were pushed, and what that means, if nothing is known of the versions here; else ""."""
+        others = sorted(there for there in self.record.last if there != str(self.path))
+        if not self.versions or not others or str(self.path) in self.record.last:
+            return ""
+        return (
+            f"models were pushed to {join_names(map(shown, others))}.\n"
+            "  If that folder was moved or copied to this one, run `headrace run`, which pushes to it; earlier models can"
+            " then be put back by `headrace rollback`."
+        )
 
     def push(self, entry: Entry, keep: int | None) -> Path:
         """Push a model as a new version, in one step, and record that; returns the version's folder. keep: how many

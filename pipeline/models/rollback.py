@@ -44,6 +44,7 @@ def rolled_back(there: Destination, to: str | None, now: datetime) -> Registry:
     """The list of blessed models after a rollback, with the restored model as the last. Raises RunError as above."""
     if str(there.path) not in there.record.last:
         why = f"{there.record_file} has no model that was pushed to {shown(there.path)}"
+        why += f"; {there.moved_from}" if there.moved_from else ""
         raise RunError(f"there is nothing to roll back to: {why}")
     target = _earlier(there) if to is None else _wanted(there, to)
     if flaw := why_unusable(target.uri, target, None, there.record_file):
