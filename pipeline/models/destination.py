@@ -83,8 +83,8 @@ class Destination:
             return ""
         return (
             f"models were pushed to {join_names(map(shown, others))}.\n"
-            "  If that folder was moved or copied to this one, run `headrace run`, which pushes to it; earlier models can"
-            " then be put back by `headrace rollback`."
+            "  If that folder was moved or copied to this one, run `headrace run`, which pushes to it; earlier models"
+            " can then be put back by `headrace rollback`."
         )
 
     def push(self, entry: Entry, keep: int | None) -> Path:
@@ -126,12 +126,13 @@ class ModelChange:
 
 
 @contextlib.contextmanager
-def changing_models(folders: Folders, push_directory: str) -> Iterator[Destination]:
-    """Hold the lock of a run and that of `blessed.json`.
+def changing_models(folders: Folders, push_directory: str, *, in_run: bool = False) -> Iterator[Destination]:
+    """Hold the lock of a run and that of `blessed.json`. in_run: whether a run, which holds the former, does so.
 
     Raises RunError if a run is in progress, or if `deploy.push` is in an object store that cannot be read.
     """
-    with locked(folders.home, "a promotion or rollback"), changing(folders.registry):
+    held = contextlib.nullcontext() if in_run else locked(folders.home, "a promotion or rollback")
+    with held, changing(folders.registry):
         refresh(folders.pushed(push_directory))
         yield Destination.read(folders, push_directory)
 
