@@ -132,9 +132,12 @@ class Caller:
             self._end()
             return Answer("hung", f"no answer within {patience:g} seconds")
         if answer is None:
-            detail = self._how_it_ended(running.process.wait())
+            try:
+                outcome = Answer("crashed", self._how_it_ended(running.process.wait(patience)))
+            except subprocess.TimeoutExpired:
+                outcome = Answer("hung", f"no end within {patience:g} seconds of closing its output")
             self._end()
-            return Answer("crashed", detail)
+            return outcome
         said, found = answer
         if "error" in said:
             return Answer("refused", first_line(said["error"]))

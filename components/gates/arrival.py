@@ -25,10 +25,11 @@ def judge_rows(gate: RowsGate, manifest: SpanManifest, rows: Mapping[str, int], 
     Args:
         gate: the limits.
         manifest: the spans that the run reads.
-        rows: the rows of each span by its name, in their order; {"": rows} for data without spans.
+        rows: the rows of each span by its name, in their order; {"": rows} for data without spans. Spans without files
+            to train on do not count.
         blessed: the rows of the data of the model that is blessed now; None if it is not known, or not asked for.
     """
-    *earlier, newest = rows
+    *earlier, newest = [span.name for span in manifest.to_train_on if span.name in rows] or rows
     before = [rows[name] for name in earlier][-gate.spans :]
     usual: float | None = statistics.median(before) if before else None if newest else blessed
     where = f"median of {plural(len(before), 'span')}" if before else "blessed model's data"

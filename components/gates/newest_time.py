@@ -26,7 +26,7 @@ def newest_time(files: Iterable[str], column: str, date_format: str | None) -> d
         column: the data column.
         date_format: of strptime, or one of EPOCH_UNITS; None for ISO 8601. Times without a zone are taken as UTC.
     """
-    found = (_newest(values, date_format) for file in files for values in _values(file, column))
+    found = (newest_of(values, date_format) for file in files for values in _values(file, column))
     return max((time for time in found if time is not None), default=None)
 
 
@@ -37,7 +37,8 @@ def _values(file: str, column: str) -> Iterator[pa.Array]:
             yield pc.unique(pc.list_flatten(batch.column(column)))
 
 
-def _newest(values: pa.Array, date_format: str | None) -> dt.datetime | None:
+def newest_of(values: pa.Array, date_format: str | None) -> dt.datetime | None:
+    """The same of an array of bytes or numbers without nulls. Texts are not counts, and numbers are nothing else."""
     is_text = pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)
     if date_format in EPOCH_UNITS:
         return None if is_text else _counted(values, *EPOCH_UNITS[date_format])

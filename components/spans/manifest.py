@@ -71,10 +71,14 @@ class SpanManifest:
         return [path for span in self.spans for path in span.paths]
 
     @property
+    def to_train_on(self) -> tuple[Span, ...]:
+        """The spans; if splits have files of their own, those with files of `train`."""
+        return tuple(span for span in self.spans if not span.splits or "train" in span.splits)
+
+    @property
     def newest_to_train_on(self) -> Span:
-        """The newest span; if splits have files of their own, the newest with files of `train`."""
-        found = (span for span in reversed(self.spans) if not span.splits or "train" in span.splits)
-        return next(found, self.spans[-1])
+        """The newest of these; the newest span if there are none."""
+        return (self.to_train_on or self.spans)[-1]
 
     @property
     def fingerprint(self) -> str:

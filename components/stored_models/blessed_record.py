@@ -204,14 +204,15 @@ class Registry(BaseModel, frozen=True, extra="forbid"):
     def rolled_back_to(self, uri: str, at: str) -> Registry:
         """The registry with this model as the newest again, and all that were blessed after it withdrawn.
 
-        A withdrawn model that is restored undoes a rollback, so it withdraws none. `compared_with` stays, as the model
+        A withdrawn model that is restored undoes a rollback, so the older one that this restored is not withdrawn, and
+        what an Evaluator blessed since is, or the next run would push it again. `compared_with` stays, as the model
         was not judged again. Models that await approval still do. at: the time in ISO 8601, later than that of the
         newest entry.
         """
         index = [entry.uri for entry in self.models].index(uri)
         target, later = self.models[index], self.models[index + 1 :]
-        if target.withdrawn_at is None:
-            later = tuple(each.taken_out(at) for each in later)
+        undone = target.withdrawn_at is not None
+        later = tuple(each if undone and each.judged <= target.judged else each.taken_out(at) for each in later)
         restored = target.model_copy(
             update={"blessed_at": at, "withdrawn_at": None, "judged_at": target.judged, "awaiting_approval": False}
         )

@@ -25,7 +25,7 @@ class Gate(Section):
 
 class RowsGate(Gate):
     """How many rows have to arrive. All splits count together, without records that were skipped and rows that were
-    dropped.
+    dropped. If splits have files of their own, spans without files of `train` do not count.
     """
 
     min: PositiveInt | None = None

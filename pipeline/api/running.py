@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import ConfigSource, LoadedConfig, Override
 from headrace.pipeline.api.loading import Overrides, as_pairs, load, load_checked, name_of
 from headrace.pipeline.api.pages import write_pages
-from headrace.pipeline.api.serving import serve_after_run
+from headrace.pipeline.api.serving import serve_after_run, serve_in_run
 
 logger = logging.getLogger(__name__)
 
@@ -156,6 +157,7 @@ def _run_loaded(
             reuse=not fresh,
             obey_retrain=obey_retrain,
             cleared=lambda: _notify_of_killed(config),
+            pushed=partial(serve_in_run, config),
         )
     except InProgressError:  # nothing failed, and the other command notifies of what becomes of it
         raise

@@ -25,6 +25,7 @@ from tfx.types.channel import OutputChannel
 
 from headrace.common.credentials import CREDENTIAL_PATTERNS
 from headrace.common.names import join_names
+from headrace.components.stored_models.blessed_record import MANUAL
 from headrace.components.trigger.decision import GO
 from headrace.configs.schema.components import DECLARATIONS, Components
 from headrace.pipeline.code.modules import find
@@ -68,7 +69,7 @@ def returned(ours: Components, new: Components) -> Iterator[str]:
             yield f"returns {other!r:.60}, which is not a component"
 
 
-def replacements(replaced: dict[str, tuple[BaseNode, BaseNode]], new: Components) -> Iterator[str]:
+def replacements(replaced: Mapping[str, tuple[BaseNode, BaseNode]], new: Components) -> Iterator[str]:
     """What the consumers of a replaced component need of its replacement."""
     for name, (old, other) in replaced.items():
         if any(_producer(channel) is old for channel in other.inputs.values()) or old in other.upstream_nodes:
@@ -80,6 +81,15 @@ def replacements(replaced: dict[str, tuple[BaseNode, BaseNode]], new: Components
             for channel in node.inputs.values():
                 if _producer(channel) is old and (why := _lacks(other, channel.output_key, channel)):
                     yield f"{node.id} reads {channel.output_key} of {name}, and {why}"
+
+
+def unapproved(replaced: Mapping[str, tuple[BaseNode, BaseNode]]) -> Iterator[str]:
+    """A Pusher of the user's where models are pushed only after a person's approval, of which it knows nothing."""
+    if "pusher" in replaced and replaced["pusher"][0].exec_properties["approval"] == MANUAL:
+        yield (
+            "replaces pusher, and a Pusher of yours pushes without the approval that `deploy.approval: manual` asks"
+            " for; leave ours in place, which waits for `headrace promote`, or set `deploy.approval: automatic`"
+        )
 
 
 def pipeline(components: Components, theirs: Sequence[BaseNode]) -> Iterator[str]:

@@ -37,7 +37,7 @@ def extended(path: str | None, components: Components) -> Components:
     new = replace(base, extra=_listed(path, further))
     _refuse(path, [*check.renamed(components, ids), *check.returned(components, new)])
     replaced = _replaced(components, new)
-    _refuse(path, check.replacements(replaced, new))
+    _refuse(path, [*check.replacements(replaced, new), *check.unapproved(replaced)])
     for old, other in replaced.values():
         _put_in_place(old, other, new)
     _push_after_blessing(replaced, new)

@@ -6,7 +6,7 @@ remove(store, found)
 The spans that the newest runs used stay, and so does everything that the next run will find there: the spans of its
 window except the new one. Nothing that was written within the last day is removed, because a run in progress may have
 stored it and not yet recorded that it uses it. A run that asks for a span while it is removed reads it again from the
-data, and logs that.
+data, and logs that. Of the spans that stay, objects go that no list names, as a killed pod leaves them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from headrace.common.errors import RunError
-from headrace.pipeline.kubeflow.pod.spans import LIST, RUNS, parse_keys
+from headrace.pipeline.kubeflow.pod.spans import LIST, RUNS, parse_keys, parse_list
 from headrace.pipeline.kubeflow.store import Store, StoredObject
 
 GRACE = 86_400.0
 """Seconds for which nothing is removed after it was written, however few runs are to stay."""
+_OBJECT_DEPTH = 2
+"""Slashes in the name of an object of a part, `<key>/<part>/<SHA-256>`."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class SpanPrunePlan:
     """What will be removed.
 
     uri: the folder of cached spans; runs: how many runs have used spans; kept_runs: those whose spans stay, the newest
-    last; spans: the objects of each key to remove; notes: the records of which spans the other runs used.
+    last; spans: the objects of each key to remove; unlisted: of each other key, those that no list names; notes: the
+    records of which spans the other runs used.
     """
 
     uri: str
@@ -38,6 +41,7 @@ class SpanPrunePlan:
     kept_runs: Sequence[str]
     spans: Mapping[str, Mapping[str, StoredObject]] = field(default_factory=dict)
     notes: Mapping[str, StoredObject] = field(default_factory=dict)
+    unlisted: Mapping[str, Mapping[str, StoredObject]] = field(default_factory=dict)
     before: float = 0.0
     """Objects written at this Unix time or later stay."""
 
@@ -47,7 +51,7 @@ class SpanPrunePlan:
         return sum(one.size for one in self._objects())
 
     def _objects(self) -> Iterator[StoredObject]:
-        for objects in (*self.spans.values(), self.notes):
+        for objects in (*self.spans.values(), *self.unlisted.values(), self.notes):
             yield from objects.values()
 
 
@@ -71,7 +75,26 @@ def plan(store: Store, uri: str, keep: int, older_than: float, now: float) -> Sp
         if key not in needed and max(one.written for one in objects.values()) < since
     }
     old = {name: one for run in order if run not in kept for name, one in notes[run].items()}
-    return SpanPrunePlan(uri, len(order), kept, doomed, old, since)
+    stay = {key: objects for key, objects in spans.items() if key not in doomed}
+    unlisted = {key: found for key, objects in stay.items() if (found := _unlisted(store, uri, objects, since))}
+    return SpanPrunePlan(uri, len(order), kept, doomed, old, unlisted, since)
+
+
+def _unlisted(store: Store, uri: str, objects: Mapping[str, StoredObject], since: float) -> dict[str, StoredObject]:
+    """The objects of a key, written before `since`, that the list of their part does not name, or whose part has none.
+    Those of a part with a damaged list stay, as its own pods deal with it.
+    """
+    parts: dict[str, dict[str, StoredObject]] = defaultdict(dict)
+    for name, one in objects.items():
+        if name.count("/") == _OBJECT_DEPTH:
+            parts[name.rpartition("/")[0]][name] = one
+    found: dict[str, StoredObject] = {}
+    for part, own in parts.items():
+        with contextlib.suppress(ValueError):
+            text = store.text_if_there(f"{uri}/{part}{LIST}")
+            listed = {file.object for file in parse_list(text).values()} if text is not None else set[str]()
+            found |= {name: one for name, one in own.items() if name.rpartition("/")[2] not in listed}
+    return {name: one for name, one in found.items() if one.written < since}
 
 
 def remove(store: Store, found: SpanPrunePlan) -> None:
@@ -87,6 +110,11 @@ def remove(store: Store, found: SpanPrunePlan) -> None:
         for name in sorted({*objects, *(f"{key}/{one}" for one in now)}, key=lambda name: not name.endswith(LIST)):
             store.remove(f"{found.uri}/{name}")
         store.remove_if_empty(f"{found.uri}/{key}")
+    for key, objects in found.unlisted.items():
+        now = store.listing(f"{found.uri}/{key}")
+        for name in objects:
+            if (one := now.get(name.partition("/")[2])) is not None and one.written < found.before:  # not stored again
+                store.remove(f"{found.uri}/{name}")
     for name in found.notes:
         store.remove(f"{found.uri}/{name}")
     for run in sorted({name.rpartition("/")[0] for name in found.notes}):

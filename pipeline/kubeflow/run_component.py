@@ -24,7 +24,7 @@ from headrace.components.gates.verdict import DataVerdicts
 from headrace.components.trigger.decision import VERDICT, look_for_new
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.kubeflow import TRAINER
-from headrace.pipeline.kubeflow.pod.invocation import Invocation, pack, restore_uncached
+from headrace.pipeline.kubeflow.pod.invocation import PUSHER, Invocation, pack, restore_uncached
 from headrace.pipeline.kubeflow.pod.parameters import with_parameters
 from headrace.pipeline.kubeflow.pod.paths import RECORD, ROOT, PodPaths, fill_placeholders, home_of
 from headrace.pipeline.kubeflow.pod.records import TRAININGS
@@ -33,12 +33,12 @@ from headrace.pipeline.kubeflow.store import Store, open_store
 
 if TYPE_CHECKING:
     from headrace.pipeline.kubeflow.pod.exchange import Exchange
+    from headrace.pipeline.kubeflow.pod.own_push import Pushed
 
 logger = logging.getLogger(__name__)
 
 SPANS_EXECUTOR = "headrace.components.trigger.component:LookForNew_Executor"
 """The executor of the first task of a pipeline that trains only when there is a reason to."""
-PUSHER = "Pusher"
 NOISE = ("Examples artifact does not have payload_format", "TF_USE_LEGACY_KERAS is set to 0")
 """Warnings that TFX and TensorFlow Transform would repeat in each pod and that need no action: the payload format is
 tf.Example, and Keras 3 is intended."""
@@ -94,8 +94,9 @@ def _run_component(invocation: Invocation, executor_input: Mapping[str, Any], en
         from headrace.components.beam_pipelines import BeamPipelines
         from headrace.pipeline.execute import Artifacts, execute
         from headrace.pipeline.kubeflow.distributed.launch import POD_NAME, TrainerTask, distributed
-        from headrace.pipeline.kubeflow.pod.exchange import Exchange, pushed_version
+        from headrace.pipeline.kubeflow.pod.exchange import Exchange
         from headrace.pipeline.kubeflow.pod.origin import compiled_in
+        from headrace.pipeline.kubeflow.pod.own_push import pushed
         from headrace.pipeline.kubeflow.pod.state import present
         from headrace.pipeline.kubeflow.pod.version_claims import with_free_number
 
@@ -131,8 +132,8 @@ def _run_component(invocation: Invocation, executor_input: Mapping[str, Any], en
             exchange.write_spans(inputs["spans"][0].uri, results)
         if invocation.id == TRAINER:
             exchange.write_origin(outputs["model"][0], compiled_in(environ), results)
-        if invocation.id == PUSHER and (version := pushed_version(outputs)):
-            _write_card(properties, paths, home, results, inputs["model"][0].uri, version)
+        if invocation.id == PUSHER and (made := pushed(properties, inputs, outputs, exchange.home, paths, store)):
+            _write_card(made, paths, home, results)
         _follow_push(invocation, exchange.user, home, results)
 
 
@@ -157,15 +158,12 @@ def _follow_push(invocation: Invocation, user: str, home: str, store: Store) -> 
             serve_pushed(invocation.serving, home, store)
 
 
-def _write_card(
-    properties: Mapping[str, Any], paths: PodPaths, home: str, store: Store, model: str, version: str
-) -> None:
-    """Write the card of the model that the Pusher pushed. model: its path in this pod."""
+def _write_card(made: Pushed, paths: PodPaths, home: str, store: Store) -> None:
+    """Write the card of the model that the Pusher pushed."""
     from headrace.pipeline.kubeflow.stored_card import write_stored_card
 
-    push = paths.remote(properties["destination"]) or properties["destination"]
-    inside = (paths.remote(model) or model).removeprefix(f"{home}/")
-    write_stored_card(home, push.removeprefix(f"{home}/"), store, inside, version)
+    push, model = (paths.remote(path) or str(path) for path in (made.version.parent, made.model))
+    write_stored_card(home, push.removeprefix(f"{home}/"), store, model.removeprefix(f"{home}/"), made.version.name)
 
 
 def _is_useful(record: logging.LogRecord) -> bool:

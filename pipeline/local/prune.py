@@ -105,15 +105,16 @@ class PrunePlan:
         return sum(state.st_blocks * 512 for known, state in whole.items() if names[known] == state.st_nlink)
 
 
-def plan_prune(folders: Folders, keep: int, older_than: float) -> PrunePlan:
+def plan_prune(folders: Folders, keep: int, older_than: float, push: Path | None = None) -> PrunePlan:
     """Decide what to remove.
 
     The newest `keep` runs that made a model stay, and all runs newer than the oldest of them; runs that began at
     `older_than` (Unix seconds) or later; the runs of the newest blessed model, of the one in service and of those that
-    await approval; and what those need. Of the runs of the newest `keep` blessed models, the records stay. Raises
-    RunError if the record of a run that stays cannot be read.
+    await approval; and what those need. Of the runs of the newest `keep` blessed models, the records stay. push: the
+    folder of `deploy.push`; another that models were pushed to counts while its last version is there. Raises RunError
+    if the record of a run that stays cannot be read.
     """
-    registry, in_service = Registry.read(folders.registry), _in_service(folders)
+    registry, in_service = Registry.read(folders.registry), _in_service(folders, push)
     blessed = [entry for entry in registry.models if not entry.awaiting_approval]
     waiting = [entry.uri for entry in registry.waiting]
     runs = sorted(_runs(folders), key=lambda run: (run.started, run.folder.name))
@@ -184,10 +185,11 @@ def _blessed_and_trained(blessed: Iterable[Entry], trained: TrainingRecord) -> I
     yield from (data.statistics for data in (trained.judged, trained.blessed) if data is not None)
 
 
-def _in_service(folders: Folders) -> list[str]:
-    """The models that were pushed last, one for each destination."""
-    home = folders.push_record.parent
-    return [str(home / push.uri) for push in PushRecord.read(folders.push_record).last.values()]
+def _in_service(folders: Folders, push: Path | None) -> list[str]:
+    """The models that were pushed last, one for each destination, as of several profiles, that has not been removed."""
+    home, last = folders.push_record.parent, PushRecord.read(folders.push_record).last
+    there = (one for path, one in last.items() if path == str(push) or Path(path, one.version).is_dir())
+    return [str(home / one.uri) for one in there]
 
 
 def _runs_of(models: Iterable[str], runs: Sequence[RunFiles]) -> Iterator[RunFiles]:

@@ -46,12 +46,13 @@ def run(
     reuse: bool = True,
     obey_retrain: bool = True,
     cleared: Callable[[], None] = lambda: None,
+    pushed: Callable[[Path], None] = lambda _: None,
 ) -> tuple[RunRecord, Path]:
     """Run the pipeline; returns the record and the folder of the run.
 
     early: may have started the process of the fork server; reuse: False runs every component, whatever the cache holds;
     obey_retrain: False trains even if `schedule.retrain` sees no reason to; cleared: called when the records of killed
-    runs are marked, before anything runs.
+    runs are marked, before anything runs; pushed: called with the folder of the run after a push, before what follows.
 
     A run with no reason to train ends as a success whose record says why in `ended`. A failed component or Ctrl-C ends
     in a record with that status, not in an exception. Raises RunError if another run is in progress, or if the pipeline
@@ -79,7 +80,7 @@ def run(
             scheduler = Scheduler(
                 folders, run_dir, record, display, metadata, server, reuse=reuse, obey_retrain=obey_retrain
             )
-            scheduler.run()
+            scheduler.run(pushed)
     return record, run_dir
 
 

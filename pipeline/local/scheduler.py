@@ -14,7 +14,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ Outputs = dict[str, StoredArtifact]
 GRACE_SECONDS = 30.0
 """How long an interrupted component may take to end: a Trainer writes a checkpoint. Kubernetes' default is the same."""
 
+PUSHER, PUSHED = "Pusher", "pushed_model"
 _WAY_OUT = "If this run pushes no other, restore its files, or remove it: model servers then load the previous version"
 
 
@@ -74,10 +75,15 @@ class Scheduler:
         self._nodes: dict[str, dict[str, Any]] = {}
         self._outputs: dict[str, Outputs] = {}
         self._running: dict[str, _Execution] = {}
+        self._pushed: Callable[[Path], None] = lambda _: None
         self._stopped: dict[str, str] = {}  # components that decided to end the run early, and why
 
-    def run(self) -> None:
-        """Run all components and conclude the record, whether they succeed, fail or are interrupted."""
+    def run(self, pushed: Callable[[Path], None]) -> None:
+        """Run all components and conclude the record, whether they succeed, fail or are interrupted.
+
+        pushed: called with the run's folder once the Pusher has pushed a version, before what comes after it starts.
+        """
+        self._pushed = pushed
         try:
             self._publish()
             self._nodes = {node["id"]: node for node in self._server.nodes()}
@@ -210,6 +216,8 @@ class Scheduler:
             node.beam = result["beam"]
             self._finish(node, Status.DONE, stored)
             _note_push(self._folders, self._nodes[node.id], execution.inputs, stored)
+            if node.id == PUSHER and PUSHED in stored and stored[PUSHED].properties.get("pushed"):
+                self._pushed(self._run_dir)
             if self._obey_retrain and self._nodes[node.id]["decides"] and stored[GO].text == NO:
                 self._stopped[node.id] = self._record.ended = stored[WHY].text
             return
@@ -315,9 +323,9 @@ def _note_push(
     reused: bool = False,
 ) -> None:
     """Note the push of a Pusher of the user's, which does not do so itself."""
-    if spec["id"] != "Pusher" or "push_record" in spec["parameters"] or "pushed_model" not in outputs:
+    if spec["id"] != PUSHER or "push_record" in spec["parameters"] or PUSHED not in outputs:
         return
-    said = outputs["pushed_model"].properties
+    said = outputs[PUSHED].properties
     if not said.get("pushed") or not said.get(PUSHED_TO):
         return
     version, models = Path(str(said[PUSHED_TO])).absolute(), [one.uri for group in inputs.values() for one in group]

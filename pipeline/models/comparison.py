@@ -88,8 +88,18 @@ def require_several(names: Sequence[str], choices: str) -> None:
         raise RunError(f"name at least two runs or versions to compare{choices}")
 
 
+def _require_different(names: Sequence[str], runs: Sequence[str]) -> None:
+    for place, (name, run) in enumerate(zip(names, runs, strict=True)):
+        if run not in runs[:place]:
+            continue
+        other = names[runs.index(run)]
+        what = f"{name} is named twice" if name == other else f"{other} and {name} are the model of one run, {run}"
+        raise RunError(f"{what}; name different runs or versions to compare")
+
+
 def side_by_side(names: Sequence[str], sides: Sequence[Side]) -> Comparison:
-    """Compare what was named. sides: one for each name."""
+    """Compare what was named. sides: one for each name. Raises RunError if two names stand for the same run."""
+    _require_different(names, [side.run.folder.record.run_id for side in sides])
     metrics = dict.fromkeys(metric for side in sides for metric in side.metrics)
     settings = [side.run.used for side in sides]
     return Comparison(

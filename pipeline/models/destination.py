@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.common.errors import RunError
+from headrace.common.names import join_names
 from headrace.components.deploy.lite_files import push_lite
 from headrace.components.stored_models.blessed_record import Entry, Registry
 from headrace.components.stored_models.blessing import changing
 from headrace.components.stored_models.push import KEEP_ALL, push, refresh
 from headrace.components.stored_models.push_record import PushRecord
+from headrace.components.stored_models.stored_versions import shown
 from headrace.components.stored_models.usable import SERVING
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders, locked
@@ -73,6 +75,18 @@ class Destination:
         unpushed = manual and newest and not self.record.is_approved(self.record_file, newest, self.path)
         return (*((newest,) if newest and unpushed else ()), *self.registry.waiting)
 
+    @property
+    def moved_from(self) -> str:
+        """Where else models were pushed, and what that means, if nothing is known of the versions here; else ""."""
+        others = sorted(there for there in self.record.last if there != str(self.path))
+        if not self.versions or not others or str(self.path) in self.record.last:
+            return ""
+        return (
+            f"models were pushed to {join_names(map(shown, others))}.\n"
+            "  If that folder was moved or copied to this one, run `headrace run`, which pushes to it; earlier models"
+            " can then be put back by `headrace rollback`."
+        )
+
     def push(self, entry: Entry, keep: int | None) -> Path:
         """Push a model as a new version, in one step, and record that; returns the version's folder. keep: how many
         versions stay; None for all.
@@ -112,12 +126,13 @@ class ModelChange:
 
 
 @contextlib.contextmanager
-def changing_models(folders: Folders, push_directory: str) -> Iterator[Destination]:
-    """Hold the lock of a run and that of `blessed.json`.
+def changing_models(folders: Folders, push_directory: str, *, in_run: bool = False) -> Iterator[Destination]:
+    """Hold the lock of a run and that of `blessed.json`. in_run: whether a run, which holds the former, does so.
 
     Raises RunError if a run is in progress, or if `deploy.push` is in an object store that cannot be read.
     """
-    with locked(folders.home, "a promotion or rollback"), changing(folders.registry):
+    held = contextlib.nullcontext() if in_run else locked(folders.home, "a promotion or rollback")
+    with held, changing(folders.registry):
         refresh(folders.pushed(push_directory))
         yield Destination.read(folders, push_directory)
 

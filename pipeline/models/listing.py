@@ -7,6 +7,7 @@ for model in list_models(config, runs):
 from __future__ import annotations
 
 import datetime as dt
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TypeVar
 
 from headrace.components.lite.verdict import LiteVerdict
 from headrace.components.stored_models.blessed_record import MANUAL, Entry, Registry
+from headrace.components.stored_models.stored_versions import shown
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.models.destination import Destination
@@ -21,6 +23,8 @@ from headrace.pipeline.report.training import read_searches
 from headrace.pipeline.results.record import Status, spans_of
 from headrace.pipeline.results.run_folder import RunFolder
 from headrace.pipeline.run import Run
+
+logger = logging.getLogger(__name__)
 
 AnyModel = TypeVar("AnyModel", bound="Model")
 _START = dt.datetime.fromtimestamp(0, dt.UTC)
@@ -80,6 +84,8 @@ def list_models(config: PipelineConfig, runs: Iterable[Run]) -> list[Model]:
         found[path] = with_entry(found.get(path) or Model(path, blessed=True), entry)
     if config.push_directory is not None:
         there = Destination.read(folders, config.push_directory)
+        if there.moved_from:
+            logger.warning("no run here pushed what is in %s: %s", shown(there.path), there.moved_from)
         _add_versions(found, there)
         for entry in there.waiting(manual=config.deploy.approval == MANUAL):
             model = found[Path(entry.uri)]
@@ -92,7 +98,7 @@ def list_models(config: PipelineConfig, runs: Iterable[Run]) -> list[Model]:
 def model_path(folder: RunFolder) -> Path | None:
     """The folder of the model that a run trained or reused, which may be gone; None if it did not get that far."""
     artifact = folder.output("Trainer", "model")
-    return None if artifact is None else folder.directory("Trainer", "model") or Path(artifact.uri)
+    return None if artifact is None else folder.directory("Trainer", "model") or folder.place(artifact.uri)
 
 
 def _trained(runs: Iterable[Run]) -> dict[Path, Model]:

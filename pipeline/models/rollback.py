@@ -23,17 +23,17 @@ from headrace.pipeline.folders import Folders
 from headrace.pipeline.models.destination import Destination, ModelChange, changing_models, required_push_directory
 
 
-def roll_back(config: PipelineConfig, to: str | None, now: datetime) -> ModelChange:
+def roll_back(config: PipelineConfig, to: str | None, now: datetime, *, in_run: bool = False) -> ModelChange:
     """Put an earlier blessed model back into service, under a new and higher version number.
 
-    to: the version whose model it is, by default the model blessed before the one in service. Raises RunError, before
-    anything is changed, if there is no such model, it is not blessed, its files are gone or damaged, or a run of the
-    pipeline is in progress.
+    to: the version whose model it is, by default the model blessed before the one in service; in_run: whether the
+    caller is the run in progress. Raises RunError, before anything is changed, if there is no such model, it is not
+    blessed, its files are gone or damaged, or another run of the pipeline is in progress.
     """
     push_directory, folders = required_push_directory(config), Folders.of(config)
     if not folders.registry.is_file():
         raise RunError(f"there is nothing to roll back to: no model in {folders.home} has been blessed yet")
-    with changing_models(folders, push_directory) as there:
+    with changing_models(folders, push_directory, in_run=in_run) as there:
         changed = rolled_back(there, to, now)
         changed.write(folders.registry)
         version = there.push(changed.models[-1], config.deploy.keep)
@@ -44,6 +44,7 @@ def rolled_back(there: Destination, to: str | None, now: datetime) -> Registry:
     """The list of blessed models after a rollback, with the restored model as the last. Raises RunError as above."""
     if str(there.path) not in there.record.last:
         why = f"{there.record_file} has no model that was pushed to {shown(there.path)}"
+        why += f"; {there.moved_from}" if there.moved_from else ""
         raise RunError(f"there is nothing to roll back to: {why}")
     target = _earlier(there) if to is None else _wanted(there, to)
     if flaw := why_unusable(target.uri, target, None, there.record_file):

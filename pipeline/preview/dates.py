@@ -1,4 +1,6 @@
-"""Check that `datetime` and `boolean` features can read the first rows of the data: else every value is missing."""
+"""Check that `datetime` and `boolean` features can read the first rows of the data: else every value is missing; and
+that the column of `gates.freshness` has dates: else the gate never passes.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.features import FALSE_WORDS, TRUE_WORDS, BooleanFeature, DatetimeFeature
 from headrace.configs.schema.features.base import FeatureBase
 from headrace.configs.schema.features.calendar import EPOCH_UNITS, pattern_of
+from headrace.configs.schema.gates import FreshnessGate
 from headrace.configs.schema.section import KeyPath
 from headrace.pipeline.preview.columns import ColumnViolation, group_alike
 
@@ -25,6 +28,31 @@ _BOOLEANS = {*TRUE_WORDS, *FALSE_WORDS}
 def date_violations(features: Mapping[str, FeatureBase], rows: pa.Table) -> Iterator[Violation]:
     """Features that can read no value of the first rows, each at the setting to change."""
     yield from group_alike(_column_violations(features, rows))
+
+
+def freshness_violations(gate: FreshnessGate, rows: pa.Table) -> Iterator[Violation]:
+    """The column of a gate that takes no value of the first rows for a date, as DataVerdict reads them."""
+    if gate.column is None or gate.column not in rows.column_names:
+        return
+    import pyarrow as pa
+
+    from headrace.components.gates.newest_time import newest_of
+
+    values = rows.column(gate.column).combine_chunks()
+    values = (values.flatten() if pa.types.is_list(values.type) else values).drop_null().unique()
+    is_text = pa.types.is_string(values.type) or pa.types.is_binary(values.type)
+    values = values.cast(pa.binary()) if is_text else values
+    if not len(values) or newest_of(values, gate.format) is not None:
+        return
+    value = _text(values[0].as_py())
+    if is_text:
+        counted = "a number, which `format: {0}` counts; remove `format`, or name how the texts are written"
+        needed = counted.format(gate.format) if gate.format in EPOCH_UNITS else _no_date(value, gate.format)
+    else:
+        units = ", ".join(f"`{unit}`" for unit in EPOCH_UNITS)
+        needed = f"a text; set `format` to {units}, or `data.types.{gate.column}: string`"
+    what = f'column "{gate.column}" holds {value!r}, and no value of the first rows is {needed}'
+    yield ("gates", "freshness", "column"), what
 
 
 def _column_violations(features: Mapping[str, FeatureBase], rows: pa.Table) -> Iterator[ColumnViolation]:

@@ -19,7 +19,7 @@ from headrace.configs.schema.features import MULTIVALUED_HINT
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import SourceConfig
 from headrace.pipeline.preview.columns import ColumnViolation, by_message, columns_that, group_alike, known_facts
-from headrace.pipeline.preview.dates import date_violations
+from headrace.pipeline.preview.dates import date_violations, freshness_violations
 from headrace.pipeline.preview.features import empty_columns, feature_notes, feature_violations
 from headrace.pipeline.preview.labels import label_violations, stray_label_notes, weight_violations
 from headrace.pipeline.preview.leaks import leak_notes
@@ -84,6 +84,9 @@ def check_rows(
             own, more = ([], []) if found is None else _check_split(config, spans, found)
             why = getattr(config.data.source.load_implementation(), "no_head", "") if found is None else why
             more += [] if found is None else stray_label_notes(config, found, inferred_labels)
+            gate = config.gates.freshness
+            if found is not None and gate is not None and split in {"", "train"}:
+                (own if gate.on_anomaly == "stop" else more).extend(freshness_violations(gate, found.rows))
         check.rejected += [(where, _in_split(what, split)) for where, what in own]
         check.notes += more if split in {"", "train"} else []
         if found is not None:

@@ -119,17 +119,21 @@ class RunFolder:
         return None
 
     def directory(self, node_id: str, key: str) -> Path | None:
-        """The folder of that artifact, even if the pipeline's whole folder was moved."""
+        """The folder of that artifact, in the pipeline's folder as it is now, which may have been moved or copied."""
         artifact = self.output(node_id, key)
         if artifact is None:
             return None
-        uri = Path(artifact.uri.removeprefix("file://"))
-        if not uri.exists() and "artifacts" in uri.parts:
-            # the last "artifacts": the pipeline may itself lie below a folder of that name
-            start = len(uri.parts) - 1 - uri.parts[::-1].index("artifacts")
-            inside = uri.parts[start:]
-            uri = self.home.joinpath(*inside)
-        return uri if uri.exists() else None
+        places = (self.place(artifact.uri), Path(artifact.uri.removeprefix("file://")))
+        return next((path for path in places if path.exists()), None)
+
+    def place(self, uri: str) -> Path:
+        """Where an artifact of this pipeline is, or was, in its folder as it is now; any other stays where it is."""
+        path = Path(uri.removeprefix("file://"))
+        if "artifacts" not in path.parts:
+            return path
+        # the last "artifacts": the pipeline may itself lie below a folder of that name
+        start = len(path.parts) - 1 - path.parts[::-1].index("artifacts")
+        return self.home.joinpath(*path.parts[start:])
 
     def text(self, node_id: str, key: str) -> str | None:
         """The value of a String artifact."""

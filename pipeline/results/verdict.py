@@ -147,7 +147,7 @@ def _pushed(folder: RunFolder) -> str | None:
 
 
 def _promoted(folder: RunFolder, destination: str | None) -> str | None:
-    """The latest version as which a model that awaited approval was pushed; None if that has not happened."""
+    """The latest version as which a model that awaited approval was pushed since; None if that has not happened."""
     model, file = folder.directory("Trainer", "model"), folder.home / "pushed.json"
     if destination is None or model is None:
         return None
@@ -155,7 +155,8 @@ def _promoted(folder: RunFolder, destination: str | None) -> str | None:
         record = PushRecord.read(file)
     except RunError:  # damaged, which `headrace models` reports
         return None
-    versions = [Path(destination, name) for name in record.models.get(destination, {})]
+    since = int(folder.record.node("Pusher").started or 0)  # the number of a version is the time of its push, or more
+    versions = [Path(destination, name) for name in record.models.get(destination, {}) if int(name) >= since]
     pushed = [version for version in versions if Path(record.model_of(file, version) or "") == model]
     return shown(max(pushed, key=lambda version: int(version.name))) if pushed else None
 

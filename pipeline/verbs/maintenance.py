@@ -108,7 +108,8 @@ def prune(config: GivenConfig, keep: int, days: int, dry_run: bool, root: str | 
     if not folders.runs.is_dir():
         raise RunError(f"there is no run in {folders.runs} yet; start one with `headrace run {config}`")
     with locked(folders.home, "`headrace prune`"):
-        plan = plan_prune(folders, keep, older_than)
+        push = None if loaded.push_directory is None else folders.pushed(loaded.push_directory)
+        plan = plan_prune(folders, keep, older_than, push)
         summary = _summary(plan, dry_run)
         if dry_run:
             for path in plan.folders:
@@ -137,14 +138,18 @@ def _prune_object_store(config: PipelineConfig, root: str, keep: int, older_than
         if dry_run:
             for key in found.spans:
                 click.echo(f"would remove {uri}/{key}")
+            for name in (name for objects in found.unlisted.values() for name in objects):
+                click.echo(f"would remove {uri}/{name}, which no list names")
         else:
             prune_spans.remove(store, found)
-    if not found.spans and not found.notes:
+    if not found.spans and not found.notes and not found.unlisted:
         click.echo(f"nothing to remove: {plural(found.runs, 'run')} used spans in {uri}, and all of those are kept")
         return
     freed = f"{'would free' if dry_run else 'freed'} {size(found.freed)}"
     kept = f"kept what {plural(len(found.kept_runs), 'run')} of {found.runs:,} used"
-    click.echo(f"{kept}; {plural(len(found.spans), 'key')} of spans: {freed}")
+    left = sum(map(len, found.unlisted.values()))
+    more = f" and {plural(left, 'unlisted object')}" if left else ""
+    click.echo(f"{kept}; {plural(len(found.spans), 'key')} of spans{more}: {freed}")
 
 
 def _summary(plan: PrunePlan, dry_run: bool) -> str:

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -16,6 +17,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 from tfx.types import standard_artifacts
 
+from headrace.components.canary import caller
 from headrace.components.canary.agreement import difference, few_texts_differ
 from headrace.components.canary.caller import Caller
 from headrace.components.canary.component import Canary
@@ -234,6 +236,20 @@ def test_a_request_without_an_answer_in_time_fails(tmp_path: Path) -> None:
     verdict = examine(saved(tmp_path / "model", serve), EXAMPLES, patience=2)
     assert outcomes(verdict)["an empty batch"] == "hung"
     assert "2 seconds" in verdict.reasons[0]
+
+
+@pytest.mark.slow
+def test_a_process_that_closes_its_pipes_and_stays_alive_counts_as_hung(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "closes_pipes.py").write_text("import os, time\nos.close(0)\nos.close(1)\ntime.sleep(600)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(caller, "process", SimpleNamespace(__name__="closes_pipes"))
+    monkeypatch.setattr(caller, "PATIENCE", 1.0)
+    with Caller(tmp_path, patience=1) as asked:
+        answer = asked.load()
+    assert (answer.outcome, answer.detail) == ("hung", "no end within 1 seconds of closing its output")
 
 
 def test_a_keras_model_whose_variables_cpp_cannot_find_fails_and_says_so(tmp_path: Path) -> None:

@@ -57,6 +57,16 @@ def test_each_limit_of_rows_and_the_worst_first() -> None:
     assert (found.failed, found.stops, found.passed) == (3, False, False)
 
 
+def test_spans_with_files_of_other_splits_alone_do_not_count() -> None:
+    splits = (("train", "test"), ("test",), ("train", "test"), ("train",), ("test",))
+    manifest = SpanManifest(tuple(Span(n, (), str(n), splits=own) for n, own in enumerate(splits)))
+    found = judge_rows(RowsGate(max_decrease=0.5), manifest, {"0": 300, "1": 5, "2": 200, "3": 100, "4": 240}, None)
+    change = "3: change of rows -60.0%, limit a decrease of 0.5 (median of 2 spans: 250 rows → 100 rows)"
+    assert [str(row) for row in found.rows] == [change]
+    held_out = SpanManifest(tuple(Span(n, (), str(n)) for n in range(2)))  # by `data.split_spans`
+    assert judge_rows(RowsGate(max_decrease=0.5), held_out, {"0": 100, "1": 40}, None).failed == 1
+
+
 def test_data_without_spans_is_held_against_that_of_the_blessed_model() -> None:
     gate = RowsGate(max_decrease=0.5)
     found = judge_rows(gate, NOTHING_MISSING, {"": 90}, 200)

@@ -139,6 +139,18 @@ def test_rollback_is_undone_by_naming_the_withdrawn_version(home: Path) -> None:
     assert in_service(home) == "b"
 
 
+def test_model_that_was_blessed_since_is_withdrawn_by_going_back_to_a_withdrawn_version(home: Path) -> None:
+    withdrawn = max(versions(home), key=int)
+    back(home)
+    assert night(home, "d", blessed=True).get_int_custom_property("pushed") == 1
+    done = back(home, withdrawn)
+    assert ([Path(uri).parent.name for uri in done.withdrawn], in_service(home)) == (["d"], "c")
+    assert night(home, "d", blessed=True).get_int_custom_property("pushed") == 0  # an unchanged run
+    assert (in_service(home), compared_with(home, "new")) == ("c", "c")
+    back(home)
+    assert in_service(home) == "b"
+
+
 @pytest.mark.parametrize("fault", [deaths, full_disks])
 def test_rollback_stopped_anywhere_is_completed_by_the_same_command_or_the_next_run(
     home: Path, tmp_path: Path, fault: Callable[[Callable[[], object], Path], Iterator[int]]

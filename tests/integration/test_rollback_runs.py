@@ -249,7 +249,8 @@ def test_page_of_a_comparison_is_refused_before_anything_is_read(story: Story) -
         done = headrace(story.folder, "compare", "parcels.yaml", "1", "2", *options)
         assert (done.code, done.out) == (2, "")
         assert words in done.err
-    done = headrace(story.folder, "compare", "parcels.yaml", *(2 * [story.first.run.run_id]), "-o", "none/a.html")
+    both = (story.first.run.run_id, story.second.run.run_id)
+    done = headrace(story.folder, "compare", "parcels.yaml", *both, "-o", "none/a.html")
     assert done.code == 1
     assert "none/a.html" in done.err
     assert sorted(story.folder.iterdir()) == before
@@ -261,6 +262,14 @@ def test_comparison_refuses_what_it_cannot_find_with_the_runs_that_there_are(sto
         assert (done.code, done.out) == (1, "")
         assert story.second.run.run_id in done.err
         assert "Traceback" not in done.err
+
+
+def test_comparison_of_a_model_with_itself_is_refused(story: Story) -> None:
+    run, pushed = story.first.run.run_id, str(version(story.first))
+    for names, words in (((run, run), f"{run} is named twice"), ((pushed, run), f"the model of one run, {run}")):
+        done = headrace(story.folder, "compare", "parcels.yaml", *names)
+        assert (done.code, done.out) == (1, "")
+        assert words in done.err
 
 
 def digest(path: Path) -> str:

@@ -41,6 +41,7 @@ LARGER = 250_000
 SECOND = ("--set", "train.epochs=2")
 THIRD = ("--set", "train.epochs=3")
 MANY = ("--set", "model.hidden=[256, 64]")
+PREDICT = ("--set", "predict={source: {kind: csv, path: parcels.csv}, output: scored.csv}")
 
 
 @dataclass
@@ -96,7 +97,7 @@ def story(new_folder: Callable[[str], Path]) -> Iterator[Story]:
         story.command("rejected", "run", *MANY)
         story.command("reused", "run", *MANY, "--set", "deploy.serving.on_failure=roll_back")
         story.command("back", "rollback")
-        story.command("restored", "run", *MANY, *SECOND, "--set", "deploy.serving.on_failure=roll_back")
+        story.command("restored", "run", *MANY, *SECOND, *PREDICT, "--set", "deploy.serving.on_failure=roll_back")
         server.faults()
         server.stop()
         away = ("--set", "deploy.serving.on_failure=roll_back", "--set", "deploy.serving.timeout_seconds=1")
@@ -171,6 +172,12 @@ def test_rejected_version_is_rolled_back_if_the_config_says_so(story: Story) -> 
     assert any(one["withdrawn_at"] for one in listed)
     cards = [card.read_text() for card in (story.folder / "runs" / "parcels" / "runs").glob("*/model_card.md")]
     assert sum(str(version) in card for card in cards) == 1
+
+
+def test_predictions_of_the_run_are_those_of_the_version_that_came_back(story: Story) -> None:
+    done, (rejected, version) = story.done["restored"], story.versions["restored"][-2:]
+    assert done.ending("pushed") == f"serving/parcels/{rejected}"
+    assert done.ending("predicted") == f"scored.csv: 400 rows by version {version}"
 
 
 def test_rejected_version_of_an_earlier_run_is_not_rolled_back_by_one_that_pushed_nothing(story: Story) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ from headrace.configs.loading.loader import load_with_locations
 from headrace.pipeline import api
 from headrace.pipeline.cli import cli
 from headrace.pipeline.models.lineage import Lineage, lineage
+from headrace.pipeline.models.listing import list_models
+from headrace.pipeline.models.rollback import roll_back
 from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
 
 
@@ -117,6 +120,28 @@ def test_version_of_another_program_has_no_origin(home: Path) -> None:
     (origin,) = follow(home, "7").origins
     assert (origin.model.run, origin.record, origin.spans, origin.artifacts) == (None, None, (), {})
     assert re.search(r"^run +no run here pushed this version$", command(home, "lineage", "7"), re.MULTILINE)
+
+
+def test_copied_folders_have_their_own_models_and_say_where_these_were_pushed(
+    home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    entry = Entry(uri=str(home / "artifacts" / "Trainer" / "model" / "r4"), blessed_at="2026-11-20T00:00:00+00:00")
+    Registry(models=(entry,)).write(home / "blessed.json")
+    (tmp_path / "serving" / "7").mkdir(parents=True)
+    PushRecord().write(home / "pushed.json", entry, tmp_path / "serving" / "7")
+    copy = tmp_path / "copy" / "trips"
+    shutil.copytree(home, copy)
+    shutil.copytree(tmp_path / "serving", copy.parent / "serving")
+    config = config_of(copy)
+    config = config.model_copy(update={"deploy": config.deploy.model_copy(update={"push": f"{copy.parent}/serving"})})
+    *trained_here, pushed = list_models(config, api.runs(config))
+    assert [model.path.relative_to(copy).name for model in trained_here] == ["r4", "r3", "r2", "r1"]
+    assert (pushed.run, pushed.versions) == (None, (7,))
+    hint = f"models were pushed to {tmp_path}/serving.\n  If that folder was moved or copied to this one, run `headrace"
+    assert hint in caplog.text
+    with pytest.raises(RunError) as refused:
+        roll_back(config, None, datetime(2026, 11, 21, tzinfo=UTC))
+    assert hint in str(refused.value)
 
 
 def test_what_is_gone_is_left_out_and_the_rest_is_shown(home: Path) -> None:

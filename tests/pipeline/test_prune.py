@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.common.errors import RunError
 from headrace.components.stored_models.blessed_record import Entry, Registry
+from headrace.components.stored_models.push_record import PushRecord
 from headrace.components.trigger.decision import TrainingData, TrainingRecord
 from headrace.pipeline.cli import cli
 from headrace.pipeline.folders import Folders, locked
@@ -165,6 +167,24 @@ def test_models_that_await_approval_stay_with_their_runs_until_a_newer_one_is_pr
     found = home.plan(keep=1)
     assert names(found.runs) == ["r1", "r4"]
     assert found.artifacts == [models[0], models[3]]
+
+
+def test_a_place_that_models_were_pushed_to_counts_until_it_is_removed(home: Home, tmp_path: Path) -> None:
+    models = [home.artifact("Trainer", f"r{number}") for number in range(1, 6)]
+    for number, model in enumerate(models, 1):
+        home.run(number, (model,))
+    entries = [Entry(uri=str(model), blessed_at=str(at)) for at, model in enumerate(models[:4], 1)]
+    Registry(models=tuple(entries)).write(home.folders.registry)
+    places = [tmp_path / name / "7" for name in ("former", "profile", "current")]
+    for entry, version in zip(entries, places, strict=False):
+        version.mkdir(parents=True)
+        PushRecord.read(home.folders.push_record).write(home.folders.push_record, entry, version)
+    shutil.rmtree(places[0])  # the former folder, as a whole
+    shutil.rmtree(places[2])  # what is in `deploy.push` now was withdrawn by hand
+    home.aged()
+    found = plan_prune(home.folders, 1, LATER, tmp_path / "current")
+    assert names(found.runs) == ["r1"]
+    assert found.artifacts == [models[0]]
 
 
 def test_the_statistics_that_drift_is_measured_from_stay(home: Home) -> None:

@@ -216,13 +216,6 @@ class Exchange:
         return self._paths.remote(text) or text
 
 
-def pushed_version(outputs: Artifacts) -> str | None:
-    """The number of the version that the Pusher pushed; None if it pushed nothing."""
-    (model,) = outputs["pushed_model"]
-    pushed = model.get_int_custom_property("pushed")
-    return model.get_string_custom_property("pushed_version") if pushed else None
-
-
 def to_metadata(artifact: Artifact, spell: Callable[[str], str]) -> dict[str, str | int | float]:
     """The properties that have a value. spell: applied to every text."""
     typed = dict(artifact.mlmd_artifact.properties)

@@ -38,6 +38,8 @@ UNCACHED_VARIABLE = "HEADRACE_UNCACHED"
 """Environment variable of a pod with the settings for `custom_config` that are not part of the cache key, as JSON."""
 UNCACHED = (CHECKPOINT_SETTINGS,)
 _CUSTOM = "custom_config"
+PUSHER = "Pusher"
+"""The id of the component that pushes, ours or the user's."""
 _OF_PUSHER = frozenset({"registration", "kserve", "serving"})
 """The fields that are left out if they are empty."""
 
@@ -115,9 +117,11 @@ class Invocation:
 
     @property
     def uses_store(self) -> bool:
-        """Whether the component reads or writes objects besides the artifacts that Kubeflow copies."""
+        """Whether the component reads or writes objects besides the artifacts that Kubeflow copies; for a Pusher of the
+        user's, its pod does (own_push.py).
+        """
         referenced = any(port.how == REFERENCE for port in self.inputs.values())
-        return referenced or any(path is not None for path in state_paths(self.exec_properties))
+        return self.id == PUSHER or referenced or any(path is not None for path in state_paths(self.exec_properties))
 
 
 class StatePaths(NamedTuple):

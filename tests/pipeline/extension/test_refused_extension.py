@@ -83,6 +83,18 @@ def test_a_component_that_the_config_does_not_have_is_named() -> None:
     assert "trainer" not in str(caught.value)
 
 
+def test_a_pusher_that_knows_nothing_of_approvals_is_refused_where_a_person_approves() -> None:
+    for build in (create_pipeline, component_tasks):
+        build(config("gate_and_pusher"))
+        with pytest.raises(ConfigError) as caught:
+            build(config("gate_and_pusher", "deploy.approval=manual"))
+        (problem,) = caught.value.problems
+        assert problem.where == "pipeline.extend"
+        assert "own_parts.gate_and_pusher: replaces pusher" in problem.what
+        assert "set `deploy.approval: automatic`" in problem.what
+        build(config("two", "deploy.approval=manual"))
+
+
 def test_two_ids_of_one_task_name_are_refused_when_compiled() -> None:
     with pytest.raises(ConfigError, match="ReadNote and read_note would both be the task read-note"):
         component_tasks(config("same_task"))

@@ -24,7 +24,14 @@ label: {key: tip, kind: binary}
 features: {fare: {column: numeric}}
 """
 OLD, NEW = "0" * 32, "f" * 32
-GOES = {f"trips/spans/{OLD}/shards.json", f"trips/spans/{OLD}/shards/{'1' * 64}", "trips/spans/runs/a/example-gen.json"}
+UNLISTED = f"trips/spans/{NEW}/shards/{'3' * 64}"
+"""What a killed pod uploaded of a span that stays."""
+GOES = {
+    UNLISTED,
+    f"trips/spans/{OLD}/shards.json",
+    f"trips/spans/{OLD}/shards/{'1' * 64}",
+    "trips/spans/runs/a/example-gen.json",
+}
 STAYS = {
     f"trips/spans/{NEW}/shards.json",
     f"trips/spans/{NEW}/shards/{'2' * 64}",
@@ -52,11 +59,18 @@ def bucket(s3_server: S3Server, store: Store, monkeypatch: pytest.MonkeyPatch) -
     bucket, keys = s3_server.resource().Bucket("root"), {"a": OLD, "b": NEW}
     for name in GOES | STAYS:
         used = json.dumps([keys[name.split("/")[3]]]) if "/runs/" in name else "{}"
+        if name == f"trips/spans/{NEW}/shards.json":
+            used = json.dumps({"a": {"object": "2" * 64, "size": 2, "crc32c": 0}})
         bucket.put_object(Key=f"v2/{name}", Body=used.encode())
     with s3_proxy(s3_server.url) as proxy:
-        proxy.age({f"/root/v2/{name}": 4 if "/runs/b/" in name or NEW in name else 5 for name in GOES | STAYS})
+        proxy.age({f"/root/v2/{name}": age_of(name) for name in GOES | STAYS})
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
         yield bucket
+
+
+def age_of(name: str) -> int:
+    """Days."""
+    return 4 if "/runs/b/" in name or (NEW in name and name != UNLISTED) else 5
 
 
 def prune(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
@@ -69,11 +83,18 @@ def prune(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_only_spans_that_no_kept_run_used_go_of_all_that_is_there(bucket: Any, tmp_path: Path) -> None:
     tried = prune(tmp_path, "--root", "s3://root/v2", "--dry-run")
-    assert (tried.returncode, tried.stdout.splitlines()[0]) == (0, f"would remove s3://root/v2/trips/spans/{OLD}")
+    would = [
+        f"would remove s3://root/v2/trips/spans/{OLD}",
+        f"would remove s3://root/v2/{UNLISTED}, which no list names",
+    ]
+    assert (tried.returncode, tried.stdout.splitlines()[:2]) == (0, would)
     assert files(bucket) == {f"v2/{name}" for name in GOES | STAYS}
     done = prune(tmp_path, "--root", "s3://root/v2/")
     assert (done.returncode, done.stderr) == (0, "")
-    marks = {"v2/trips/spans/", "v2/trips/spans/runs/"}  # PyArrow's, of folders that are there
+    assert "1 key of spans and 1 unlisted object: freed" in done.stdout
+    marks = {
+        f"v2/trips/spans/{folder}" for folder in ("", "runs/", f"{NEW}/shards/")
+    }  # PyArrow's, of folders that are there
     assert files(bucket) == {f"v2/{name}" for name in STAYS} | marks
 
 

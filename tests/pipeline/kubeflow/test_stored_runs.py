@@ -108,12 +108,14 @@ def test_page_shows_metrics_and_what_differs_as_text(two: Store, tmp_path: Path)
     assert [name for name in (NAME, EVIL, code, "<script") if name in html] == []
 
 
-def test_names_that_stand_for_nothing_are_refused_with_the_runs_there_are(two: Store) -> None:
+def test_names_that_stand_for_nothing_or_for_the_same_are_refused(two: Store) -> None:
     two.write(f"{HOME}/{PUSH}/17/saved_model.pb", "by another program")
     for names, reported in (
         (["run-a"], "at least two.*\n.*run-b, run-a.*headrace models --kubeflow"),
         (["run-a", "run-z"], "run-z is neither a run on Kubeflow.*\n.*run-b"),
         (["run-a", 17], "no run of this pipeline pushed version 17"),
+        (["run-a", "run-b", "run-a"], "run-a is named twice; name different runs"),
+        (["run-b", 1790000005], "run-b and 1790000005 are the model of one run, run-b; name different runs"),
     ):
         with pytest.raises(RunError, match=reported):
             headrace.compare(CONFIG, *names, kubeflow=True)

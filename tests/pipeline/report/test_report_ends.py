@@ -107,10 +107,14 @@ def test_blessed_model_awaits_approval_until_it_is_promoted(whole: Run, tmp_path
     text = whole.report().all_text()
     assert "Blessed, awaiting approval" in text
     assert command in text
-    model, version = tmp_path / "model", tmp_path / "serving" / "17"
+    model, started = tmp_path / "model", whole.record.node("Pusher").started
+    before, version = (tmp_path / "serving" / number for number in ("17", str(int(started) + 60)))
     model.mkdir()
     whole.record.node("Trainer").outputs["model"] = ArtifactRecord("Model", str(model), {})
-    PushRecord().write(tmp_path / "taxi" / "pushed.json", Entry(uri=str(model), blessed_at="2026-03-01"), version)
+    file, entry = tmp_path / "taxi" / "pushed.json", Entry(uri=str(model), blessed_at="2026-03-01")
+    PushRecord().write(file, entry, before)  # until a rollback, after which it awaits approval again
+    assert command in whole.report().all_text()
+    PushRecord.read(file).write(file, entry, version)
     text = whole.report().all_text()
     assert f"Pushed to {version}" in text
     assert command not in text

@@ -219,3 +219,30 @@ def test_many_columns_with_one_mistake_are_in_one_message() -> None:
     (problem,) = reported(CONFIG.replace("  fare: {column: numeric}\n", features))
     assert problem.startswith('c.yaml:6: features.c0: columns "c0", "c1", ')
     assert "\"c11\" and 8 more hold text such as 'x', and `column: numeric` needs numbers; for c0, leave" in problem
+
+
+@pytest.mark.parametrize(
+    ("gate", "value", "way"),
+    [
+        ("", "2026-11-21", ""),
+        ("", "soon", "is a date in ISO 8601; set `format`"),
+        ("", "21.11.2026", "set `format`, such as `%d.%m.%Y`"),
+        ("", "1795459564", "is a text; set `format` to `epoch_days`, `epoch_s`"),
+        (', format: "%Y%m%d"', "20261121", "`data.types.at: string`"),
+        (", format: epoch_s", "1795459564", ""),
+        (", format: epoch_s", "2026-11-21", "which `format: epoch_s` counts; remove `format`"),
+        (', format: "%d/%m/%Y"', "2026-11-21", "written as `format: %d/%m/%Y` says"),
+    ],
+)
+def test_column_of_freshness_without_a_date_is_refused(
+    gate: str, value: str, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows(*(f"{row}.5,{row % 2},{value if row % 3 else ''}" for row in ROWS), header="fare,tip,at")
+    config = f"{CONFIG}gates: {{freshness: {{max_days: 1, column: at{gate}}}}}\n"
+    problems = reported(config)
+    assert len(problems) == bool(way)
+    for problem in problems:
+        assert problem.startswith(f"c.yaml:7: gates.freshness.column: column \"at\" holds '{value}', and no value ")
+        assert way in problem
+    notes = noted(config.replace("max_days: 1", "max_days: 1, on_anomaly: warn"), caplog)
+    assert len([note for note in notes if "gates.freshness.column" in note]) == bool(way)
