@@ -198,11 +198,18 @@ def test_a_single_column_with_a_plain_name_is_reported_by_the_names_that_it_lack
 
 
 def test_the_columns_are_listed_once_however_many_names_are_wrong() -> None:
-    first, second = reported(CONFIG.replace("fare: {", "qqq: {column: numeric}\n  zzz: {"))
-    assert first.startswith('c.yaml:6: features.qqq: "qqq" ')
-    assert first.endswith("; the columns are: fare, Pick Up, hour, tip")
-    assert second.startswith('c.yaml:7: features.zzz: "zzz" ')
-    assert "the columns are" not in second
+    (problem,) = reported(CONFIG.replace("fare: {", "qqq: {column: numeric}\n  zzz: {"))
+    assert problem == (
+        'c.yaml:6: features.qqq: "qqq", "zzz" are not columns of the data; the columns are: fare, Pick Up, hour, tip'
+        " (also in line 7)"
+    )
+    label, features = reported(CONFIG.replace("key: tip", "key: qqq").replace("fare: {", "zzz: {"))
+    assert label.startswith('c.yaml:4: label.key: "qqq" is not a column ')
+    assert label.endswith("; the columns are: fare, Pick Up, hour, tip")
+    assert features == 'c.yaml:6: features.zzz: "zzz" is not a column of the data'
+    near = "hours: {column: numeric}\n  zzz: {column: numeric}\n  fair: {"
+    (problem,) = reported(CONFIG.replace("fare: {", near))
+    assert '"hours" (did you mean "hour"?), "zzz", "fair" (did you mean "fare"?) are not columns of the data' in problem
 
 
 @pytest.mark.parametrize(
