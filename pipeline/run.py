@@ -228,10 +228,10 @@ class Run:
     def model(self) -> TrainedModel:
         """The trained model, blessed or not. README lists its signatures.
 
-        Its method `predict(data, *, columns=None, prefix="", batch_size=None)` returns a Table with the predictions for
-        a pandas DataFrame, a pyarrow Table or {name: array}; see `headrace.predict`. It has the attributes of what
-        `tf.saved_model.load` returns, too, which the first use of one of them calls. Raises RunError if its files are
-        gone or damaged.
+        Its method `predict(data, *, columns=None, prefix="", probabilities="auto", batch_size=None)` returns a Table
+        with the predictions for a pandas DataFrame, a pyarrow Table or {name: array}; see `headrace.predict`. It has
+        the attributes of what `tf.saved_model.load` returns, too, which the first use of one of them calls. Raises
+        RunError if its files are gone or damaged.
         """
         folder = Path(self.artifact("Trainer", "model").uri) / SERVING_MODEL_DIR
         if not (folder / "saved_model.pb").is_file():
