@@ -28,7 +28,7 @@ from headrace.common.errors import DataError, RunError
 from headrace.components.gates.serving_log import find_log
 from headrace.components.spans.find import find_spans
 from headrace.configs.config import PipelineConfig
-from headrace.configs.rules.rule import Violation
+from headrace.configs.rules.rule import Violation, about, others_of
 from headrace.pipeline.code.digest import PROJECT, sources_digest, stack_versions
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.training_digest import feature_files, file_digests, modules
@@ -69,12 +69,14 @@ def notes_of(config: PipelineConfig, key: str) -> list[Violation] | None:
     with contextlib.suppress(OSError, ChecksumError, ValueError, TypeError, KeyError):
         last = json.loads(without_checksum(Folders.of(config).checked.read_bytes()))
         if last["key"] == key:
-            return [(tuple(path), str(what)) for path, what in last["notes"]]
+            return [
+                about([tuple(path) for path in (where, *others)], str(what)) for where, what, others in last["notes"]
+            ]
     return None
 
 
 def remember_checked(config: PipelineConfig, key: str, notes: Sequence[Violation]) -> None:
     """Remember a check that found no mistake, and its notes. If that fails, the next run checks again."""
-    kept = [(path, redact(what)) for path, what in notes]
+    kept = [(where, redact(what), others_of(what)) for where, what in notes]
     with contextlib.suppress(OSError):
         write_text(Folders.of(config).checked, with_checksum(json.dumps({"key": key, "notes": kept})))

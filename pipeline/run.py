@@ -231,10 +231,10 @@ class Run:
     def model(self) -> TrainedModel:
         """The trained model, blessed or not. docs/outputs.md lists its signatures.
 
-        Its method `predict(data, *, columns=None, prefix="", batch_size=None)` returns a Table with the predictions for
-        a pandas DataFrame, a pyarrow Table or {name: array}; see `headrace.predict`. It has the attributes of what
-        `tf.saved_model.load` returns, too, which the first use of one of them calls. Raises RunError if its files are
-        gone or damaged.
+        Its method `predict(data, *, columns=None, prefix="", probabilities="auto", batch_size=None)` returns a Table
+        with the predictions for a pandas DataFrame, a pyarrow Table or {name: array}; see `headrace.predict`. It has
+        the attributes of what `tf.saved_model.load` returns, too, which the first use of one of them calls. Raises
+        RunError if its files are gone or damaged.
         """
         from headrace.pipeline.folders import Folders
         from headrace.pipeline.predict.models import check_folder, model_folder

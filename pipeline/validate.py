@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from headrace.common.errors import DataError, Problem, UnreachableError
 from headrace.common.names import did_you_mean
 from headrace.common.storage.files import is_folder, is_remote
 from headrace.configs.config import PipelineConfig
+from headrace.configs.loading.alike import errors_together
 from headrace.configs.loading.loader import LoadedConfig
 from headrace.configs.loading.valid_part import Paths, is_uncertain, touches
 from headrace.configs.rules.rule import Violation
@@ -94,17 +95,25 @@ def _check_rows(
     uncertain: Paths,
 ) -> RowsCheck:
     """Check the first rows; and again without columns that are not of their declared type, because of the others."""
-    mistyped: dict[str, Violation] = {}
+    mistyped: dict[str, str] = {}
     while True:
         uncertain = frozenset({*uncertain, *(("data", "types", name) for name in mistyped)})
         judged = judged_config(config, uncertain)
         if judged is None:
-            return RowsCheck([*mistyped.values()])
+            return RowsCheck([*_mistyped(config, mistyped)])
         check = check_rows(judged, spans, columns, inferred_labels)
-        if check.mistyped.keys() <= mistyped.keys() or len(mistyped) >= LISTED:
-            check = certain_part(config, check, uncertain)
-            return replace(check, rejected=[*mistyped.values(), *check.rejected])
+        more = check.mistyped.keys() - mistyped.keys()
         mistyped |= check.mistyped
+        if not more or len(mistyped) > LISTED:
+            check = certain_part(config, check, uncertain)
+            if not more:
+                return replace(check, rejected=[*_mistyped(config, mistyped), *check.rejected])
+            return replace(check, rejected=[*_mistyped(config, mistyped, "; there may be others")])
+
+
+def _mistyped(config: PipelineConfig, errors: Mapping[str, str], further: str = "") -> Iterator[Violation]:
+    for what in errors_together(errors):
+        yield source_setting(config.data.source), f"{what}{further}"
 
 
 def check_machine(loaded: LoadedConfig) -> list[Problem]:

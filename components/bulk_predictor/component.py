@@ -79,9 +79,8 @@ class Executor(base_beam_executor.BaseBeamExecutor):
 def _request(folder: Path, data: DataConfig, manifest: SpanManifest, properties: dict[str, Any]) -> Request:
     batch_size = properties["batch_size"]
     predictor = Predictor(folder, ModelDescription.read(folder), None if batch_size == AUTOMATIC else batch_size)
-    return Request(
-        Input(data, found=manifest.spans), predictor, json.loads(properties["columns"]), properties["prefix"]
-    )
+    columns, prefix = json.loads(properties["columns"]), properties["prefix"]
+    return Request(Input(data, found=manifest.spans), predictor, columns, prefix, properties["probabilities"])
 
 
 def _check_unchanged(given: Input, manifest: SpanManifest) -> None:
@@ -100,12 +99,15 @@ class BulkPredictorSpec(component_spec.ComponentSpec):
         ending: of the output, which names its format.
         columns: JSON list of the input's columns to write; `null` for all.
         prefix: text in front of the names of the predictions' columns.
+        probabilities: which of them, as in `PredictConfig`.
         batch_size: examples in a call of the model; AUTOMATIC for as many as fit.
         code: a digest of the code that reads the data.
     """
 
     PARAMETERS = {
-        **dict.fromkeys(("data", "ending", "columns", "prefix"), component_spec.ExecutionParameter(type=str)),
+        **dict.fromkeys(
+            ("data", "ending", "columns", "prefix", "probabilities"), component_spec.ExecutionParameter(type=str)
+        ),
         "batch_size": component_spec.ExecutionParameter(type=int),
         "code": component_spec.ExecutionParameter(type=str),
     }

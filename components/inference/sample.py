@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.errors import DataError
+from headrace.common.errors import DataError, UnreadableColumnError
 from headrace.common.storage.files import UNKNOWN
 from headrace.components.sources import ReadOptions, Source, open_source, serial_map
 from headrace.components.sources.base import HasBooleans, HasHead, HasTypes, ScanResult
@@ -124,6 +124,21 @@ def read_sample(data: DataConfig, without: Collection[str] = ()) -> Sample:
         sample = _first_rows(data, sources[-1])
     names = tuple(span.name for span in read if span.name)
     return replace(sample, whole=sample.whole and len(read) == len(spans), spans=names)
+
+
+def read_readable(data: DataConfig, needed: Callable[[str], bool] = lambda _: False) -> tuple[Sample, dict[str, str]]:
+    """The same without the columns that no feature can hold, such as maps, and why each of them cannot be held.
+
+    needed: whether a column is read in any case. Raises DataError as `read_sample` does, and for such columns.
+    """
+    unreadable: dict[str, str] = {}
+    while True:
+        try:
+            return read_sample(data, unreadable), unreadable
+        except UnreadableColumnError as error:
+            if error.column is None or error.column in unreadable or needed(error.column):
+                raise
+            unreadable[error.column] = error.what
 
 
 def _newest(spans: Sequence[Span]) -> Sequence[Span]:

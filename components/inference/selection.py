@@ -12,11 +12,11 @@ from typing import Any
 
 from headrace.common.errors import DataError
 from headrace.common.names import did_you_mean_or_list
-from headrace.components.inference.columns import Choice
+from headrace.components.inference.columns import LEFT_OUT, Choice
 from headrace.components.inference.facts import facts_of
 from headrace.components.inference.labels import choose_label, missing_setting
 from headrace.components.inference.models import choose_model
-from headrace.components.inference.sample import Sample, read_sample
+from headrace.components.inference.sample import Sample, read_readable
 from headrace.components.inference.table import choose_columns, features_of, free_name
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.models import RunFnModel
@@ -32,7 +32,7 @@ def resolve(config: PipelineConfig, selections: Sequence[Selection], auto_labels
     then under `tasks`, or "" for the only label. Raises DataError for data that cannot be read, and for a label that
     does not exist or cannot be predicted.
     """
-    sample = read_sample(config.data)
+    sample, unreadable = _sample(config, selections)
     for label in config.label.columns:
         if label not in sample.kinds:
             known = did_you_mean_or_list(label, sample.names, "the columns are")
@@ -56,7 +56,21 @@ def resolve(config: PipelineConfig, selections: Sequence[Selection], auto_labels
     chosen_features = [each for entry in features.values() for each in entry.values()]
     kind = (settings or {}).get("kind", config.label.kind)
     model = choose_model(sample, kind, [*chosen_features, *declared])
-    return Resolved(features, settings, model.settings, types)
+    left_out = {choice.column: choice.comment for choice in found_choices if choice.group == LEFT_OUT}
+    read = "used" if unreadable and "columns" not in config.data.model_fields_set else None
+    return Resolved(features, settings, model.settings, types, {**left_out, **unreadable}, read)
+
+
+def _sample(config: PipelineConfig, selections: Sequence[Selection]) -> tuple[Sample, dict[str, str]]:
+    """The rows, and why columns that no feature can hold are left out. Raises DataError if one is asked for by name."""
+    data, written = config.data, [one for one in selections if one.settings is not None]
+    known = _used(config, selections) | _read(config, _named(config, selections))
+    asked = "columns" in data.model_fields_set and data.columns != "used"
+
+    def is_needed(column: str) -> bool:
+        return asked or column in known or any(one.takes(column, "") for one in written)
+
+    return read_readable(data, is_needed)
 
 
 def _label(sample: Sample, column: str, task: str) -> tuple[dict[str, Any], str | None]:
@@ -71,9 +85,14 @@ def _label(sample: Sample, column: str, task: str) -> tuple[dict[str, Any], str 
 
 def _free_columns(config: PipelineConfig, selections: Sequence[Selection], sample: Sample) -> list[str]:
     """The columns that no feature is named after, and that have no other use."""
-    label, data = config.label, config.data
-    others = {*_named(config, selections), *label.columns, label.weight, *data.split_keys, data.split_column}
+    others = _used(config, selections)
     return [name for name in sample.names if name not in others]
+
+
+def _used(config: PipelineConfig, selections: Sequence[Selection]) -> set[str | None]:
+    """The names of written features, and the columns that have a use of their own."""
+    label, data = config.label, config.data
+    return {*_named(config, selections), *label.columns, label.weight, *data.split_keys, data.split_column}
 
 
 def _named(config: PipelineConfig, selections: Sequence[Selection]) -> set[str]:

@@ -21,6 +21,9 @@ from headrace.components.inference.labels import LabelChoice, choose_label, like
 from headrace.components.inference.leaks import determines, suspicion
 from headrace.components.inference.sample import Sample
 
+FEW_NUMBERS = 16
+"""Numbers behind a name that are tried one by one."""
+
 
 @dataclass(frozen=True)
 class InferredTable:
@@ -75,8 +78,24 @@ def free_name(wanted: str, taken: Collection[str]) -> str:
     ascii_name = re.fullmatch(r"[A-Za-z_]\w*", wanted, flags=re.ASCII)
     name = wanted if ascii_name else re.sub(r"\W+", "_", plain_letters(wanted), flags=re.ASCII).strip("_") or "feature"
     name = f"feature_{name}" if name[0].isdigit() else name
-    others = (f"{name}_{number}" for number in range(2, len(taken) + 3))
-    return name if name not in taken else next(other for other in others if other not in taken)
+    return name if name not in taken else f"{name}_{_free_number(name, taken)}"
+
+
+def _free_number(name: str, taken: Collection[str]) -> int:
+    """The first number from 2 on that makes the name a free one; after a few, one found by halving, as thousands of
+    names may have become the same.
+    """
+    for number in range(2, FEW_NUMBERS):
+        if f"{name}_{number}" not in taken:
+            return number
+    high = FEW_NUMBERS
+    while f"{name}_{high}" in taken:
+        high *= 2
+    low = high // 2 if high > FEW_NUMBERS else FEW_NUMBERS - 1  # is taken
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if f"{name}_{middle}" in taken else (low, middle)
+    return high
 
 
 def _facts(sample: Sample, name: str) -> ColumnFacts:

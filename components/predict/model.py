@@ -2,7 +2,7 @@
 
     predictor = Predictor(folder, description)
     values = predictor(batch)                       # float32 [rows, outputs], of the model's own signature
-    columns = PredictionColumns(description.label)  # `prediction`, then `probability_<class>` for each class
+    columns = PredictionColumns(description.label)  # `prediction`, then `probability_<class>` for each class or word
                                                     # (the former alone for a number and for a text)
     columns.of(values)
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,13 @@ from headrace.components.failed_checks import reason_of, without_location
 from headrace.components.predict.call_size import rows_per_call
 from headrace.components.predict.serving_graph import LoadedSignature, load
 from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.predict import Probabilities
 from headrace.trainer.description import ModelDescription
 from headrace.trainer.served_model import ModelCall, task_output
 from headrace.trainer.tasks import tasks_of
 
 MAX_CLASSES = 10_000
-"""The most classes that get a column each."""
+"""The most classes or words that get a column each by default: 40 KB of float32 a row, some 400 KB of JSON."""
 
 PREDICTION, PROBABILITY = "prediction", "probability"
 LIKELY = 0.5
@@ -53,19 +54,27 @@ class PredictionColumns:
     """The columns that a model's predictions become.
 
     label: what the model predicts; words: of a next_word label; prefix: precedes the names; joined: whether several
-    classes of an example are one text instead of a list.
+    classes of an example are one text instead of a list; probabilities: which of them, as in `PredictConfig`.
     """
 
     label: LabelConfig
     words: Sequence[str] = ()
     prefix: str = ""
     joined: bool = False
+    probabilities: Probabilities = "auto"
 
     @classmethod
-    def by(cls, model: ModelDescription, prefix: str = "", *, joined: bool = False) -> PredictionColumns:
-        return cls(model.label, model.words, prefix, joined)
+    def by(
+        cls,
+        model: ModelDescription,
+        prefix: str = "",
+        *,
+        joined: bool = False,
+        probabilities: Probabilities = "auto",
+    ) -> PredictionColumns:
+        return cls(model.label, model.words, prefix, joined, probabilities)
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """Names and types."""
         return self.of(self.no_rows).schema
@@ -107,14 +116,10 @@ class PredictionColumns:
         elif kind == "next_word":
             values = values[:, : len(self.words)]  # the last is for all other words
             best = values.argmax(axis=1)
-        elif kind == "multilabel":
-            return {PREDICTION: self._likely(values > LIKELY), **self._probabilities(values)}
         else:
             best = values.argmax(axis=1)
-        found = {PREDICTION: self._names.take(pa.array(best))}
-        if kind == "next_word" or len(self._names) > MAX_CLASSES:
-            return {**found, PROBABILITY: pa.array(np.take_along_axis(values, best[:, None], axis=1)[:, 0])}
-        return {**found, **self._probabilities(values)}
+        chosen = self._likely(values > LIKELY) if kind == "multilabel" else self._names.take(pa.array(best))
+        return {PREDICTION: chosen, **self._probabilities(values)}
 
     def _likely(self, chosen: NDArray[np.bool_]) -> pa.Array:
         """The chosen classes of each row (bool [rows, classes]): lists, or texts if they are joined."""
@@ -132,10 +137,17 @@ class PredictionColumns:
         return self.label.separator or next((mark for mark in JOINERS if mark not in within), JOINERS[0])
 
     def _probabilities(self, values: Values) -> dict[str, pa.Array]:
-        names = (f"{PROBABILITY}_{name}" for name in self._names.to_pylist())
-        return {name: pa.array(values[:, number]) for number, name in enumerate(names)}
+        """What is written of the probabilities [rows, classes]."""
+        chosen = self.probabilities
+        if chosen == "auto":
+            chosen = "all" if values.shape[1] <= MAX_CLASSES or self.label.kind == "multilabel" else "best"
+        if chosen == "best":
+            return {PROBABILITY: pa.array(values.max(axis=1, initial=0.0))}
+        names = self._names.to_pylist() if chosen == "all" else []
+        columns = np.ascontiguousarray(values.T)
+        return {f"{PROBABILITY}_{name}": pa.array(columns[number]) for number, name in enumerate(names)}
 
-    @property
+    @cached_property
     def _names(self) -> pa.Array:
         """The classes in the order of the predictions: int64 or string."""
         return pa.array(self.words or self.label.class_values)

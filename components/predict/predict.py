@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
@@ -31,6 +31,8 @@ from headrace.components.predict.model import PredictionColumns, Predictor, Refu
 from headrace.components.predict.reading import Input, OpenedInput, open_input
 from headrace.components.predict.writers import CSV, PARQUET, check_output, format_of, open_writer
 from headrace.components.sources import ParallelMap
+from headrace.configs.schema.predict import Probabilities
+from headrace.trainer.description import ModelDescription
 
 Item = TypeVar("Item")
 
@@ -45,13 +47,14 @@ class Request:
     """What to predict, and by which model.
 
     keys: the columns to write before the predictions, None for all; prefix: precedes the names of the predictions'
-    columns.
+    columns; probabilities: which of them are written, as in `PredictConfig`.
     """
 
     given: Input
     predictor: Predictor
     keys: Sequence[str] | None = None
     prefix: str = ""
+    probabilities: Probabilities = "auto"
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class Rows:
     columns: PredictionColumns
     skip_bad: bool
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """The columns of the output."""
         keys = [pa.field(name, self.opened.types[name]) for name in self.opened.keys]
@@ -122,7 +125,13 @@ def predict_batch(predictor: Predictor, batch: pa.RecordBatch) -> pa.RecordBatch
     Raises DataError for a number beyond float32's range, and for a row that the model refuses.
     """
     RangeCheck().checked(batch)
-    return PredictionColumns.by(predictor.description).of(predictor(batch))
+    description = predictor.description
+    return PredictionColumns.by(description, probabilities=answered(description)).of(predictor(batch))
+
+
+def answered(model: ModelDescription) -> Probabilities:
+    """The probabilities in answers to single requests: of words the highest, as an answer is read as a whole."""
+    return "best" if model.label.kind == "next_word" else "auto"
 
 
 def predict_table(request: Request, parallel_map: ParallelMap, work: Path) -> tuple[pa.Table, Predicted]:
@@ -165,7 +174,8 @@ def _open(request: Request, parallel_map: ParallelMap, work: Path, output: Path 
     description = request.predictor.description
     typed = output is None or format_of(output) == PARQUET
     opened = open_input(request.given, description, request.keys, parallel_map, work, typed=typed)
-    columns = PredictionColumns.by(description, request.prefix, joined=output is not None and format_of(output) == CSV)
+    joined = output is not None and format_of(output) == CSV
+    columns = PredictionColumns.by(description, request.prefix, joined=joined, probabilities=request.probabilities)
     for name in columns.schema.names:
         if name in opened.keys:
             raise DataError(

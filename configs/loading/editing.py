@@ -25,6 +25,8 @@ from headrace.common.errors import ConfigError, Problem
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.scalars import FIRST, PATTERNS, PREFIX
 
+LONGEST_KEY = 100
+"""Characters of a key up to which PyYAML writes it without a `?`; it does up to 127."""
 Value = str | int | bool | list[int] | None
 
 
@@ -45,8 +47,9 @@ def to_flow(value: object, width: int | None = None) -> str:
 
     width: of its lines, where they can be broken; None writes a single line.
     """
-    if isinstance(value, str) and _is_plain(value):
-        return value
+    plain = _plain(value)
+    if plain is not None and (width is None or len(plain) <= width // 2):
+        return plain
     text = yaml.dump(
         value, Dumper=_Dumper, default_flow_style=True, sort_keys=False, allow_unicode=True, width=width or 1 << 30
     )
@@ -70,6 +73,24 @@ _LINE_BREAKS = frozenset("\r\x85\u2028\u2029")
 _Dumper.add_representer(str, _represent_string)
 for _kind, _pattern in PATTERNS.items():
     _Dumper.add_implicit_resolver(PREFIX + _kind, _pattern, FIRST[_kind])
+
+
+def _plain(value: object) -> str | None:
+    """What PyYAML writes for words, integers, and mappings and lists of them, which it takes long for; None for other
+    values.
+    """
+    if isinstance(value, str):
+        return value if _is_plain(value) else None
+    if isinstance(value, int) or value is None:
+        return json.dumps(value)
+    texts: list[str | None] = [None]
+    if isinstance(value, dict) and all(len(str(name)) <= LONGEST_KEY for name in value):
+        pairs = [(_plain(name), _plain(each)) for name, each in value.items()]
+        texts = [None if name is None or each is None else f"{name}: {each}" for name, each in pairs]
+    elif isinstance(value, list | tuple):
+        texts = [_plain(each) for each in value]
+    marks = "{}" if isinstance(value, dict) else "[]"
+    return None if None in texts else f"{marks[0]}{', '.join(map(str, texts))}{marks[1]}"
 
 
 def _is_plain(text: str) -> bool:

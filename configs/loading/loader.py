@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from os import PathLike
 from pathlib import Path
@@ -25,6 +25,7 @@ from pydantic_core import PydanticSerializationError
 from headrace.common.credentials import redact_trailing_url
 from headrace.common.errors import ConfigError, Problem
 from headrace.configs.config import PipelineConfig
+from headrace.configs.loading.alike import located_alike
 from headrace.configs.loading.config_file import read_file
 from headrace.configs.loading.overlays import (
     merge,
@@ -42,7 +43,6 @@ from headrace.configs.loading.tree import (
     LocatedProblem,
     Location,
     Tree,
-    dotted,
     location_of,
     paths_at,
     plain,
@@ -110,7 +110,7 @@ class LoadedConfig:
 
     def located(self, violations: Iterable[Violation]) -> set[LocatedProblem]:
         """Violations with locations that sort in reading order."""
-        return {LocatedProblem(location_of(self.tree, path), f"{dotted(path)}: {what}") for path, what in violations}
+        return {*located_alike(self.tree, violations)}
 
 
 @dataclass(frozen=True)
@@ -180,20 +180,26 @@ def read_config(
     before = [*unreadable, *chosen.problems]
     if isinstance(validated, PipelineConfig) and not before:
         return Reading((), LoadedConfig(validated, chosen.tree, chosen.found))
-    known = {problem.location for problem in before}  # an unreadable value is not reported a second time
+    known = {place for problem in before for place in problem.places}  # an unreadable value is not reported again
     refused = [] if isinstance(validated, PipelineConfig) else validated
-    problems = _redacted(chosen.tree, [*before, *(problem for problem in refused if problem.location not in known)])
+    problems = _redacted(
+        chosen.tree, [*before, *(problem for problem in refused if not known.issuperset(problem.places))]
+    )
     part = valid_part(chosen.checked)
     if part is None:
         return Reading(problems, None)
-    uncertain = part.uncertain | chosen.uncertain | paths_at(merged, {problem.location for problem in unreadable})
+    uncertain = (
+        part.uncertain
+        | chosen.uncertain
+        | paths_at(merged, {place for problem in unreadable for place in problem.places})
+    )
     return Reading(problems, LoadedConfig(part.config, chosen.tree, chosen.found), uncertain)
 
 
 def _redacted(tree: Tree, problems: Iterable[LocatedProblem]) -> tuple[LocatedProblem, ...]:
     """The problems without the credentials in the URLs of the config."""
     values = plain(tree)
-    return tuple(LocatedProblem(each.location, redact_url_credentials(values, each.what)) for each in problems)
+    return tuple(replace(each, what=redact_url_credentials(values, each.what)) for each in problems)
 
 
 def _layers(

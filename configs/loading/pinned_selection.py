@@ -25,6 +25,8 @@ class Selected(BaseModel, extra="forbid", frozen=True):
     label: dict[str, Any] | None = None
     model: dict[str, Any] | None = None
     types: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    columns: str | None = None
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from headrace.configs.json_schema import (
     tagged_branch,
 )
 from headrace.configs.loading import hints
-from headrace.configs.loading.tree import LocatedProblem, Tree, descend, dotted, location_of
+from headrace.configs.loading.alike import located_alike
+from headrace.configs.loading.tree import LocatedProblem, Tree, descend, dotted
 from headrace.configs.schema.features import FEATURE_COLUMNS
 from headrace.configs.schema.section import KeyPath
 
@@ -46,16 +47,13 @@ def explain(error: ValidationError, tree: Tree) -> list[LocatedProblem]:
     items = error.errors(include_url=False, include_input=False)
     violations = _deepest([locate_error(item, tree) for item in items])
     unknown = [violation.path for violation in violations if violation.kind == "extra_forbidden"]
-    problems = [
-        LocatedProblem(
-            location_of(tree, violation.path, key=violation.kind == "extra_forbidden"),
-            f"{dotted(violation.path) or 'the config'}: {_message(violation, tree)}",
-        )
+    found = [
+        (violation.path, _message(violation, tree))
         for violation in violations
         if not (violation.kind == "missing" and _is_misspelled(violation, unknown))
         if not (violation.kind == "too_short" and _has_wrong_item(violation, violations))
     ]
-    return list(dict.fromkeys(problems))
+    return located_alike(tree, found, frozenset(unknown))
 
 
 def locate_error(item: Any, tree: Tree) -> SchemaViolation:

@@ -16,10 +16,13 @@ from pathlib import PurePath
 from typing import Any
 
 from headrace.common.errors import Problem
+from headrace.common.names import join_names
 from headrace.configs.schema.section import KeyPath
 
 Scalar = str | int | float | bool | None
 MAX_DEPTH = 40
+MOST_LINES = 12
+"""Lines, or ranges of them, that a message names."""
 MAX_BITS = 1000
 """Limit for an integer from Python; a larger one is not a setting, and Python refuses to print it."""
 
@@ -50,13 +53,40 @@ class Location:
 
 @dataclass(frozen=True, order=True)
 class LocatedProblem:
-    """A problem with a location that sorts in reading order."""
+    """A problem with a location that sorts in reading order. others: where else it is, if several names share it."""
 
     location: Location
     what: str
+    others: tuple[Location, ...] = ()
 
     def problem(self) -> Problem:
-        return Problem(str(self.location), self.what)
+        return Problem(str(self.location), f"{self.what}{self._elsewhere}")
+
+    @property
+    def places(self) -> tuple[Location, ...]:
+        return self.location, *self.others
+
+    @property
+    def _elsewhere(self) -> str:
+        """` (also in lines 8, 9 and 12)`, or nothing if the others are in the same line, or have none."""
+        apart = sorted({each for each in self.others if str(each) != str(self.location)})
+        lines = [each.line for each in apart if each.source == self.location.source]
+        places = [] if not lines else [f"{'line' if len(set(lines)) == 1 else 'lines'} {_ranges(lines)}"]
+        places += [str(each) for each in apart if each.source != self.location.source]
+        return f" (also in {join_names(places)})" if places else ""
+
+
+def _ranges(lines: Sequence[int]) -> str:
+    """`8, 9 and 12 to 40`."""
+    ranges: list[list[int]] = []
+    for line in sorted({*lines}):
+        if ranges and line == ranges[-1][-1] + 1:
+            ranges[-1].append(line)
+        else:
+            ranges.append([line])
+    texts = [text for each in ranges for text in ([f"{each[0]} to {each[-1]}"] if len(each) > 2 else map(str, each))]
+    *most, last = [*texts[:MOST_LINES], *(["others"] if len(texts) > MOST_LINES else [])]
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 @dataclass(frozen=True)

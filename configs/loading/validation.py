@@ -9,10 +9,11 @@ from pydantic import ValidationError
 
 from headrace.common.errors import ConfigError, Problem
 from headrace.configs.config import PipelineConfig
+from headrace.configs.loading.alike import located_alike
 from headrace.configs.loading.partial import valid_sections
 from headrace.configs.loading.problems import explain
 from headrace.configs.loading.secrets import inline_secrets
-from headrace.configs.loading.tree import LocatedProblem, Tree, dotted, location_of, plain
+from headrace.configs.loading.tree import LocatedProblem, Tree, dotted, plain
 from headrace.configs.rules import registry
 from headrace.configs.rules.rule import Rule, Violation
 
@@ -34,9 +35,9 @@ def validate(
         sections = valid_sections(plain(tree))
     if judged is not None:
         sections = valid_sections(plain(judged))
-    problems += [_located(tree, violation) for violation in registry.check(sections, rules)]
-    refused = {problem.location for problem in problems}
-    credentials = [_located(tree, violation) for violation in inline_secrets(plain(tree))]
+    problems += located_alike(tree, registry.check(sections, rules))
+    refused = {place for problem in problems for place in problem.places}
+    credentials = located_alike(tree, inline_secrets(plain(tree)))
     problems += [problem for problem in credentials if problem.location not in refused]
     return config if config is not None and not problems else problems
 
@@ -45,8 +46,3 @@ def refuse(violations: Iterable[Violation]) -> None:
     """Raise ConfigError if there are violations. For a config without locations: messages name the settings alone."""
     if found := [Problem(dotted(path), what) for path, what in violations]:
         raise ConfigError(*found)
-
-
-def _located(tree: Tree, violation: Violation) -> LocatedProblem:
-    path, what = violation
-    return LocatedProblem(location_of(tree, path), f"{dotted(path)}: {what}")

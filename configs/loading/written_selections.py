@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.common.digests import digest_text
 from headrace.configs.config import PipelineConfig
-from headrace.configs.loading.pinned_selection import PinnedSelection
+from headrace.configs.loading.pinned_selection import PinnedSelection, Selected
 from headrace.configs.loading.tree import LocatedProblem, Location, Tree, dotted, location_of, plain
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.selection import AUTO, COLUMN_TYPES, Selection, is_pattern
@@ -144,7 +144,7 @@ class WrittenSelections:
         }
         label = (found.selected.label or {}) if label_is_certain else self._undecided_label()
         model = found.selected.model if label_is_certain and found.takes_model else None
-        fill = partial(self._with_found, label=label, types=found.selected.types, model=model)
+        fill = partial(self._with_found, label=label, selected=found.selected, model=model)
 
         whole = fill({**entries, **{name: self._placeholder(name) for name in broken}})
         if not broken and not mistyped and label_is_certain:
@@ -161,11 +161,17 @@ class WrittenSelections:
         self,
         entries: Mapping[str, Mapping[str, Tree]],
         label: Mapping[str, Any],
-        types: Mapping[str, str],
+        selected: Selected,
         model: Mapping[str, Any] | None,
     ) -> Tree:
-        """The config with what was found: features in place of entries, the label, types, and the model, if any."""
-        filled = self.with_types(self.replaced(entries, label), types)
+        """The config with what was found: features in place of entries, the label, types, which columns are read, and
+        the model, if any.
+        """
+        filled = self.with_types(self.replaced(entries, label), selected.types)
+        if selected.columns is not None and "data" in (sections := self._section_of(filled)):
+            data = sections["data"]
+            settings = {**self._section_of(data), "columns": _tree(selected.columns, data)}
+            filled = replace(filled, value={**sections, "data": replace(data, value=settings)})
         if model is None:
             return filled
         chosen = _tree(model, self._section_tree("features"))

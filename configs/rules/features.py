@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from headrace.common.names import did_you_mean_or_list
+from headrace.common.names import did_you_mean_or_list, join_names
 from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import (
@@ -131,12 +131,17 @@ def compiled_features_have_one_shape(features: Features, model: ModelConfig, tra
     """A custom model may handle multiple values in a way that XLA can compile."""
     if train.jit != "on" or isinstance(model, CustomModel):
         return
-    for name, feature in features.items():
-        text = isinstance(feature, TextFeature)
-        if not feature.padded if isinstance(feature, TextFeature) else getattr(feature, "multivalued", False):
-            what = f'XLA cannot compile a feature with a variable number of values, such as "{name}"; use `auto`'
-            padded = f", or set features.{name}.padded, with max_tokens" if text else ""
-            yield ("train", "jit"), what + padded
+    varying = [
+        name
+        for name, feature in features.items()
+        if (not feature.padded if isinstance(feature, TextFeature) else getattr(feature, "multivalued", False))
+    ]
+    if varying:
+        texts = [f"features.{name}.padded" for name in varying if isinstance(features[name], TextFeature)]
+        names = join_names(f'"{name}"' for name in varying)
+        what = f"XLA cannot compile a feature with a variable number of values, such as {names}; use `auto`"
+        every = texts and len(texts) == len(varying)
+        yield ("train", "jit"), f"{what}, or set {join_names(texts)}, with max_tokens" if every else what
 
 
 def delimited_label_is_separated(label: LabelConfig, data: DataConfig) -> Iterator[Violation]:

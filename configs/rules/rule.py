@@ -11,13 +11,44 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FunctionType, ModuleType
 
 from headrace.configs.schema.section import KeyPath, RefusedSettingError
 
 Violation = tuple[KeyPath, str]
 Rule = Callable[..., Iterator[Violation]]
+
+
+class SharedMessage(str):
+    """The message of a violation about all settings with a mistake. Their lines follow when it is located.
+
+    others: the settings besides the one that the violation names.
+    """
+
+    __slots__ = ("others",)
+    others: tuple[KeyPath, ...]
+
+    def __new__(cls, what: str, others: Iterable[KeyPath]) -> SharedMessage:
+        found = super().__new__(cls, what)
+        found.others = tuple(others)
+        return found
+
+
+def about(settings: Sequence[KeyPath], what: str) -> Violation:
+    """A message about these settings, at the first of them."""
+    return settings[0], SharedMessage(what, settings[1:])
+
+
+def settings_of(violation: Violation) -> tuple[KeyPath, ...]:
+    """All settings that it is about."""
+    where, what = violation
+    return where, *others_of(what)
+
+
+def others_of(what: str) -> tuple[KeyPath, ...]:
+    """The settings of a message besides that of its violation."""
+    return what.others if isinstance(what, SharedMessage) else ()
 
 
 def rules_of(*modules: ModuleType) -> tuple[Rule, ...]:

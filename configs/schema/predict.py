@@ -12,6 +12,8 @@ from headrace.configs.schema.sources import FileSource, SourceConfig
 
 OUTPUT_ENDINGS = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".tfrecord", ".tfrecord.gz")
 """The formats of predictions, by the ending of the file."""
+Probabilities = Literal["auto", "all", "best", "none"]
+"""Which probabilities of classes are written."""
 PREDICT_SOURCE = "predict.source"
 ONLY_PREDICTS = "-predict"
 """The end of the name of runs that only predict."""
@@ -38,6 +40,9 @@ class PredictConfig(Section):
     that `data.columns` lists."""
     prefix: str = ""
     """Text in front of the names of the predictions' columns."""
+    probabilities: Probabilities = "auto"
+    """Of a label with classes, or words: all: a column for each, in their order; best: one column `probability`, the
+    highest; none: neither. auto: all up to 10,000, and best of more."""
     batch_size: PositiveInt | None = None
     """Examples in a call of the model. null: 2,048; up to 16,384 if examples are short and layers small, and fewer if
     examples are long or classes are many."""

@@ -22,13 +22,16 @@ class Resolved(NamedTuple):
 
     features: by selection, the settings by name of feature; label: the settings in place of `kind: auto`, None if there
     is not such a label, and those of tasks under `tasks`; model: the settings of the model that suits the data; types:
-    `data.types` of columns that need another type than that of their values.
+    `data.types` of columns that need another type than that of their values; left_out: why columns that `auto` would
+    take are no features, by column; columns: `data.columns` if some of these cannot even be read, None otherwise.
     """
 
     features: dict[str, dict[str, dict[str, Any]]]
     label: dict[str, Any] | None
     model: dict[str, Any]
     types: dict[str, str]
+    left_out: dict[str, str] = {}
+    columns: str | None = None
 
 
 @dataclass(frozen=True)

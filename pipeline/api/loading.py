@@ -19,7 +19,7 @@ from headrace.configs.loading.loader import (
     load_with_locations,
     read_config,
 )
-from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.rules.rule import Rule, Violation, settings_of
 
 Overrides = Mapping[str, Any] | Sequence[str]
 """Settings that override a config: `{"train.epochs": 3}`, or `["train.epochs=3"]`."""
@@ -90,8 +90,8 @@ def load_checked(  # noqa: PLR0913 - most say what to check
         violations += check.rejected
     if components and extension:
         violations += component_violations(loaded.config)
-    refused = {where for where, _ in violations}
-    for note in loaded.problems(note for note in check.notes if note[0] not in refused):
+    refused = {where for each in violations for where in settings_of(each)}
+    for note in loaded.problems(note for note in check.notes if not refused.issuperset(settings_of(note))):
         logger.warning("note: %s", note)
     reading.checked(loaded.located(violations))
     return replace(

@@ -16,6 +16,7 @@ from headrace.common.errors import RunError
 from headrace.common.storage.paths import local_output
 from headrace.configs.loading.loader import ConfigSource
 from headrace.configs.rules import on_kubeflow
+from headrace.configs.schema.predict import Probabilities
 from headrace.pipeline.api.loading import Overrides, as_pairs, load, load_checked
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def predict(  # noqa: PLR0913 - one for each option of the command
     model: str | PathLike[str] | int | None = None,
     columns: Sequence[str] | None = None,
     prefix: str = "",
+    probabilities: Probabilities = "auto",
     batch_size: int | None = None,
     profile: str | None = None,
     overrides: Overrides = (),
@@ -44,7 +46,8 @@ def predict(  # noqa: PLR0913 - one for each option of the command
     config: a config, or the folder of a pushed version or another SavedModel that a run exported; data: a path, a
     pandas DataFrame, a pyarrow Table or {name: array}, by default the data of the config; output: a file whose ending
     names its format; model: a pushed version or a folder, by default the model in service; columns: those of the input
-    to keep, by default all; prefix: precedes the names of the predictions' columns; batch_size: examples in a call.
+    to keep, by default all; prefix: precedes the names of the predictions' columns; probabilities: of classes, "all",
+    "best" for the highest, "none", or "auto" for all up to 10,000; batch_size: examples in a call.
 
     Raises ConfigError; DataError for data that the model cannot read; RunError if there is no such model, or it is
     damaged, or the output cannot be written.
@@ -55,7 +58,7 @@ def predict(  # noqa: PLR0913 - one for each option of the command
         config,
         data,
         model=model,
-        form=Form(columns=columns, prefix=prefix, batch_size=batch_size),
+        form=Form(columns=columns, prefix=prefix, probabilities=probabilities, batch_size=batch_size),
         profile=profile,
         overrides=as_pairs(overrides),
     )

@@ -68,6 +68,7 @@ def bulk_predictor(config: PipelineConfig, built: Components, _folders: Folders)
         ending=given.format,
         columns=json.dumps(given.columns),
         prefix=given.prefix,
+        probabilities=given.probabilities,
         batch_size=given.batch_size or AUTOMATIC,
         code=sources_digest("headrace.components.bulk_predictor.component", *given.source.own_modules()),
     )

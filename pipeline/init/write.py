@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace.common.durable import write_text
-from headrace.common.errors import RunError, UnreadableColumnError
+from headrace.common.errors import RunError
 from headrace.common.names import did_you_mean, join_names
-from headrace.components.inference.sample import Sample, read_sample
+from headrace.components.inference.sample import Sample, read_readable, read_sample
 from headrace.components.inference.table import infer, labels_of
 from headrace.components.spans.source_state import source_patterns
 from headrace.configs.schema.data import DataConfig, placeholders
@@ -72,20 +72,12 @@ def _read(source: dict[str, Any]) -> tuple[dict[str, Any], Sample, dict[str, str
     """The source, with what its missing values and numbers look like; the sample; and the columns that it lacks, with
     the reason.
     """
-    unreadable: dict[str, str] = {}
-    while True:
-        try:
-            sample = read_sample(_window(source), unreadable)
-            break
-        except UnreadableColumnError as error:
-            if error.column is None or error.column in unreadable:
-                raise
-            unreadable[error.column] = error.what
+    sample, unreadable = read_readable(_window(source))
     for found in (null_values, number_marks):
         settings = found(source, sample.texts())
         if settings:
             source = {**source, **settings}
-            sample = read_sample(_window(source))
+            sample = read_sample(_window(source), unreadable)
     return source, sample, unreadable
 
 

@@ -8,16 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from headrace.common.durable import working_folder
 from headrace.common.environment import prepare, quiet
 from headrace.common.errors import RunError
+from headrace.common.names import join_or
 from headrace.common.storage.paths import local_output
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import ConfigSource, Override, load_with_locations
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.predict import Probabilities
 from headrace.configs.schema.sources import FileSource, ImagesSource, SourceConfig
 from headrace.configs.schema.sources.endings import JSON, kind_of_ending, known_ending, known_endings, source_from
 from headrace.pipeline.predict.models import ChosenModel, choose_model, is_model, model_folder
@@ -42,12 +44,16 @@ class Form:
     """The columns of the input in front of the predictions. None: all."""
     prefix: str = ""
     """Text in front of the names of the predictions' columns."""
+    probabilities: Probabilities = "auto"
+    """Which of them, as in `PredictConfig`."""
     batch_size: int | None = None
     """Examples in a call of the model. None: up to 2,048, fewer if they are large."""
 
     def __post_init__(self) -> None:
         if self.batch_size is not None and self.batch_size < 1:
             raise RunError(f"batch_size is {self.batch_size}; it must be at least 1")
+        if self.probabilities not in (known := get_args(Probabilities)):
+            raise RunError(f"probabilities is {self.probabilities!r}; it must be {join_or(known)}")
 
 
 @dataclass(frozen=True)
@@ -154,16 +160,13 @@ def _request(chosen: ChosenModel, data: DataConfig, table: pa.Table | None, form
         from headrace.components.predict.reading import Input
         from headrace.trainer.description import ModelDescription
     predictor = Predictor(chosen.folder.absolute(), ModelDescription.read(chosen.folder), form.batch_size)
-    return Request(Input(data, table), predictor, form.columns, form.prefix)
+    return Request(Input(data, table), predictor, form.columns, form.prefix, form.probabilities)
 
 
-def predict_table(
-    folder: Path, data: Any, *, columns: Sequence[str] | None = None, prefix: str = "", batch_size: int | None = None
-) -> pa.Table:
+def predict_table(folder: Path, data: Any, form: Form) -> pa.Table:
     """The predictions of the SavedModel in a folder for data in memory; see `headrace.predict`."""
     from headrace.components.sources.arrays.tables import as_table
 
-    form = Form(columns=columns, prefix=prefix, batch_size=batch_size)
     return _by_model(folder, as_table(data), form).to_table()[0]
 
 

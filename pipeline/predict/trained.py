@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.environment import quiet
-from headrace.pipeline.predict.scoring import predict_table
+from headrace.configs.schema.predict import Probabilities
+from headrace.pipeline.predict.scoring import Form, predict_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,10 +31,17 @@ class TrainedModel:
         self._whole: Any = None
 
     def predict(
-        self, data: Any, *, columns: Sequence[str] | None = None, prefix: str = "", batch_size: int | None = None
+        self,
+        data: Any,
+        *,
+        columns: Sequence[str] | None = None,
+        prefix: str = "",
+        probabilities: Probabilities = "auto",
+        batch_size: int | None = None,
     ) -> pa.Table:
         """The predictions for a pandas DataFrame, a pyarrow Table or {name: array}; see `headrace.predict`."""
-        return predict_table(self._folder, data, columns=columns, prefix=prefix, batch_size=batch_size)
+        form = Form(columns=columns, prefix=prefix, probabilities=probabilities, batch_size=batch_size)
+        return predict_table(self._folder, data, form)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # a notebook asks for `_repr_html_` and the like, which should load nothing

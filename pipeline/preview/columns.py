@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from headrace.common.names import join_names
-from headrace.configs.rules.rule import Violation
+from headrace.configs.rules.rule import Violation, about
 from headrace.configs.schema.section import KeyPath
 
 if TYPE_CHECKING:
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from headrace.components.inference.facts import ColumnFacts
     from headrace.components.sources.types import Kind
 
-ALONE = 3
-"""Columns with the same mistake that are reported one by one, each at its line; more are in one message."""
+Item = TypeVar("Item")
+
 LISTED = 12
-"""Names that such a message lists."""
+"""Names that a message lists."""
+SHOWN = 5
+"""Ways out that it lists, if they differ."""
 
 
 class ColumnViolation(NamedTuple):
@@ -37,21 +39,40 @@ class ColumnViolation(NamedTuple):
 
 
 def group_alike(violations: Iterable[ColumnViolation]) -> Iterator[Violation]:
-    """One message for each violation, or one for all of a kind if it concerns many columns, at the first setting."""
-    alike: dict[Hashable, list[ColumnViolation]] = {}
-    for each in violations:
-        alike.setdefault(each.mistake, []).append(each)
-    for group in alike.values():
-        names = [*dict.fromkeys(each.column for each in group)]
-        if len(names) > ALONE:
-            yield group[0].where, columns_that(names, group[0].one, group[0].several)
-        else:
-            yield from ((each.where, columns_that([each.column], each.one, each.several)) for each in group)
+    """One message for all columns with the same mistake, at the first setting."""
+    for group in rounds(violations, lambda each: each.mistake, lambda each: each.column):
+        what = columns_that([each.column for each in group], group[0].one, group[0].several)
+        yield about([each.where for each in group], what)
 
 
-def by_message(names: Sequence[str]) -> list[Sequence[str]]:
-    """The columns with one mistake, by message: each alone if there are few, else all together."""
-    return [[name] for name in names] if len(names) <= ALONE else [names]
+def rounds(
+    items: Iterable[Item], mistake: Callable[[Item], Hashable], column: Callable[[Item], Hashable]
+) -> Iterator[list[Item]]:
+    """The items of each mistake. A column is in a group once, so that a second feature over it has its own message."""
+    alike: dict[Hashable, list[dict[Hashable, Item]]] = {}
+    for item in items:
+        groups = alike.setdefault(mistake(item), [])
+        group = next((each for each in groups if column(item) not in each), None)
+        if group is None:
+            groups.append(group := {})
+        group[column(item)] = item
+    for groups in alike.values():
+        yield from ([*group.values()] for group in groups)
+
+
+def ways_out(ways: Mapping[str, str], rest: str = "") -> str:
+    """The way out of all columns; if they differ, `for "a", "b", use ...; for "c", use ...`.
+
+    ways: of each column; rest: what follows the number of further columns, if there are too many to list.
+    """
+    by_way: dict[str, list[str]] = {}
+    for name, way in ways.items():
+        by_way.setdefault(way, []).append(f'"{name}"')
+    if len(by_way) < 2:
+        return next(iter(by_way), "")
+    listed = [f"for {join_names(names, LISTED)}, {way}" for way, names in [*by_way.items()][:SHOWN]]
+    more = len(ways) - sum(len(names) for names in [*by_way.values()][:SHOWN])
+    return "; ".join([*listed, *([f"and so on for {more:,} more{rest}"] if more else [])])
 
 
 def columns_that(names: Sequence[str], one: str, several: str) -> str:

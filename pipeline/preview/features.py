@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.common.names import join_names
 from headrace.configs.config import PipelineConfig
-from headrace.configs.rules.rule import Violation
+from headrace.configs.rules.rule import Violation, about
 from headrace.configs.schema.features import (
     CrossedFeature,
     DatetimeFeature,
@@ -24,7 +24,7 @@ from headrace.configs.schema.features import (
 )
 from headrace.configs.schema.features.base import FeatureBase
 from headrace.configs.schema.section import KeyPath
-from headrace.pipeline.preview.columns import by_message, columns_that
+from headrace.pipeline.preview.columns import LISTED, ColumnViolation, columns_that, group_alike, rounds, ways_out
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,22 +66,26 @@ def feature_violations(
         certain: whether these are the kinds in all rows.
     """
     rejected, notes = list[Violation](), list[Violation]()
-    alike: dict[tuple[str, str], list[Use]] = {}
-    for use in uses_of(config, rows):
-        kind = kinds.get(use.column, "missing").removesuffix(" list")
-        fitting = _fitting(use.feature)
-        if fitting and kind not in {*fitting, "missing", "bytes"} and not _checked_elsewhere(use.feature):
-            alike.setdefault((use.feature.column, kind), []).append(use)
-    for (column, kind), uses in alike.items():
-        by_name = {use.column: use for use in reversed(uses)}
-        for names in by_message(list(dict.fromkeys(use.column for use in uses))):
-            first = by_name[names[0]]
-            known = facts(names[0])
-            what = f"{columns_that(names, 'holds', 'hold')} {_called(known)}"
-            takes = " or ".join(_IN_WORDS.get(one, one) for one in _fitting(first.feature))
-            found = first.where, f"{what}, and `column: {column}` takes {takes}; {_remedy(first, known)}"
-            (notes if kind == "float" and not certain else rejected).append(found)
+    unfit = [use for use in uses_of(config, rows) if _is_unfit(use, kinds.get(use.column, "missing"))]
+    for uses in rounds(unfit, lambda use: _mistake(use, facts(use.column)), lambda use: use.column):
+        first, known = uses[0], facts(uses[0].column)
+        what = f"{columns_that([use.column for use in uses], 'holds', 'hold')} {_called(known)}"
+        takes = " or ".join(_IN_WORDS.get(one, one) for one in _fitting(first.feature))
+        way = _remedy(first, known) if len(uses) == 1 else _common_remedy(first, known)
+        found = about([use.where for use in uses], f"{what}, and `column: {first.feature.column}` takes {takes}; {way}")
+        (notes if known.scalar == "float" and not certain else rejected).append(found)
     return rejected, notes
+
+
+def _is_unfit(use: Use, kind: str) -> bool:
+    fitting = _fitting(use.feature)
+    fits = not fitting or kind.removesuffix(" list") in {*fitting, "missing", "bytes"}
+    return not fits and not _checked_elsewhere(use.feature)
+
+
+def _mistake(use: Use, facts: ColumnFacts) -> tuple[str, str, bool]:
+    """The kind of feature, that of the column, and whether another type would do."""
+    return use.feature.column, facts.scalar, facts.scalar == "float" and facts.is_whole
 
 
 def _fitting(feature: FeatureBase) -> tuple[str, ...]:
@@ -111,14 +115,25 @@ def _remedy(use: Use, facts: ColumnFacts) -> str:
     return use.feature.remedy
 
 
+def _common_remedy(first: Use, facts: ColumnFacts) -> str:
+    """The same for several columns, of which this is the first."""
+    if facts.scalar == "float" and facts.is_whole:
+        return "set `int` for those of them in `data.types` whose numbers are all whole"
+    if isinstance(first.feature, CrossedFeature):
+        settings = f"{{column: bucketized, key: {first.column}, buckets: 10}}"
+        return f"name bucketized features of them as the keys, such as {settings}"
+    return first.feature.remedy
+
+
 def empty_columns(
     config: PipelineConfig, rows: pa.Table, kinds: Mapping[str, Kind], facts: Facts
 ) -> Iterator[Violation]:
     """Columns without any value, which the DataGate refuses if that goes for all rows."""
     empty = {use.column: use.where for use in reversed([*uses_of(config, rows)]) if _is_empty(use.column, kinds, facts)}
-    for names in by_message(list(reversed(empty))):
+    if names := [*reversed(empty)]:
         what = f"{columns_that(names, 'has', 'have')} no value in {_seen(rows)}"
-        yield empty[names[0]], f"{what}, so there is nothing to learn from; leave {_them(names)} out"
+        way = f"so there is nothing to learn from; leave {_them(names)} out"
+        yield about([empty[name] for name in names], f"{what}, {way}")
 
 
 def feature_notes(
@@ -126,7 +141,8 @@ def feature_notes(
 ) -> Iterator[Violation]:
     """Features from which nothing can be learned, as far as the first rows show it. whole: whether these are all."""
     uses = [use for use in uses_of(config, rows) if not _is_empty(use.column, kinds, facts)]
-    constant, ids = dict[str, KeyPath](), dict[str, KeyPath]()
+    constant, ids, further = dict[str, KeyPath](), dict[str, KeyPath](), list[ColumnViolation]()
+    odd = list[Use]()
     for use in uses:
         if kinds[use.column].startswith("bytes"):
             continue
@@ -136,18 +152,28 @@ def feature_notes(
         elif _names_rows(use.feature, known, whole=whole):
             ids.setdefault(use.column, use.where)
         elif isinstance(use.feature, IdentityFeature):
-            yield from _out_of_range(use, use.feature, known, rows)
+            odd += [use] if _is_out_of_range(use.feature, known) else []
         elif isinstance(use.feature, DatetimeFeature) and use.column == use.feature.data_column(use.name):
-            yield from _constant_part(use, use.feature, known, rows)
-    for names in by_message([*constant]):
-        example = f", {_shown(facts(names[0]).least)}" if len(names) == 1 else ""
-        what = f"{columns_that(names, 'has', 'have')} the same value in all of {_seen(rows)}{example}"
-        yield constant[names[0]], f"{what}; there is nothing to learn from {_them(names)}"
-    for names in by_message([*ids]):
-        known = facts(names[0])
-        count = f"{known.distinct:,} different values in {known.present:,} rows, such as {_shown(known.least)}"
-        what = f"{columns_that(names, 'names', 'name')} the rows: {count}"
-        yield ids[names[0]], f"{what}; new rows have others, so there is nothing to learn from {_them(names)}"
+            further += _constant_part(use, use.feature, known, rows)
+    for group in rounds(odd, lambda use: getattr(use.feature, "num_buckets", 0), lambda use: use.column):
+        yield _out_of_range(group, facts, rows)
+    yield from group_alike(further)
+    yield from _constant(constant, facts, rows)
+    if ids:
+        known = facts(next(iter(ids)))
+        first = "" if len(ids) == 1 else "the first has "
+        count = f"{first}{known.distinct:,} different values in {known.present:,} rows, such as {_shown(known.least)}"
+        what = f"{columns_that([*ids], 'names', 'name')} the rows: {count}"
+        yield about([*ids.values()], f"{what}; new rows have others, so there is nothing to learn from {_them([*ids])}")
+
+
+def _constant(columns: Mapping[str, KeyPath], facts: Facts, rows: pa.Table) -> Iterator[Violation]:
+    if columns:
+        values = [_shown(facts(name).least) for name in [*columns][: LISTED + 1]]
+        shown = values[0] if len({*values}) == 1 else join_names(values[:LISTED])
+        what = f"{columns_that([*columns], 'has', 'have')} the same value in all of {_seen(rows)}, {shown}"
+        more = " and so on" if len(columns) > LISTED and shown != values[0] else ""
+        yield about([*columns.values()], f"{what}{more}; there is nothing to learn from {_them([*columns])}")
 
 
 def uses_of(config: PipelineConfig, rows: pa.Table) -> Iterator[Use]:
@@ -178,33 +204,44 @@ def _names_rows(feature: FeatureBase, facts: ColumnFacts, *, whole: bool) -> boo
     return facts.present >= MANY_ROWS and facts.distinct > least
 
 
-def _out_of_range(use: Use, feature: IdentityFeature, facts: ColumnFacts, rows: pa.Table) -> Iterator[Violation]:
-    """Integers that count as missing because they are no category."""
-    if facts.scalar != "int" or (facts.least >= 0 and facts.greatest < feature.num_buckets):
-        return
-    counts = {value: count for value, count in facts.by_count() if not 0 <= value < feature.num_buckets}
+def _is_out_of_range(feature: IdentityFeature, facts: ColumnFacts) -> bool:
+    return facts.scalar == "int" and not (facts.least >= 0 and facts.greatest < feature.num_buckets)
+
+
+def _out_of_range(uses: Sequence[Use], facts: Facts, rows: pa.Table) -> Violation:
+    """Integers that count as missing because they are no category, for features with the same `num_buckets`."""
+    number, known = getattr(uses[0].feature, "num_buckets", 0), facts(uses[0].column)
+    counts = {value: count for value, count in known.by_count() if not 0 <= value < number}
     shown = join_names(map(str, sorted(counts)), SHOWN)
-    what = f'column "{use.column}" has {shown}, {sum(counts.values()):,} times in {_seen(rows)}'
-    takes = f"`num_buckets: {feature.num_buckets}` takes 0 to {feature.num_buckets - 1:,}, so they count as missing"
+    what = f"{shown}, {sum(counts.values()):,} times in {_seen(rows)}"
+    verb = columns_that([use.column for use in uses], "has", "have other integers, the first")
+    takes = f"`num_buckets: {number}` takes 0 to {number - 1:,}, so they count as missing"
+    ways = ways_out({use.column: _wider(facts(use.column)) for use in uses})
+    return about([use.where for use in uses], f"{verb} {what}, and {takes}; {ways}")
+
+
+def _wider(facts: ColumnFacts) -> str:
+    """The way out for a column with integers that are no category."""
     way = "use `column: vocabulary`" if facts.least < 0 else f"set `num_buckets: {facts.greatest + 1}`"
     if facts.least >= 0 and facts.greatest > 2 * facts.distinct:
         way = f"{way}, or use `column: vocabulary`, which needs no more categories than there are values"
-    yield use.where, f"{what}, and {takes}; {way}"
+    return way
 
 
-def _constant_part(use: Use, feature: DatetimeFeature, facts: ColumnFacts, rows: pa.Table) -> Iterator[Violation]:
+def _constant_part(use: Use, feature: DatetimeFeature, facts: ColumnFacts, rows: pa.Table) -> Iterator[ColumnViolation]:
     """A part that is the same for all dates, such as the hour of dates without a time."""
     from headrace.components.inference.dates import constant_part
 
     value = constant_part(facts, feature.part, feature.format)
     if value is None:
         return
-    first = _shown(facts.least)
-    if feature.part == "hour" and value == "":
-        what = f'column "{use.column}" has dates without hours, such as {first}, so that `part: hour` is 0 in all rows'
+    hours, first = feature.part == "hour" and value == "", _shown(facts.least)
+    if hours:
+        what = f"dates without hours, such as {first}, so that `part: hour` is 0 in all rows"
     else:
-        what = f'all dates of column "{use.column}" in {_seen(rows)}, such as {first}, have the same {feature.part}'
-    yield use.where, f"{what}; there is nothing to learn from it, so use another part"
+        what = f"dates such as {first}, all with the same {feature.part} in {_seen(rows)}"
+    what = f"{what}; there is nothing to learn from it, so use another part"
+    yield ColumnViolation(use.where, use.column, (feature.part, hours), f"has {what}", f"have {what}")
 
 
 def _seen(rows: pa.Table) -> str:

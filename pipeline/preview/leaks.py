@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from headrace.configs.config import PipelineConfig
-from headrace.configs.rules.rule import Violation
+from headrace.configs.rules.rule import Violation, about
 from headrace.configs.schema.section import KeyPath
-from headrace.pipeline.preview.columns import by_message, columns_that, plain_column
+from headrace.pipeline.preview.columns import SHOWN, columns_that, plain_column
 from headrace.pipeline.preview.features import uses_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,11 @@ def _of_label(label: str, columns: Mapping[str, KeyPath], rows: pa.Table, facts:
             found[name] = f"has one value for each of the label's, such as {show(known.least)}"
         elif why := suspicion(values, labels, known, target, COPY):
             found[name] = why
-    for names in by_message([*found]):
-        first, way = ("it", _LEAVE_OUT) if len(names) == 1 else ("the first", _LEAVE_ALL_OUT)
-        what = f'{columns_that(names, "seems", "seem")} to be the label "{label}" again: {first} {found[names[0]]}'
-        yield columns[names[0]], f"{what}; {way}"
+    if found:
+        names = [*found]
+        what = f'{columns_that(names, "seems", "seem")} to be the label "{label}" again'
+        reasons = {f'"{name}"': found[name] for name in names[:SHOWN]} if len(names) > 1 else {"it": found[names[0]]}
+        each = [f"{name} {why}" for name, why in reasons.items()]
+        more = "" if len(names) <= SHOWN else ", and so on"
+        way = _LEAVE_OUT if len(names) == 1 else _LEAVE_ALL_OUT
+        yield about([columns[name] for name in names], f"{what}: {', '.join(each)}{more}; {way}")

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from headrace.common.names import did_you_mean, join_names
 from headrace.configs.config import PipelineConfig
-from headrace.configs.rules.rule import Violation
+from headrace.configs.rules.rule import Violation, about
 from headrace.configs.schema.features import CrossedFeature, Feature
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.section import KeyPath
-from headrace.pipeline.preview.columns import LISTED
+from headrace.pipeline.preview.columns import LISTED, rounds
 
 
 @dataclass(frozen=True)
@@ -51,25 +51,29 @@ def absent_names(config: PipelineConfig, columns: Collection[str]) -> list[Named
 def name_violations(
     absent: Sequence[NamedColumn], columns: Sequence[str], earlier: EarlierColumns | None = None
 ) -> Iterator[Violation]:
-    """Say of absent names what was probably meant, once for many features.
+    """Say of absent names what was probably meant, once for all of a section of the config.
 
     columns: of the data, in its newest span; earlier: those of the span before, if there is one.
     """
-    features = [each for each in absent if each[0][0] == "features"]
-    alone = absent if len(features) <= LISTED else [each for each in absent if each not in features]
     listing = f"; the columns are: {join_names(columns, 30)}"
-    for where, name, also in alone:
-        nor = " or a feature" if also else ""
-        near = did_you_mean(name, [*columns, *also])
-        if not near:
-            near, listing = listing, ""  # only once
-        yield where, f'"{name}" is not a column of {_data(earlier, [name], nor)}{near}'
-    if len(features) > LISTED:
-        names = [name for _, name, _ in features]
-        shown = join_names((f'"{name}"' for name in names), LISTED)
-        near = did_you_mean(names[0], columns)
-        what = f"{shown} are not columns of {_data(earlier, names)}{near and f' (for the first{near[1:]})'}"
-        yield features[0][0], f"{what}{listing}"
+
+    before = frozenset(earlier.columns if earlier else ())
+
+    def mistake(each: NamedColumn) -> tuple[object, ...]:
+        where, name, also = each
+        return where[0], bool(also), name in before
+
+    for group in rounds(absent, mistake, lambda each: each[1]):
+        names, also = [name for _, name, _ in group], group[0][2]
+        near = {name: did_you_mean(name, [*columns, *also]).removeprefix("; ") for name in names[:LISTED]}
+        alike = len({*near.values()}) == 1
+        shown = (f'"{name}"' + ("" if alike or not near.get(name) else f" ({near[name]})") for name in names)
+        are = "is not a column" if len(names) == 1 else "are not columns"
+        what = f"{join_names(shown, LISTED)} {are} of {_data(earlier, names, ' or a feature' if also else '')}"
+        what = f"{what}; {near[names[0]]}" if alike and near[names[0]] else what
+        if not all(near.values()):
+            what, listing = f"{what}{listing}", ""  # only once
+        yield about([where for where, _, _ in group], what)
 
 
 def _data(earlier: EarlierColumns | None, names: Collection[str], nor: str = "") -> str:

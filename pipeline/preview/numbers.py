@@ -11,18 +11,28 @@ mistakes are never in one message.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.configs.config import PipelineConfig
-from headrace.configs.rules.rule import Violation
+from headrace.configs.loading.alike import errors_together
+from headrace.configs.rules.rule import Violation, about
 from headrace.configs.schema.section import KeyPath
-from headrace.pipeline.preview.columns import by_message, columns_that, facts_in
+from headrace.pipeline.preview.columns import (
+    SHOWN,
+    ColumnViolation,
+    columns_that,
+    facts_in,
+    group_alike,
+    rounds,
+    ways_out,
+)
 from headrace.pipeline.preview.texts import Texts, Use, texts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.components.example_gen.head import FirstRows
+    from headrace.components.examples.tfexample.rounding import ColumnRounding
 
 
 def number_columns(config: PipelineConfig) -> dict[str, KeyPath]:
@@ -40,27 +50,50 @@ def number_columns(config: PipelineConfig) -> dict[str, KeyPath]:
 
 def not_numbers(config: PipelineConfig, found: FirstRows, numbers: Mapping[str, KeyPath]) -> Iterator[Violation]:
     """Texts where numbers are needed, by what the texts are and by what needs the numbers."""
-    columns: dict[tuple[str, str], dict[str, Texts]] = {}
-    for column, where in numbers.items():
+    unfit = list[_Unfit]()
+    for column, where in [*numbers.items(), *_further(config, numbers)]:
         kind = found.kinds.get(column, "missing")
         if kind.startswith(("string", "bytes")):
             use: Use = "feature" if where[0] == "features" else "weight" if where[-1] == "weight" else "label"
             texts = texts_of(facts_in(found.rows, column, kind), config.data.source, use)
-            columns.setdefault((_reader(config, where), texts.what), {})[column] = texts
-    for (reader, what), alike in columns.items():
-        for names in by_message([*alike]):
-            first = alike[names[0]]
-            which = f"for {names[0]}, " if len(names) > 1 and first.way else ""
-            needs = f"{columns_that(names, 'holds', 'hold')} {what}{first.example}, and {reader} needs numbers"
-            yield numbers[names[0]], f"{needs}{_way_out(config, found, names[0], first, which)}"
+            unfit.append(_Unfit(column, where, _reader(config, where), texts))
+    for group in rounds(unfit, lambda each: each.mistake, lambda each: each.column):
+        alike = {each.column: each.texts for each in group}
+        what = f"{columns_that([*alike], 'holds', 'hold')} {group[0].texts.what}{group[0].texts.example}"
+        needs = f"{what}, and {group[0].reader} needs numbers"
+        yield about([each.where for each in group], f"{needs}{_ways_out(config, found, alike)}")
 
 
-def _way_out(config: PipelineConfig, found: FirstRows, column: str, texts: Texts, which: str) -> str:
+class _Unfit(NamedTuple):
+    """A column of texts, the setting that reads it as numbers, what that is in words, and what the texts are."""
+
+    column: str
+    where: KeyPath
+    reader: str
+    texts: Texts
+
+    @property
+    def mistake(self) -> tuple[str, str, bool]:
+        return self.reader, self.texts.what, self.texts.way is None
+
+
+def _further(config: PipelineConfig, numbers: Mapping[str, KeyPath]) -> Iterator[tuple[str, KeyPath]]:
+    """Further features that read a column which another one reads too."""
+    for name, feature in config.declared_features.items():
+        column, where = feature.data_column(name), ("features", name)
+        if feature.takes_one_number and numbers.get(column, where) != where:
+            yield column, where
+
+
+def _ways_out(config: PipelineConfig, found: FirstRows, alike: Mapping[str, Texts]) -> str:
     from headrace.components.example_gen.head import why_not_numbers
 
-    if texts.way is not None:
-        return f"; {which}{texts.way}"
-    return f": {why_not_numbers(config.data, found, column)}"
+    ways = {name: texts.way for name, texts in alike.items() if texts.way is not None}
+    if ways:
+        return f"; {ways_out(ways, ', as `headrace init` would write')}"
+    reasons = {name: why_not_numbers(config.data, found, name) for name in [*alike][:SHOWN]}
+    more = f"; and so on in {len(alike) - SHOWN:,} more" if len(alike) > SHOWN else ""
+    return f": {'; '.join(errors_together(reasons))}{more}"
 
 
 def _reader(config: PipelineConfig, where: KeyPath) -> str:
@@ -72,22 +105,29 @@ def _reader(config: PipelineConfig, where: KeyPath) -> str:
 
 def infinite_numbers(found: FirstRows, numbers: Mapping[str, KeyPath]) -> Iterator[Violation]:
     """Infinite numbers, which stop a run."""
-    for names in by_message(list(dict.fromkeys(found.infinite))):
+    if names := [*dict.fromkeys(found.infinite)]:
         what = f"{columns_that(names, 'holds', 'hold')} inf, -inf or a number beyond the range of float64, such as"
-        yield numbers[names[0]], f"{what} 1e999; correct these values, or make them missing"
+        yield about([numbers[name] for name in names], f"{what} 1e999; correct these values, or make them missing")
 
 
 def lost_digits(config: PipelineConfig, rows: pa.Table, numbers: Mapping[str, KeyPath]) -> Iterator[Violation]:
     """Columns of numbers that lose digits."""
-    from headrace.components.examples.tfexample.rounding import RoundingAccumulator, rounding_notes
+    from headrace.components.examples.tfexample.rounding import RoundingAccumulator
 
     float64 = frozenset(config.data.float64_columns)
     rounded = [name for name in rows.column_names if name in numbers and name not in float64]
     found = RoundingAccumulator(skip_bad=True)
     for batch in rows.select(rounded).to_batches():
         found.checked(batch)
-    labels = [name for name, where in numbers.items() if where[0] == "label" and where[-1] == "key"]
-    weights = [name for name, where in numbers.items() if where == ("label", "weight")]
-    for name in found:
-        for note in rounding_notes({name: found[name]}, labels, weights):
-            yield numbers[name], note
+    yield from group_alike(_rounded(found, numbers))
+
+
+def _rounded(found: Mapping[str, ColumnRounding], numbers: Mapping[str, KeyPath]) -> Iterator[ColumnViolation]:
+    from headrace.components.examples.tfexample.rounding import losses
+
+    for name, rounding in found.items():
+        where = numbers[name]
+        role = "feature" if where[0] == "features" else "weight" if where == ("label", "weight") else "label"
+        labels, weights = ([name] if role == one else [] for one in ("label", "weight"))
+        for loss in losses(name, rounding, labels, weights):
+            yield ColumnViolation(where, name, (loss.one.split()[0], role), loss.one, loss.several)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from headrace.common.errors import DataError, UnreachableError
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import RowsSeen
-from headrace.configs.rules.rule import Violation
+from headrace.configs.rules.rule import SharedMessage, Violation, about, others_of, settings_of
 from headrace.configs.schema.features import MULTIVALUED_HINT
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import SourceConfig
-from headrace.pipeline.preview.columns import ColumnViolation, by_message, columns_that, group_alike, known_facts
+from headrace.pipeline.preview.columns import ColumnViolation, columns_that, group_alike, known_facts
 from headrace.pipeline.preview.dates import date_violations, freshness_violations
 from headrace.pipeline.preview.features import empty_columns, feature_notes, feature_violations
 from headrace.pipeline.preview.labels import label_violations, stray_label_notes, weight_violations
@@ -53,7 +53,7 @@ class RowsCheck:
     rejected: list[Violation] = field(default_factory=list)
     notes: list[Violation] = field(default_factory=list)
     seen: RowsSeen = field(default_factory=RowsSeen)
-    mistyped: dict[str, Violation] = field(default_factory=dict)
+    mistyped: dict[str, str] = field(default_factory=dict)
 
 
 def source_setting(source: SourceConfig) -> KeyPath:
@@ -79,7 +79,7 @@ def check_rows(
         except DataError as error:
             found, own, more = None, [(where, str(error))], []
             if error.column in config.data.types:
-                check.mistyped[error.column] = (where, _in_split(str(error), split))
+                check.mistyped[error.column] = _in_split(str(error), split)
         else:
             own, more = ([], []) if found is None else _check_split(config, spans, found)
             why = getattr(config.data.source.load_implementation(), "no_head", "") if found is None else why
@@ -97,7 +97,7 @@ def check_rows(
 
 
 def _in_split(what: str, split: str) -> str:
-    return f"in the data of {split}: {what}" if split else what
+    return SharedMessage(f"in the data of {split}: {what}", others_of(what)) if split else what
 
 
 def _check_split(
@@ -112,8 +112,8 @@ def _check_split(
     notes += [*unseen, *doubtful, *feature_notes(config, found.rows, found.kinds, facts, whole=_whole(found, spans))]
     notes += leak_notes(config, found.rows, found.kinds, facts)
     rejected = [*_rejected(config, spans, found, numbers), *unfit, *odd]
-    said = {where for where, _ in rejected}  # lists of texts, of which the other checks say more
-    rejected += [each for each in _lists(config, found.rows) if each[0] not in said]
+    said = {where for each in rejected for where in settings_of(each)}
+    rejected += _lists(config, found.rows, said)
     empty = [*empty_columns(config, found.rows, found.kinds, facts)]
     (rejected if config.data.on_anomaly == "stop" and _whole(found, spans) else notes).extend(empty)
     if not rejected and found.complete and _whole(found, spans):
@@ -161,8 +161,11 @@ def _slices(config: PipelineConfig, found: FirstRows, facts: Facts) -> Iterator[
             yield ColumnViolation(where, name, fractions, one, several)
 
 
-def _lists(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
-    """Lists of more than one value, in columns that a feature or the label reads as single values."""
+def _lists(config: PipelineConfig, rows: pa.Table, said: Collection[KeyPath]) -> Iterator[Violation]:
+    """Lists of more than one value, in columns that a feature or the label reads as single values.
+
+    said: settings of columns with lists of texts, of which the other checks say more.
+    """
     if config.data.on_anomaly != "stop":
         return
     single = config.single_columns
@@ -171,13 +174,15 @@ def _lists(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
     lengths = {name: _longest(rows.column(name)) for name in (*single, *one_label) if name in known}
     found = {name: most for name, most in lengths.items() if most > 1}
     for column, where in one_label.items():
-        if most := found.pop(column, 0) if column not in single else 0:
+        most = found.pop(column, 0) if column not in single else 0
+        if most and (*where, "key") not in said:
             what = f"holds lists of up to {most:,} values, but a single value is needed"
             yield (*where, "key"), f'column "{column}" {what}'
-    for names in by_message(list(found)):
+    names = [name for name in found if ("features", single[name]) not in said]
+    if names:
         longest = max(found[name] for name in names)
         what = f"{columns_that(names, 'holds', 'hold')} lists of up to {longest:,} values, but a single value is needed"
-        yield ("features", single[names[0]]), f"{what}; {MULTIVALUED_HINT}"
+        yield about([("features", single[name]) for name in names], f"{what}; {MULTIVALUED_HINT}")
 
 
 def _longest(column: pa.ChunkedArray) -> int:

@@ -13,6 +13,7 @@ from headrace.configs.rules.declared_types import among_integers, not_written_as
 from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.features import VocabularyFeature
 from headrace.configs.schema.features.base import FeatureBase
+from headrace.pipeline.preview.columns import ColumnViolation, group_alike
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,27 +33,33 @@ def value_mismatches(
         kinds: the kinds of their columns, by `headrace.components.sources.types`.
         whole: whether these are all of the data; else a text in a later row would turn integers into texts.
     """
-    rejected, notes, known = list[Violation](), list[Violation](), frozenset(rows.column_names)
+    rejected, notes, known = list[ColumnViolation](), list[ColumnViolation](), frozenset(rows.column_names)
     for name, feature in features.items():
         column = feature.data_column(name)
         if not isinstance(feature, VocabularyFeature) or feature.values is None or column not in known:
             continue
         kind = kinds.get(column, "missing").removesuffix(" list")
         if kind == "int" and (odd := not_written_as_integers(feature.values)):
-            (rejected if whole else notes).append((("features", name, "values"), f'column "{column}" {odd}'))
+            (rejected if whole else notes).append(_of_integers(name, column, odd))
         elif kind == "int" and (odd := among_integers(feature.values)):
-            notes.append((("features", name, "values"), f'column "{column}" {odd}'))
+            notes.append(_of_integers(name, column, odd))
         elif kind in {"int", "string"}:
             notes += _none_there(name, feature, column, rows)
-    return rejected, notes
+    return [*group_alike(rejected)], [*group_alike(notes)]
 
 
-def _none_there(name: str, feature: VocabularyFeature, column: str, rows: pa.Table) -> Iterator[Violation]:
+def _of_integers(name: str, column: str, odd: str) -> ColumnViolation:
+    return ColumnViolation(("features", name, "values"), column, odd, odd, f"hold{odd.removeprefix('holds')}")
+
+
+def _none_there(name: str, feature: VocabularyFeature, column: str, rows: pa.Table) -> Iterator[ColumnViolation]:
     there = _texts(rows.column(column), feature.separator)
     if there and there.isdisjoint(map(str, feature.values or ())):
-        what = f'none of the values is in column "{column}" in its first {rows.num_rows:,} rows'
         shown = join_names((repr(value) for value in sorted(there)), SHOWN)
-        yield ("features", name, "values"), f"{what}, which have {shown}; upper case and white space count"
+        none, first = "none of the listed values in", f"first {rows.num_rows:,} rows, which have {shown}"
+        hint = "upper case and white space count"
+        several = f"have {none} their {first} in the first column; {hint}"
+        yield ColumnViolation(("features", name, "values"), column, "none", f"has {none} its {first}; {hint}", several)
 
 
 def _texts(column: pa.ChunkedArray, separator: str | None) -> set[str]:

@@ -36,13 +36,13 @@ from headrace.common.errors import DataError, HeadraceError, RunError
 from headrace.common.names import did_you_mean_or_list
 from headrace.components.failed_checks import reason_of
 from headrace.components.predict.model import Predictor
-from headrace.components.predict.predict import predict_batch
+from headrace.components.predict.predict import answered, predict_batch
 from headrace.components.predict.records import record_batch
 from headrace.components.predict.serving_graph import read_signatures
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.predict.models import ChosenModel, choose_model, pushed_versions
-from headrace.pipeline.predict.scoring import predict_table
+from headrace.pipeline.predict.scoring import Form, predict_table
 from headrace.pipeline.predict.trained import TrainedModel
 from headrace.pipeline.serve.batching import Batching
 from headrace.pipeline.serve.examples import ExamplesRequest, Method, answers_of, classifications, regressions
@@ -161,7 +161,8 @@ class LoadedModel:
                 columns[name] = pa.array(values)
             except (pa.ArrowException, ValueError, OverflowError) as error:
                 raise BadRequestError(f"column {name!r}: {why_of_several_kinds(values) or error}") from None
-        return predict_table(self.chosen.folder, pa.table(columns), columns=())
+        form = Form(columns=(), probabilities=answered(description))
+        return predict_table(self.chosen.folder, pa.table(columns), form)
 
     def metadata(self) -> dict[str, Any]:
         """The signatures in the form of TensorFlow Serving."""

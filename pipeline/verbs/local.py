@@ -25,6 +25,8 @@ from headrace.pipeline.verbs.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
     from headrace.configs.config import PipelineConfig
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 MANY_ALIKE = 6
 """As many features in a row with the same settings are shown as one line."""
+MOST_LEFT_OUT = 20
+"""Columns that `auto` leaves out, of which the reason is shown."""
 
 
 @click.command()
@@ -135,6 +139,8 @@ def _show_selection(loaded: LoadedConfig) -> None:
         click.echo(f"label: {to_flow({**key, **found.selected.label})}")
     if found.selected.types:
         click.echo(f"data.types: {to_flow(found.selected.types)}")
+    if found.selected.columns is not None:
+        click.echo(f"data.columns: {found.selected.columns}")
     if found.takes_model and found.selected.model is not None:
         click.echo(f"model: {to_flow(found.selected.model)}")
     for name, features in found.selected.features.items():
@@ -144,6 +150,15 @@ def _show_selection(loaded: LoadedConfig) -> None:
             shown = names if len(names) < MANY_ALIKE else [f"{names[0]} to {names[-1]}, {len(names)} features"]
             for name_or_range in shown:
                 click.echo(f"  {name_or_range}: {settings}")
+    _show_left_out(found.selected.left_out)
+
+
+def _show_left_out(columns: Mapping[str, str]) -> None:
+    """Print which columns `auto` did not take, and why."""
+    for name, why in [*columns.items()][:MOST_LEFT_OUT]:
+        click.echo(f"left out: {name}: {why}")
+    if len(columns) > MOST_LEFT_OUT:
+        click.echo(f"left out: {len(columns) - MOST_LEFT_OUT:,} more columns")
 
 
 @config_verb()

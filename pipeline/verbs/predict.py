@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from headrace.common.environment import prepare
 from headrace.pipeline.verbs.options import GivenConfig, config_verb, short
+
+if TYPE_CHECKING:
+    from headrace.configs.schema.predict import Probabilities
 
 
 @config_verb()
@@ -40,6 +44,13 @@ from headrace.pipeline.verbs.options import GivenConfig, config_verb, short
 )
 @click.option("--prefix", default="", metavar="TEXT", help="Text in front of the names of the predictions' columns.")
 @click.option(
+    "--probabilities",
+    type=click.Choice(["auto", "all", "best", "none"]),
+    default="auto",
+    help="Of classes or words: all (a column each), best (one column with the highest) or none. The default, auto, is"
+    " all up to 10,000, and best of more.",
+)
+@click.option(
     "--batch-size",
     type=click.IntRange(min=1),
     metavar="N",
@@ -52,6 +63,7 @@ def predict(
     model: str | None,
     columns: str | None,
     prefix: str,
+    probabilities: Probabilities,
     batch_size: int | None,
 ) -> None:
     """Predict new data with a model of CONFIG.
@@ -63,8 +75,7 @@ def predict(
     from headrace.pipeline.predict.scoring import Form, open_scoring
 
     keys = None if columns is None else [name for name in columns.split(",") if name]
-    scoring = open_scoring(
-        config.path, given, model=model, form=Form(columns=keys, prefix=prefix, batch_size=batch_size), **config.options
-    )
+    form = Form(columns=keys, prefix=prefix, probabilities=probabilities, batch_size=batch_size)
+    scoring = open_scoring(config.path, given, model=model, form=form, **config.options)
     done = scoring.to_file(output)
     click.echo(f"{short(output.absolute())}: {done.rows:,} predictions by {scoring.model.name}")

@@ -300,3 +300,11 @@ def test_long_arrays_keep_their_columns_of_unsigned_integers(tmp_path: Path, mon
     np.savez(path, n=np.arange(HEAD_ROWS + 1, dtype=np.uint64))
     data = DataConfig.model_validate({"source": {"kind": "arrays", "path": str(path)}})
     assert read_sample(data).kinds == {"n": "int"}
+
+
+def test_thousands_of_names_that_become_the_same_are_told_apart() -> None:
+    taken = dict[str, None]()
+    for _ in range(20_000):
+        taken[free_name("日本", taken)] = None
+    assert [*taken][:3] == ["feature", "feature_2", "feature_3"]
+    assert len(taken) == 20_000

@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,8 @@ from headrace.components.predict.model import PredictionColumns
 from headrace.components.predict.predict import merged
 from headrace.components.predict.writers import ROW_GROUP, check_output, open_writer
 from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.predict import Probabilities
+from headrace.pipeline.verbs.predict import predict
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -224,9 +226,53 @@ def test_a_regression_is_one_number() -> None:
     assert columns(LabelConfig(key="y", kind="regression"), [[-1.5]]) == {"prediction": [-1.5]}
 
 
-def test_the_next_word_is_the_best_known_one_with_its_probability() -> None:
+def test_the_next_word_is_the_best_known_one_with_the_probability_of_each() -> None:
     label = LabelConfig(key="y", kind="next_word", text="t")
-    assert columns(label, [[0.125, 0.25, 0.625]], "and", "or") == {"prediction": ["or"], "probability": [0.25]}
+    found = columns(label, [[0.125, 0.25, 0.625]], 'a"b,', "or")
+    assert found == {"prediction": ["or"], 'probability_a"b,': [0.125], "probability_or": [0.25]}
+    assert list(found) == ["prediction", 'probability_a"b,', "probability_or"]
+
+
+@pytest.mark.parametrize("kind", ["multiclass", "next_word"])
+@pytest.mark.parametrize(
+    ("probabilities", "number", "written"),
+    [
+        ("auto", 10_000, 10_000),
+        ("auto", 10_001, 1),
+        ("all", 10_001, 10_001),
+        ("best", 3, 1),
+        ("none", 3, 0),
+    ],
+)
+def test_probabilities_are_written_as_chosen_and_of_many_classes_the_best(
+    kind: Any, probabilities: Any, number: int, written: int
+) -> None:
+    words = [f"w{at}" for at in range(number)] if kind == "next_word" else []
+    label = LabelConfig(key="y", kind=kind, **({"text": "t"} if words else {"classes": number}))
+    values = np.random.default_rng(7).random((3, number + bool(words)), np.float32)
+    values[:, number - 1] = [0.5, 2.0, 0.25]
+    found = PredictionColumns(label, words, probabilities=probabilities)
+    batch, best = found.of(values), values[:, :number].argmax(axis=1)
+    assert found.schema == batch.schema
+    assert batch["prediction"].to_pylist() == ([words[at] for at in best] if words else best.tolist())
+    assert batch.num_columns == 1 + written
+    if written == 1:
+        assert batch["probability"].to_pylist() == values[:, :number].max(axis=1).tolist()
+    elif written:
+        names = [f"probability_{name}" for name in words or range(number)]
+        assert batch.schema.names[1:] == names
+        assert np.array_equal(np.stack([column.to_numpy() for column in batch.columns[1:]], axis=1), values[:, :number])
+
+
+def test_the_command_takes_the_same_choices_as_the_config() -> None:
+    (option,) = (each for each in predict.params if each.name == "probabilities")
+    assert tuple(option.type.choices) == get_args(Probabilities)  # type: ignore[attr-defined]
+
+
+def test_of_several_classes_at_once_the_highest_probability_may_be_written_alone() -> None:
+    label = LabelConfig(key="y", kind="multilabel", classes=("b", "a"))
+    found = PredictionColumns(label, probabilities="best").of(np.array([[0.25, 0.75]], np.float32)).to_pydict()
+    assert found == {"prediction": [["a"]], "probability": [0.75]}
 
 
 def test_too_many_classes_for_a_column_each_have_the_probability_of_the_best() -> None:

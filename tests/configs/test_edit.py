@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.common.errors import ConfigError
-from headrace.configs.loading.editing import edit
+from headrace.configs.loading.editing import _Dumper, edit, to_flow
 
 CHANGE: dict[str, Any] = {"cache": "memory", "threads": 2}
 
@@ -111,3 +111,20 @@ def test_a_file_that_fails_the_check_stays(tmp_path: Path) -> None:
         edit(file, ("train", "input"), CHANGE, lambda new: "cache" not in new.read_text())
     assert file.read_text() == "train: {}\n"
     assert list(tmp_path.iterdir()) == [file]
+
+
+WORDS = st.sampled_from(["a", "x_1", "yes", "no", "null", "on", "1e5", "~", "nan", "a b", "ü", "n" * 101, "-", ""])
+VALUES = st.recursive(
+    WORDS | st.integers() | st.booleans() | st.none() | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(VALUES)
+def test_short_values_are_written_as_pyyaml_writes_them(value: Any) -> None:
+    text = yaml.dump(
+        [value, [0.5]], Dumper=_Dumper, default_flow_style=True, sort_keys=False, allow_unicode=True, width=1 << 30
+    )
+    assert to_flow([value, [0.5]], 1 << 30) == text.rstrip("\n")  # a fraction is left to PyYAML
+    assert to_flow({"only": value}).removeprefix("{only: ").removesuffix("}") == text.rstrip("\n")[1:-8]

@@ -8,13 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 from headrace.common.checksums import with_checksum
 from headrace.common.errors import ConfigError
 from headrace.configs.json_schema import editor_schema
 from headrace.configs.loading.loader import LoadedConfig, load, load_with_locations
 from headrace.configs.loading.pinned_selection import Selected
+from headrace.pipeline.cli import cli
 
 ROWS = 60
 THREE = """\
@@ -327,3 +331,55 @@ def test_a_model_that_is_written_in_the_first_run_does_not_change_the_choice() -
     assert again.selection is not None
     assert again.selection.pinned
     assert again.config.model.kind == "tabm"
+
+
+def unreadable(file: str) -> None:
+    """Rows with a map and a list of lists, which no feature can hold."""
+    rows = [{"x": n * 0.7, "kind": "abc"[n % 3], "boxes": [[n, 1]], "same": 1, "y": n % 2} for n in range(ROWS)]
+    if file.endswith(".jsonl"):
+        Path(file).write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
+    else:
+        tags = pa.array([[("k", n)] for n in range(ROWS)], pa.map_(pa.string(), pa.int64()))
+        pq.write_table(pa.Table.from_pylist(rows).append_column("tags", tags), file)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+def test_columns_that_no_feature_can_hold_are_left_out_with_the_reason(kind: str) -> None:
+    unreadable(f"t.{kind}")
+    text = THREE.replace("kind: csv, path: shop.csv", f"kind: {kind}, path: t.{kind}")
+    assert [*features(text)] == ["x", "kind"]
+    found = loaded(text)
+    assert found.selection is not None
+    left_out = found.selection.selected.left_out
+    assert left_out.keys() == {"boxes", "same"} | ({"tags"} if kind == "parquet" else set())
+    assert "list" in left_out["boxes"]
+    assert found.config.data.columns == "used"
+    shown = CliRunner().invoke(cli, ["validate", "shop.yaml"])
+    assert shown.exit_code == 0, shown.output
+    assert "data.columns: used\n" in shown.stdout
+    assert re.search(r"^left out: boxes: .*list", shown.stdout, re.MULTILINE)
+    assert "left out: same: the same value in all rows: 1\n" in shown.stdout
+    found.pin_selection()
+    assert loaded(text).config == found.config
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("path: t.parquet}", "path: t.parquet}, columns: all"),
+        ("path: t.parquet}", "path: t.parquet}, columns: [x, tags, y]"),
+        ('{"*": auto}', '{"t*": {column: numeric}, "*": auto}'),
+        ('{"*": auto}', '{tags: {column: numeric}, "*": auto}'),
+        ("key: y", "key: tags"),
+    ],
+)
+def test_a_column_that_no_feature_can_hold_is_an_error_where_it_is_asked_for(before: str, after: str) -> None:
+    unreadable("t.parquet")
+    text = THREE.replace("kind: csv, path: shop.csv", "kind: parquet, path: t.parquet")
+    assert any(re.search("'(tags|boxes)'.*(map|list)", one) for one in mistakes(text.replace(before, after)))
+
+
+def test_where_only_used_columns_are_read_the_others_may_be_of_any_type() -> None:
+    unreadable("t.parquet")
+    text = THREE.replace("kind: csv, path: shop.csv}", "kind: parquet, path: t.parquet}, columns: used")
+    assert [*features(text)] == ["x", "kind"]

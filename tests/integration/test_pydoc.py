@@ -203,7 +203,15 @@ def test_new_data_is_predicted_as_the_most_probable_known_word(story: Story) -> 
     signature = story.loaded.signatures["serving_default"]
     known = signature(examples=tf.constant(story.serialized("test")[:200]))["predictions"].numpy()[:, :-1]
     assert table["prediction"].to_pylist()[:200] == [story.vocabulary[best] for best in known.argmax(axis=1)]
-    np.testing.assert_allclose(table["probability"].to_numpy()[:200], known.max(axis=1), rtol=0, atol=1e-6)
+    assert table.column_names == ["words", "place", "prediction", *(f"probability_{word}" for word in story.vocabulary)]
+    written = np.stack([column.to_numpy()[:200] for column in table.columns[3:]], axis=1)
+    np.testing.assert_allclose(written, known, rtol=0, atol=1e-6)
+    root = {"pipeline.root": str(story.folder / "runs")}
+    shard = f"{shards}/data_tfrecord-*"
+    best = predict(story.folder / "pydoc.yaml", shard, columns=["words"], probabilities="best", overrides=root)
+    assert isinstance(best, pa.Table)
+    assert best.column_names == ["words", "prediction", "probability"]
+    np.testing.assert_allclose(best["probability"].to_numpy()[:200], known.max(axis=1), rtol=0, atol=1e-6)
 
 
 def test_lines_of_text_are_predicted_as_their_windows_of_words(story: Story) -> None:

@@ -18,6 +18,7 @@ from headrace.common.storage.files import FileState
 from headrace.components.sources.files import SourceFiles
 from headrace.components.spans.source_state import source_state
 from headrace.configs.loading.loader import LoadedConfig, load
+from headrace.configs.rules.rule import settings_of
 from headrace.configs.schema.sources import SOURCES, CsvSource, SourceBase
 from headrace.pipeline import checked_data
 from headrace.pipeline.api import load_to_run
@@ -265,3 +266,11 @@ class ArchiveReader:
 
 def readers_kind(kind: Any) -> str:
     return str(get_args(kind.model_fields["kind"].annotation)[0])
+
+
+def test_a_repeated_note_of_several_columns_still_names_all_their_settings(folder: Path) -> None:
+    (folder / "trips.csv").write_text("fare,kind,tip\n" + "1,a,0\n1,a,1\n" * 100, encoding="utf-8")
+    first, again = checked(), checked()
+    assert again.data_checked
+    (note,) = first.data_notes
+    assert settings_of(note) == settings_of(again.data_notes[0]) == (("features", "fare"), ("features", "kind"))

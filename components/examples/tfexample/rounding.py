@@ -13,6 +13,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -217,21 +218,47 @@ def rounding_notes(
     """
     coarse = sorted((name for name in found if found[name].share > COARSE), key=lambda name: -found[name].share)
     for name in coarse[:MAX_REPORTED]:
-        way = _LABEL if name in labels else _WEIGHT if name in weights else _way_out(name)
-        yield f"column {name!r} {lost_digits(found[name])}, because examples hold float32. {way}"
+        yield f"column {name!r} {digits_lost(name, found[name], labels, weights).one}"
     if len(coarse) > MAX_REPORTED:
         names = ", ".join(map(repr, coarse[MAX_REPORTED:]))
         yield f"{len(coarse) - MAX_REPORTED:,} more columns lose digits in the same way: {names}"
     small = [name for name in found if found[name].vanished]
     for name in small[:MAX_REPORTED]:
-        count, example = found[name].vanished, found[name].small
-        yield (
-            f"column {name!r}: numbers too small for float32, such as {example!r}, are stored as 0 ({count:,} of them)."
-            " Scale the column in the raw data, or take its logarithm there"
-        )
+        yield f"column {name!r} {vanished(found[name]).one}"
     if len(small) > MAX_REPORTED:
         names = ", ".join(map(repr, small[MAX_REPORTED:]))
         yield f"{len(small) - MAX_REPORTED:,} more columns have numbers too small for float32: {names}"
+
+
+class Loss(NamedTuple):
+    """What a message says after `column "a"`, and after `columns "a", "b"`, of which it is the first."""
+
+    one: str
+    several: str
+
+
+def losses(name: str, rounding: ColumnRounding, labels: Collection[str], weights: Collection[str]) -> Iterator[Loss]:
+    """What a column loses that `rounding_notes` would report."""
+    if rounding.share > COARSE:
+        yield digits_lost(name, rounding, labels, weights)
+    if rounding.vanished:
+        yield vanished(rounding)
+
+
+def digits_lost(name: str, rounding: ColumnRounding, labels: Collection[str], weights: Collection[str]) -> Loss:
+    own = _LABEL if name in labels else _WEIGHT if name in weights else None
+    what = f"{lost_digits(rounding)}, because examples hold float32. "
+    one = f"{what}{own or _way_out(f'`data.types.{name}: float64`')}"
+    several = f"{what}{own or _way_out('`float64` for them in `data.types`')}"
+    return Loss(one, several.replace("loses digits:", "lose digits, the first:", 1))
+
+
+def vanished(rounding: ColumnRounding) -> Loss:
+    example = f"numbers too small for float32, such as {rounding.small!r}, which are stored as 0"
+    way = "in the raw data, or take its logarithm there"
+    ways = "in the raw data, or take their logarithms there"
+    one = f"has {example} ({rounding.vanished:,} of them). Scale the column {way}"
+    return Loss(one, f"have {example}. Scale the columns {ways}")
 
 
 def lost_digits(rounding: ColumnRounding) -> str:
@@ -240,9 +267,9 @@ def lost_digits(rounding: ColumnRounding) -> str:
     return f"loses digits: {rounded}, which is {rounding.error:.3g} away"
 
 
-def _way_out(name: str) -> str:
+def _way_out(setting: str) -> str:
     return (
-        f"For features of one number, `data.types.{name}: float64` (or `int`, for integers) keeps all digits. Lists and"
+        f"For features of one number, {setting} (or `int`, for integers) keeps all digits. Lists and"
         " the label of a regression are float32 in any case: subtract an offset from their values in the raw data"
     )
 

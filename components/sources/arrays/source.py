@@ -102,13 +102,17 @@ class Arrays:
         return [(start, min(start + step, table.num_rows)) for start in range(0, table.num_rows, step)] or [(0, 0)]
 
     def head(self) -> Head:
-        """The first rows; of a longer table, without uint64, whose kind depends on all values."""
+        """The first rows; of a longer table, without columns of uint64 whose later values make them another kind."""
         table = self._table()
         rows = min(table.num_rows, HEAD_ROWS, max(1, HEAD_BYTES * table.num_rows // max(table.nbytes, 1)))
-        names = tuple(name for name in self.columns() if not is_uint64(table.schema.field(name).type))
+        names = tuple(name for name in self.columns() if self._is_settled(table[name], rows))
         whole = rows == table.num_rows
         source = self if whole else replace(self, options=replace(self.options, columns=names))
         return Head(source, (0, rows), whole=whole, settled=True)
+
+    def _is_settled(self, column: pa.ChunkedArray, rows: int) -> bool:
+        """Whether the first rows decide the kind of a column."""
+        return not is_uint64(column.type) or self._kind("", column) == self._kind("", column.slice(0, rows))
 
     def scan(self, part: Part, declared: Mapping[str, Kind]) -> ScanResult:
         """Use the stored types; read values only of uint64 columns, and to find rows to skip."""

@@ -141,7 +141,7 @@ def test_a_column_without_values_in_the_first_rows_of_many_is_noted(caplog: pyte
         ("column: datetime, part: hour", "2026-11-02 07:00, 2026-11-03 07:10", "the same hour"),
         ("column: datetime, part: hour", "2026-11-02 07:00, 2026-11-02 08:00", ""),
         ("column: datetime, part: hour", "2026-11-02T07:00Z, 2026-11-02T07:00-08:00", ""),
-        ("column: datetime, part: year", "2026-11-02, 2026-12-03", "all dates of column …have the same year"),
+        ("column: datetime, part: year", "2026-11-02, 2026-12-03", "such as 2026-11-02, all with the same year"),
         ("column: datetime, part: weekday", "2026-11-01, 2026-12-01", ""),
         ("column: datetime, part: hour, format: epoch_days", "20000, 20001", "without hours"),
         ("column: datetime, part: hour, format: epoch_s", "1795459564, 1795479564", ""),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from trips_folder import CONFIG
@@ -198,11 +199,18 @@ def test_a_single_column_with_a_plain_name_is_reported_by_the_names_that_it_lack
 
 
 def test_the_columns_are_listed_once_however_many_names_are_wrong() -> None:
-    first, second = reported(CONFIG.replace("fare: {", "qqq: {column: numeric}\n  zzz: {"))
-    assert first.startswith('c.yaml:6: features.qqq: "qqq" ')
-    assert first.endswith("; the columns are: fare, Pick Up, hour, tip")
-    assert second.startswith('c.yaml:7: features.zzz: "zzz" ')
-    assert "the columns are" not in second
+    (problem,) = reported(CONFIG.replace("fare: {", "qqq: {column: numeric}\n  zzz: {"))
+    assert problem == (
+        'c.yaml:6: features.qqq: "qqq", "zzz" are not columns of the data; the columns are: fare, Pick Up, hour, tip'
+        " (also in line 7)"
+    )
+    label, features = reported(CONFIG.replace("key: tip", "key: qqq").replace("fare: {", "zzz: {"))
+    assert label.startswith('c.yaml:4: label.key: "qqq" is not a column ')
+    assert label.endswith("; the columns are: fare, Pick Up, hour, tip")
+    assert features == 'c.yaml:6: features.zzz: "zzz" is not a column of the data'
+    near = "hours: {column: numeric}\n  zzz: {column: numeric}\n  fair: {"
+    (problem,) = reported(CONFIG.replace("fare: {", near))
+    assert '"hours" (did you mean "hour"?), "zzz", "fair" (did you mean "fare"?) are not columns of the data' in problem
 
 
 @pytest.mark.parametrize(
@@ -271,3 +279,16 @@ def test_names_given_in_the_config_stand_for_a_missing_header() -> None:
         "".join(Path("trips.csv").read_text(encoding="utf-8").splitlines(keepends=True)[1:]), encoding="utf-8"
     )
     assert reported(text) == []
+
+
+def test_the_first_rows_of_unsigned_integers_are_looked_at_unless_later_ones_are_wider() -> None:
+    numbers = np.arange(20_000, dtype=np.uint64)
+    wide = np.where(numbers == 15_000, np.uint64(2**63), numbers)
+    np.savez("u.npz", fare=numbers, wide=wide, tip=numbers // 3 % 2)
+    text = CONFIG.replace("{kind: csv, path: trips.csv}", "{kind: arrays, path: u.npz}")
+    Path("c.yaml").write_text(text + "  wide: {column: vocabulary}\n", encoding="utf-8")
+    done = CliRunner().invoke(cli, ["validate", "c.yaml"])
+    assert done.exit_code == 0, done.output
+    assert "rows: looked at the first 10,000 rows;" in done.stdout
+    (problem,) = reported(text.replace("kind: binary", "kind: binary, classes: [2, 3]"))
+    assert problem.startswith("c.yaml:4: label.classes: the data has 0, 1, ")

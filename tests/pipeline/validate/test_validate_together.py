@@ -140,7 +140,7 @@ def test_what_selections_stand_for_is_checked_beside_mistakes_in_them() -> None:
     ]
 
 
-def test_columns_with_one_mistake_share_a_message_if_they_are_many(caplog: pytest.LogCaptureFixture) -> None:
+def test_columns_with_one_mistake_share_a_message(caplog: pytest.LogCaptureFixture) -> None:
     rows = "".join(f"{row % 28 + 1}.11.2026;1 2 3;{row}.25;{row % 2}\n" for row in range(80))
     numbers = range(4)
     header = [f"{name}{number}" for name in ("day", "list", "size") for number in numbers]
@@ -149,11 +149,11 @@ def test_columns_with_one_mistake_share_a_message_if_they_are_many(caplog: pytes
     Path("trips.csv").write_text("\n".join([",".join([*header, "tip"]), *lines, ""]), encoding="utf-8")
     lists = "".join(f"  list{number}: {{column: vector, size: 3}}\n" for number in numbers)
     features = CONFIG.replace("  fare: {column: numeric}\n", "")
-    for count, alone in ((2, 2), (4, 1)):
+    for count in (2, 4):
         dates = "".join(f"  day{number}: {{column: datetime, part: weekday}}\n" for number in range(count))
         found = both(features + dates + lists)
         about_days, about_lists = ([one for one in found if word in one] for word in ("%d.%m.%Y", "separator"))
-        assert [len(about_days), len(about_lists)] == [alone, 1]
+        assert [len(about_days), len(about_lists)] == [1, 1]
         assert 'columns "list0", "list1", "list2", "list3" hold texts such as \'1 2 3\'' in about_lists[0]
     assert 'columns "day0", "day1", "day2", "day3" hold values such as \'1.11.2026\'' in about_days[0]
     twice = "".join(f"  {part}: {{column: datetime, key: day0, part: {part}}}\n" for part in ("month", "year"))
