@@ -11,13 +11,14 @@ written before the push, as in a run: after a kill in between, the next run or t
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 
 from headrace.common.errors import RunError
 from headrace.common.names import join_names
 from headrace.components.stored_models.blessed_record import Entry, Registry
 from headrace.components.stored_models.blessing import time_after
 from headrace.components.stored_models.stored_versions import shown
-from headrace.components.stored_models.usable import why_unusable
+from headrace.components.stored_models.usable import restore_pruned, why_unusable
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.models.destination import Destination, ModelChange, changing_models, required_push_directory
@@ -47,6 +48,7 @@ def rolled_back(there: Destination, to: str | None, now: datetime) -> Registry:
         why += f"; {there.moved_from}" if there.moved_from else ""
         raise RunError(f"there is nothing to roll back to: {why}")
     target = _earlier(there) if to is None else _wanted(there, to)
+    restore_pruned(target, there.record_file)
     if flaw := why_unusable(target.uri, target, None, there.record_file):
         raise RunError(f"{flaw.reason}, so it cannot be put back into service{_choices(there, target)}")
     return there.registry.rolled_back_to(target.uri, time_after(there.registry.last_change, now))
@@ -88,6 +90,8 @@ def _wanted(there: Destination, version: str) -> Entry:
 def _choices(there: Destination, unusable: Entry | None = None) -> str:
     """A second line of messages: the versions that `--to` takes, without those of a model that is gone or damaged."""
     pushed = there.record.models.get(str(there.path), {})
-    blessed = {entry.uri for entry in there.registry.models if entry not in (there.in_service, unusable)}
-    found = sorted((name for name in pushed if there.model_of(name) in blessed), key=int, reverse=True)
+    others = [entry for entry in there.registry.models if entry not in (there.in_service, unusable)]
+    copied = {there.model_of(str(number)) for number in there.versions}
+    usable = {entry.uri for entry in others if entry.uri in copied or Path(entry.uri).is_dir()}
+    found = sorted((name for name in pushed if there.model_of(name) in usable), key=int, reverse=True)
     return f".\n  Blessed versions that are not in service: {join_names(found) if found else 'none'}."

@@ -202,12 +202,23 @@ def test_versions_that_cannot_be_restored_are_refused_by_name(home: Path) -> Non
     assert f"version {b} is not in the list of blessed models" in refusal(home, b)
     registry.write(home / "blessed.json")
     (home / "artifacts" / "b").rename(home / "gone")
+    shutil.rmtree(home / "serving" / b)
     assert "b/model is gone, so it cannot be put back" in (text := refusal(home, b))
     assert b not in text.splitlines()[1]
     (home / "pushed.json").unlink()
     assert "has no model that was pushed" in refusal(home)
     with pytest.raises(RunError, match="is null"):
         roll_back(config_of(home, push=False), None, datetime.now(UTC))
+
+
+def test_model_that_was_pruned_is_restored_from_its_version_in_the_folder(home: Path) -> None:
+    b = min(versions(home), key=int)
+    shutil.rmtree(home / "artifacts" / "b")
+    (home / "serving" / b / "saved_model.pb").write_text("damaged")
+    assert "b/model is gone, so it cannot be put back" in refusal(home)
+    (home / "serving" / b / "saved_model.pb").write_text("b")
+    done = back(home)
+    assert (Path(done.model).parent.name, in_service(home), compared_with(home, "new")) == ("b", "b", "b")
 
 
 def test_rollback_during_a_run_is_refused(home: Path) -> None:
