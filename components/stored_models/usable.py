@@ -1,7 +1,8 @@
 """Whether a blessed model can be used: it exists, fits the data, and has the files that it had when it was blessed.
 
 A model with damaged files is restored from its pushed copy, if that is intact: both have the same bytes, which the
-checksum in the model's entry proves before anything is replaced.
+checksum in the model's entry proves before anything is replaced. So is one that was pruned, for who puts it back into
+service.
 """
 
 from __future__ import annotations
@@ -49,6 +50,12 @@ def why_unusable(
     return _check_files(entry, push_record) if entry else None
 
 
+def restore_pruned(entry: Entry, push_record: Path) -> None:
+    """Make a model that is gone again from a pushed copy, if one is intact."""
+    if entry.contents and not Path(entry.uri).is_dir():
+        _restored(entry, push_record)
+
+
 def _check_files(entry: Entry, push_record: Path | None) -> Unusable | None:
     folder = Path(entry.uri)
     if entry.contents:
@@ -66,6 +73,7 @@ def _check_files(entry: Entry, push_record: Path | None) -> Unusable | None:
 def _restored(entry: Entry, push_record: Path) -> bool:
     """Replace the damaged files by those of a pushed copy. False if none is intact, or the folder cannot be written."""
     folder = Path(entry.uri)
+    flaw = "damaged" if folder.is_dir() else "gone"
     for copy in PushRecord.read(push_record).copies_of(push_record, entry):
         try:
             shared_models.fetch(copy)
@@ -75,9 +83,9 @@ def _restored(entry: Entry, push_record: Path) -> bool:
                 continue
             _replace(folder, served)
         except OSError as error:
-            logger.warning(f"the blessed model {entry.uri} is damaged and cannot be restored from {copy}: {error}")
+            logger.warning(f"the blessed model {entry.uri} is {flaw} and cannot be restored from {copy}: {error}")
             continue
-        logger.warning(f"the blessed model {entry.uri} was damaged and has been restored from {copy}, the same model")
+        logger.warning(f"the blessed model {entry.uri} was {flaw} and has been restored from {copy}, the same model")
         return True
     return False
 

@@ -154,8 +154,8 @@ def rollback(
 ) -> Path:
     """Put an earlier blessed model back into service, as a new version; returns the version's folder.
 
-    to: a version with that model, by default the model blessed before the one in service. The next candidate is
-    compared with it, and the models blessed after it are not pushed again.
+    to: a version with that model or the run that trained it, by default the model blessed before the one in service.
+    The next candidate is compared with it, and the models blessed after it are not pushed again.
 
     Raises RunError, before anything is changed, if there is no such model, it is not blessed, its files are gone or
     damaged, or a run is in progress.

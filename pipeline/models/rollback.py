@@ -11,13 +11,14 @@ written before the push, as in a run: after a kill in between, the next run or t
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 
 from headrace.common.errors import RunError
 from headrace.common.names import join_names
-from headrace.components.stored_models.blessed_record import Entry, Registry
+from headrace.components.stored_models.blessed_record import Entry, Registry, inside
 from headrace.components.stored_models.blessing import time_after
 from headrace.components.stored_models.stored_versions import shown
-from headrace.components.stored_models.usable import why_unusable
+from headrace.components.stored_models.usable import restore_pruned, why_unusable
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.models.destination import Destination, ModelChange, changing_models, required_push_directory
@@ -26,9 +27,9 @@ from headrace.pipeline.models.destination import Destination, ModelChange, chang
 def roll_back(config: PipelineConfig, to: str | None, now: datetime, *, in_run: bool = False) -> ModelChange:
     """Put an earlier blessed model back into service, under a new and higher version number.
 
-    to: the version whose model it is, by default the model blessed before the one in service; in_run: whether the
-    caller is the run in progress. Raises RunError, before anything is changed, if there is no such model, it is not
-    blessed, its files are gone or damaged, or another run of the pipeline is in progress.
+    to: the version or the run whose model it is, by default the model blessed before the one in service; in_run:
+    whether the caller is the run in progress. Raises RunError, before anything is changed, if there is no such model,
+    it is not blessed, its files are gone or damaged, or another run of the pipeline is in progress.
     """
     push_directory, folders = required_push_directory(config), Folders.of(config)
     if not folders.registry.is_file():
@@ -47,6 +48,7 @@ def rolled_back(there: Destination, to: str | None, now: datetime) -> Registry:
         why += f"; {there.moved_from}" if there.moved_from else ""
         raise RunError(f"there is nothing to roll back to: {why}")
     target = _earlier(there) if to is None else _wanted(there, to)
+    restore_pruned(target, there.record_file)
     if flaw := why_unusable(target.uri, target, None, there.record_file):
         raise RunError(f"{flaw.reason}, so it cannot be put back into service{_choices(there, target)}")
     return there.registry.rolled_back_to(target.uri, time_after(there.registry.last_change, now))
@@ -73,21 +75,37 @@ def _earlier(there: Destination) -> Entry:
     return found[-1]
 
 
-def _wanted(there: Destination, version: str) -> Entry:
-    uri = there.model_of(version)
-    if uri is None:
-        raise RunError(f"no run here pushed a version {version} to {shown(there.path)}{_choices(there)}")
+def _wanted(there: Destination, name: str) -> Entry:
+    """The model of a version that was pushed, or of a run that trained one."""
+    uri = there.model_of(name)
+    what = f"the model of {'version' if uri else 'run'} {name}"
+    if uri is None and (uri := _pushed_by(there, name)) is None:
+        unknown = f"no run here pushed a version {name} to {shown(there.path)}"
+        if not name.isdecimal():
+            unknown = f"{name} is neither a version that a run here pushed to {shown(there.path)} nor such a run"
+        raise RunError(f"{unknown}{_choices(there)}")
     entry = there.registry.find(uri)
     if entry is None:
-        raise RunError(f"the model of version {version} is not in the list of blessed models{_choices(there)}")
+        raise RunError(f"{what} is not in the list of blessed models{_choices(there)}")
     if entry == there.in_service:
-        raise RunError(f"the model of version {version} is in service, as version {max(there.versions)}")
+        raise RunError(f"{what} is in service, as version {max(there.versions)}")
     return entry
+
+
+def _pushed_by(there: Destination, run: str) -> str | None:
+    """The model that a run trained, if it was pushed. Its folder has the name of the run, last on this machine."""
+    home = there.record_file.parent
+    pushed = there.record.models.get(str(there.path), {}).values()
+    parts = {uri: Path(inside(home, str(home / uri))).parts for uri in pushed}
+    found = (uri for uri, names in parts.items() if names[-1 if names[0] == "artifacts" else 0] == run)
+    return next((str(home / uri) for uri in found), None)
 
 
 def _choices(there: Destination, unusable: Entry | None = None) -> str:
     """A second line of messages: the versions that `--to` takes, without those of a model that is gone or damaged."""
     pushed = there.record.models.get(str(there.path), {})
-    blessed = {entry.uri for entry in there.registry.models if entry not in (there.in_service, unusable)}
-    found = sorted((name for name in pushed if there.model_of(name) in blessed), key=int, reverse=True)
+    others = [entry for entry in there.registry.models if entry not in (there.in_service, unusable)]
+    copied = {there.model_of(str(number)) for number in there.versions}
+    usable = {entry.uri for entry in others if entry.uri in copied or Path(entry.uri).is_dir()}
+    found = sorted((name for name in pushed if there.model_of(name) in usable), key=int, reverse=True)
     return f".\n  Blessed versions that are not in service: {join_names(found) if found else 'none'}."

@@ -85,7 +85,7 @@ def promote(config: GivenConfig, to: str | None, allow_older: bool, kubeflow: bo
 
 
 @config_verb()
-@click.option("--to", metavar="VERSION", help="A version with the model. The default is the one blessed before.")
+@click.option("--to", metavar="RUN|VERSION", help="A run or a version with the model; by default the one before.")
 @click.option("--kubeflow", is_flag=True, help="Put back a model of runs on Kubeflow, in the object store.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def rollback(config: GivenConfig, to: str | None, kubeflow: bool, as_json: bool) -> None:

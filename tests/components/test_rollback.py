@@ -202,12 +202,45 @@ def test_versions_that_cannot_be_restored_are_refused_by_name(home: Path) -> Non
     assert f"version {b} is not in the list of blessed models" in refusal(home, b)
     registry.write(home / "blessed.json")
     (home / "artifacts" / "b").rename(home / "gone")
+    shutil.rmtree(home / "serving" / b)
     assert "b/model is gone, so it cannot be put back" in (text := refusal(home, b))
     assert b not in text.splitlines()[1]
     (home / "pushed.json").unlink()
     assert "has no model that was pushed" in refusal(home)
     with pytest.raises(RunError, match="is null"):
         roll_back(config_of(home, push=False), None, datetime.now(UTC))
+
+
+def test_model_is_named_by_its_run_as_well(home: Path) -> None:
+    """On this machine, the folder of a model is named by the run."""
+    registry, record = Registry.read(home / "blessed.json"), PushRecord.read(home / "pushed.json")
+    names = {str(home / f"artifacts/{one}/model"): str(home / f"artifacts/Trainer/model/r-{one}") for one in "abc"}
+    for before, after in names.items():
+        Path(after).parent.mkdir(parents=True, exist_ok=True)
+        Path(before).rename(after)
+    Registry(models=tuple(one.model_copy(update={"uri": names[one.uri]}) for one in registry.models)).write(
+        home / "blessed.json"
+    )
+    there = str(home / "serving")
+    models = {there: {name: names[str(home / uri)] for name, uri in record.models[there].items()}}
+    last = {there: record.last[there].model_copy(update={"uri": names[str(home / record.last[there].uri)]})}
+    changed = record.model_copy(update={"models": models, "last": last})
+    (home / "pushed.json").write_text(changed.model_dump_json())
+    assert "the model of run r-c is in service" in refusal(home, "r-c")
+    for name in ("r-d", "model", "r"):
+        assert refusal(home, name).startswith(f"{name} is neither a version that a run here pushed")
+    assert Path(back(home, "r-a").model).name == "r-a"
+    assert in_service(home) == "a"
+
+
+def test_model_that_was_pruned_is_restored_from_its_version_in_the_folder(home: Path) -> None:
+    b = min(versions(home), key=int)
+    shutil.rmtree(home / "artifacts" / "b")
+    (home / "serving" / b / "saved_model.pb").write_text("damaged")
+    assert "b/model is gone, so it cannot be put back" in refusal(home)
+    (home / "serving" / b / "saved_model.pb").write_text("b")
+    done = back(home)
+    assert (Path(done.model).parent.name, in_service(home), compared_with(home, "new")) == ("b", "b", "b")
 
 
 def test_rollback_during_a_run_is_refused(home: Path) -> None:

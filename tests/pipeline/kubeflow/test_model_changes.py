@@ -107,7 +107,7 @@ def test_rolled_back_version_is_complete_recorded_and_registered(
     assert baseline is not None
     assert Path(baseline).parts[-4] == "run-b"
 
-    again = headrace(tmp_path, "rollback", "trips.yaml", "--kubeflow", "--to", "1790000002", **s3_server.environment)
+    again = headrace(tmp_path, "rollback", "trips.yaml", "--kubeflow", "--to", "run-c", **s3_server.environment)
     assert again.code == 0, again.err
     assert in_service(store) == "run-c"
     assert runs_of(listed(store, tmp_path / "undone"), withdrawn=True) == []
