@@ -18,7 +18,7 @@ from headrace.pipeline.api.serving import serve_after_run
 logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from headrace.pipeline.local.lazy_server import EarlyProcess
+    from headrace.pipeline.local.server_process import EarlyProcess
     from headrace.pipeline.registration.register import RegistrationOutcome
     from headrace.pipeline.run import Run
     from headrace.pipeline.terminal import Display
@@ -45,7 +45,7 @@ def run(
     KeyboardInterrupt after Ctrl-C or SIGTERM, once all processes have ended.
     """
     from headrace.pipeline.interrupts import handlers_restored, uninterrupted
-    from headrace.pipeline.local.lazy_server import EarlyProcess
+    from headrace.pipeline.local.server_process import EarlyProcess
     from headrace.pipeline.results.record import Status
     from headrace.pipeline.run_parameters import value_overrides
     from headrace.pipeline.terminal import SilentDisplay, failure_text, open_display

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from headrace.configs.config import PipelineConfig
     from headrace.configs.loading.loader import LoadedConfig
+    from headrace.pipeline.local.server_process import EarlyProcess
     from headrace.pipeline.run import Run
 
 MANY_ALIKE = 6
@@ -154,9 +155,16 @@ def run(config: GivenConfig, parameters: tuple[str, ...], fresh: bool) -> None:
     Components whose inputs, settings and code are unchanged since an earlier run are reused.
     """
     prepare()
+    from headrace.pipeline.local.server_process import EarlyProcess
+
+    with EarlyProcess(fresh=fresh) as early:
+        early.start_if_new(config.path, [config.profile or "", *config.overrides, *parameters])
+        _run(config, parameters, early, fresh=fresh)
+
+
+def _run(config: GivenConfig, parameters: tuple[str, ...], early: EarlyProcess, *, fresh: bool) -> None:
     from headrace.pipeline.api import load_to_run, notifying, register_after_run, run_loaded, serve_after_run
     from headrace.pipeline.interrupts import uninterrupted
-    from headrace.pipeline.local.lazy_server import EarlyProcess
     from headrace.pipeline.results.record import Status
     from headrace.pipeline.run_parameters import parameter_overrides
     from headrace.pipeline.terminal import StandardOutput, open_display
@@ -164,10 +172,10 @@ def run(config: GivenConfig, parameters: tuple[str, ...], fresh: bool) -> None:
     given, obey_retrain = parameter_overrides(parameters)
     console = StandardOutput()
     _say_what_comes(console, config)
-    with EarlyProcess(fresh=fresh) as early:
-        loaded = load_to_run(config.path, config.profile, (*config.overrides, *given), early.start_if_needed)
-        with open_display(console) as display:
-            done = run_loaded(loaded, str(config), display, early, fresh=fresh, obey_retrain=obey_retrain)
+    loaded = load_to_run(config.path, config.profile, (*config.overrides, *given), early.start_if_needed)
+    with open_display(console) as display:
+        done = run_loaded(loaded, str(config), display, early, fresh=fresh, obey_retrain=obey_retrain)
+    early.end(remember=done.status is Status.DONE)
     serving = serve_after_run(loaded.config, done)
     with uninterrupted(), notifying(loaded.config, done):
         _report_and_summary(console, loaded, done, _options(config.profile, config.overrides))
