@@ -120,6 +120,11 @@ class EarlyProcess:
         if self._process is None and (self._fresh or (not may_end_early and is_outdated(folders.plan, config))):
             self._process = ServerProcess()
 
+    @property
+    def started(self) -> bool:
+        """Whether the process has been started, and nobody took it."""
+        return self._process is not None
+
     def take(self) -> ServerProcess | None:
         """The process, which the caller then has to end."""
         process, self._process = self._process, None

@@ -173,6 +173,8 @@ def _run(config: GivenConfig, parameters: tuple[str, ...], early: EarlyProcess, 
     console = StandardOutput()
     _say_what_comes(console, config)
     loaded = load_to_run(config.path, config.profile, (*config.overrides, *given), early.start_if_needed)
+    if early.started:  # it imports for seconds, and what the card and the report need takes a tenth of one
+        import headrace.pipeline.models.card  # noqa: F401
     with open_display(console) as display:
         done = run_loaded(loaded, str(config), display, early, fresh=fresh, obey_retrain=obey_retrain)
     early.end(remember=done.status is Status.DONE)

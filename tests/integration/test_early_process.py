@@ -111,8 +111,11 @@ def test_it_waits_where_the_run_may_find_no_reason_to_train(folder: Path) -> Non
 
 def test_a_process_that_nobody_takes_is_gone_with_the_block(folder: Path) -> None:
     with EarlyProcess(fresh=True) as early:
+        assert not early.started
         early.start_if_needed(config())
+        assert early.started
         assert server_processes(folder)
+    assert not early.started
     assert not server_processes(folder)
 
 
