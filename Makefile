@@ -50,6 +50,7 @@ env: .venv/made  ## create the environment, once
 	@echo "creating the environment in .venv, once; this takes a minute or two"
 	.venv/bin/uv sync --quiet --frozen --compile-bytecode $(PLATFORM)
 	$(PY) tools/relabel.py
+	$(PY) -m compileall -q src/headrace src/headrace/*/
 	touch $@
 
 clean:  ## remove runs, pushed models and caches; the environment stays

@@ -21,7 +21,7 @@ from headrace.pipeline.api.serving import serve_after_run, serve_in_run
 logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from headrace.pipeline.local.lazy_server import EarlyProcess
+    from headrace.pipeline.local.server_process import EarlyProcess
     from headrace.pipeline.registration.register import RegistrationOutcome
     from headrace.pipeline.results.serving import ServingOutcome
     from headrace.pipeline.run import Run
@@ -49,16 +49,16 @@ def run(
     have ended.
     """
     from headrace.pipeline.interrupts import handlers_restored
+    from headrace.pipeline.local.server_process import EarlyProcess
     from headrace.pipeline.results.record import Status
     from headrace.pipeline.run_parameters import value_overrides
     from headrace.pipeline.terminal import SilentDisplay, failure_text, open_display
 
     given, obey_retrain = value_overrides(parameters or {})
     display = open_display() if show else SilentDisplay()
-    with handlers_restored():
-        ended = run_to_the_end(
-            config, profile, (*as_pairs(overrides), *given), display, fresh=fresh, obey_retrain=obey_retrain
-        )
+    settings = (*as_pairs(overrides), *given)
+    with handlers_restored(), EarlyProcess(fresh=fresh) as early:
+        ended = run_to_the_end(config, profile, settings, display, early, fresh=fresh, obey_retrain=obey_retrain)
     done, serving = ended.run, ended.serving
     if done.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
@@ -99,6 +99,7 @@ def run_to_the_end(
     profile: str | None,
     overrides: Sequence[Override],
     display: Display,
+    early: EarlyProcess,
     *,
     fresh: bool,
     obey_retrain: bool,
@@ -107,19 +108,21 @@ def run_to_the_end(
     """Check the config and the data, run the pipeline, and do what follows a run: bring the server of `deploy.serving`
     up, write the report and the model card, tell the receivers of `notify:`, and register the pushed versions.
 
-    display: entered once the config and the data are known to be valid; obey_retrain: train only if `schedule.retrain`
+    display: entered once the config and the data are known to be valid; early: may have started the process of the
+    components; obey_retrain: train only if `schedule.retrain`
     sees a reason to; on_end: shows how the run ended, before the receivers are told, while signals are ignored.
 
     A failure or interruption is in the status of the result. Raises ConfigError before anything runs.
     """
     from headrace.pipeline.interrupts import uninterrupted
-    from headrace.pipeline.local.lazy_server import EarlyProcess
     from headrace.pipeline.results.record import Status
 
-    with EarlyProcess(fresh=fresh) as early:
-        loaded = load_to_run(config, profile, overrides, early.start_if_needed)
-        with display:
-            done = _run_loaded(loaded, name_of(config), display, early, fresh=fresh, obey_retrain=obey_retrain)
+    loaded = load_to_run(config, profile, overrides, early.start_if_needed)
+    if early.started:  # it imports for seconds, and what the card and the report need takes a tenth of one
+        import headrace.pipeline.models.card  # noqa: F401
+    with display:
+        done = _run_loaded(loaded, name_of(config), display, early, fresh=fresh, obey_retrain=obey_retrain)
+    early.end(remember=done.status is Status.DONE)
     serving = serve_after_run(loaded.config, done)
     with uninterrupted(), _notifying(loaded.config, done):
         ended = EndedRun(done, write_pages(loaded, done, serving), serving)

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import select
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,61 +14,11 @@ from headrace.common.locks import wait_until_free
 from headrace.common.tracebacks import OWN_CODE
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.code.modules import search_path
-from headrace.pipeline.local.wire import JsonConnection
+from headrace.pipeline.local.server_process import ServerProcess
 from headrace.pipeline.terminal.logs import own_code
 
-ORPHAN_SECONDS = 0.5
-"""How long to wait for processes started by components. In some containers nobody reaps them, so they never vanish."""
 CHILD_SECONDS = 10.0
 """How long to wait for the components' own processes. They die in milliseconds; in seconds on a very busy machine."""
-
-
-class ServerProcess:
-    """The process of the fork server. It imports what components need, and writes nothing before it has a pipeline."""
-
-    def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        self.connection = JsonConnection(ours)
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - open for as long as the process runs
-        self._process = subprocess.Popen(  # noqa: S603 - our own module
-            [sys.executable, "-P", "-m", "headrace.pipeline.local.fork_server", str(theirs.fileno())],
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=self._output,
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,  # Ctrl-C reaches only the command, which then ends the group
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
-        theirs.close()
-
-    def output(self) -> bytes:
-        """What it has printed."""
-        descriptor = self._output.fileno()  # which the process shares, with its position
-        return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-
-    def wait(self) -> int:
-        """Wait until it has ended; returns its exit code."""
-        return self._process.wait()
-
-    def kill(self) -> None:
-        """Kill it and everything that it started, except what nobody reaps."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._wait_for_group()
-
-    def _wait_for_group(self) -> None:
-        """Wait until the process group is empty, for a limited time."""
-        deadline = time.monotonic() + ORPHAN_SECONDS
-        with contextlib.suppress(ProcessLookupError):
-            while time.monotonic() < deadline:
-                os.killpg(self._process.pid, 0)
-                time.sleep(0.005)
-
-    def close(self) -> None:
-        """Close the connection, after a kill."""
-        self.connection.close()
-        self._output.close()
 
 
 class ForkServer:

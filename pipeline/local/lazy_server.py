@@ -11,46 +11,12 @@ from typing import Any, Self
 from headrace.common.errors import RunError
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.code.modules import search_path
-from headrace.pipeline.folders import Folders
-from headrace.pipeline.local.client import ForkServer, ServerProcess
-from headrace.pipeline.local.known_plan import is_outdated, plan_key, read_plan, write_plan
+from headrace.pipeline.local.client import ForkServer
+from headrace.pipeline.local.known_plan import plan_key, read_plan, write_plan
 from headrace.pipeline.local.light import LIGHT, remove_written, run_light
+from headrace.pipeline.local.server_process import EarlyProcess
 
 logger = logging.getLogger(__name__)
-
-
-class EarlyProcess:
-    """Starts the fork server's process as soon as the config shows that a component will have to run: it imports what
-    components need while the command checks the data.
-
-    with EarlyProcess(fresh=fresh) as early:
-        early.start_if_needed(config)
-        process = early.take()      # None if it was not started
-    """
-
-    def __init__(self, *, fresh: bool) -> None:
-        self._fresh = fresh
-        self._process: ServerProcess | None = None
-
-    def start_if_needed(self, config: PipelineConfig) -> None:
-        """Start the process, unless the run may end without it."""
-        folders = Folders.of(config)
-        may_end_early = config.retrain != "always" and folders.trained.exists()
-        if self._fresh or (not may_end_early and is_outdated(folders.plan, config)):
-            self._process = ServerProcess()
-
-    def take(self) -> ServerProcess | None:
-        """The process, which the caller then has to end."""
-        process, self._process = self._process, None
-        return process
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.close()
 
 
 class LazyServer:
@@ -79,9 +45,8 @@ class LazyServer:
         plan = None if start else read_plan(plan_file, self._key)
         self._nodes = {node["id"]: node for node in plan or ()}
         self._requests: list[dict[str, Any]] = []  # of components that are to run here
-        self._server: ForkServer | None = None
-        if plan is None:
-            self._server = ForkServer(config, log, processes_file, early.take() if early else None)
+        self._early = early
+        self._server = self._new_server() if plan is None else None
 
     def __enter__(self) -> Self:
         return self
@@ -134,10 +99,14 @@ class LazyServer:
     def _start(self) -> ForkServer:
         """The fork server, which is started if it has not been."""
         if self._server is None:
-            self._server = ForkServer(self._config, self._log, self._processes_file)
+            self._server = self._new_server()
             if self._planned(self._server) != self._nodes:
                 raise RunError("the pipeline's code, or a file that its config names, has just changed; run it again")
         return self._server
+
+    def _new_server(self) -> ForkServer:
+        process = self._early.take() if self._early else None
+        return ForkServer(self._config, self._log, self._processes_file, process)
 
     def _planned(self, server: ForkServer) -> dict[str, dict[str, Any]]:
         """The nodes of a server that has just been started, which are kept for the next run."""

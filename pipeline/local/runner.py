@@ -25,9 +25,10 @@ from headrace.configs.loading.editing import to_yaml
 from headrace.pipeline.code.commit import commit_of
 from headrace.pipeline.folders import Folders, locked, processes_file
 from headrace.pipeline.interrupts import interrupted_once
-from headrace.pipeline.local.lazy_server import EarlyProcess, LazyServer
+from headrace.pipeline.local.lazy_server import LazyServer
 from headrace.pipeline.local.metadata import Metadata
 from headrace.pipeline.local.scheduler import Scheduler, remove_outputs
+from headrace.pipeline.local.server_process import EarlyProcess
 from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
 from headrace.pipeline.terminal import Display
 from headrace.pipeline.training_digest import training_digest

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from headrace.configs.config import PipelineConfig
     from headrace.configs.loading.loader import LoadedConfig
     from headrace.pipeline.api import EndedRun
+    from headrace.pipeline.local.server_process import EarlyProcess
 
 MANY_ALIKE = 6
 """As many features in a row with the same settings are shown as one line."""
@@ -170,6 +171,14 @@ def run(config: GivenConfig, parameters: tuple[str, ...], fresh: bool) -> None:
     Components whose inputs, settings and code are unchanged since an earlier run are reused.
     """
     prepare()
+    from headrace.pipeline.local.server_process import EarlyProcess
+
+    with EarlyProcess(fresh=fresh) as early:
+        early.start_if_new(config.path, [config.profile or "", *config.overrides, *parameters])
+        _run(config, parameters, early, fresh=fresh)
+
+
+def _run(config: GivenConfig, parameters: tuple[str, ...], early: EarlyProcess, *, fresh: bool) -> None:
     from headrace.pipeline.api import run_to_the_end
     from headrace.pipeline.results.record import Status
     from headrace.pipeline.run_parameters import parameter_overrides
@@ -183,6 +192,7 @@ def run(config: GivenConfig, parameters: tuple[str, ...], fresh: bool) -> None:
         config.profile,
         (*config.overrides, *given),
         open_display(console),
+        early,
         fresh=fresh,
         obey_retrain=obey_retrain,
         on_end=functools.partial(_show_end, console, _options(config)),

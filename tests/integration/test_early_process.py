@@ -15,7 +15,7 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.local.known_plan import write_plan
-from headrace.pipeline.local.lazy_server import EarlyProcess
+from headrace.pipeline.local.server_process import EarlyProcess
 
 CONFIG = """\
 pipeline: {name: trips}
@@ -30,6 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "trips.yaml").write_text(CONFIG, encoding="utf-8")
     (tmp_path / "trips.csv").write_text("cost,tip\n1.0,0\n2.0,1\n", encoding="utf-8")  # a column named otherwise
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
 
 
@@ -46,12 +47,49 @@ def stored(of: PipelineConfig) -> None:
 def starts(run: PipelineConfig, *, fresh: bool = False) -> bool:
     with EarlyProcess(fresh=fresh) as early:
         early.start_if_needed(run)
-        process = early.take()
-        if process is None:
-            return False
-        with contextlib.closing(process):
-            process.kill()
-            return True
+        return taken(early)
+
+
+def starts_at_once(*settings: str, fresh: bool = False, ends_well: bool = False) -> bool:
+    with EarlyProcess(fresh=fresh) as early:
+        early.start_if_new(Path("trips.yaml"), settings)
+        started = taken(early)
+        early.end(remember=ends_well)
+        return started
+
+
+def taken(early: EarlyProcess) -> bool:
+    process = early.take()
+    if process is None:
+        return False
+    with contextlib.closing(process):
+        process.kill()
+        return True
+
+
+def test_it_starts_at_once_for_a_command_that_has_not_run_to_its_end(folder: Path) -> None:
+    assert starts_at_once("train.epochs=3")
+    assert starts_at_once("train.epochs=3", ends_well=True)
+    assert not starts_at_once("train.epochs=3")
+    assert starts_at_once("train.epochs=3", fresh=True)
+    assert starts_at_once("train.epochs=4", ends_well=True)
+    assert not starts_at_once("train.epochs=3")
+    (folder / "trips.night.yaml").write_text("train: {epochs: 9}\n", encoding="utf-8")  # a profile
+    assert starts_at_once("train.epochs=3", ends_well=True)
+    (folder / "trips.yaml").write_text(CONFIG.replace("numeric", "bucketized, buckets: 4"), encoding="utf-8")
+    assert starts_at_once("train.epochs=3")
+
+
+def test_without_a_config_nothing_starts(folder: Path) -> None:
+    (folder / "trips.yaml").unlink()
+    assert not starts_at_once()
+
+
+def test_what_was_remembered_may_be_damaged(folder: Path) -> None:
+    assert starts_at_once(ends_well=True)
+    (folder / "cache" / "headrace" / "commands.json").write_text('{"half', encoding="utf-8")
+    assert starts_at_once(ends_well=True)
+    assert not starts_at_once()
 
 
 def test_it_starts_where_a_component_will_have_to_run(folder: Path) -> None:
@@ -73,8 +111,11 @@ def test_it_waits_where_the_run_may_find_no_reason_to_train(folder: Path) -> Non
 
 def test_a_process_that_nobody_takes_is_gone_with_the_block(folder: Path) -> None:
     with EarlyProcess(fresh=True) as early:
+        assert not early.started
         early.start_if_needed(config())
+        assert early.started
         assert server_processes(folder)
+    assert not early.started
     assert not server_processes(folder)
 
 

@@ -17,6 +17,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
+from tensorflow.core.protobuf import saved_model_pb2
 
 from headrace.trainer.model import build_model
 from headrace.trainer.raw_columns import RawColumns
@@ -165,6 +166,14 @@ def test_v1_loader_as_in_cpp_serves_every_signature(exported: Callable[[str], Ex
             wanted = {"predictions": expected} if name.startswith("serving") else one.features
             for key, values in wanted.items():
                 np.testing.assert_allclose(outputs[key], values, rtol=1e-5, atol=1e-6, err_msg=f"{name} {key}")
+
+
+def test_only_the_tables_that_a_signature_reads_are_exported(exported: Callable[[str], Exported]) -> None:
+    saved = saved_model_pb2.SavedModel.FromString(Path(exported("binary").directory, "saved_model.pb").read_bytes())
+    (meta,) = saved.meta_graphs
+    kinds = [node.WhichOneof("kind") for node in meta.object_graph_def.nodes]
+    assert kinds.count("resource") == 1  # the vocabulary of colors
+    assert len(meta.asset_file_def) == 1
 
 
 def with_values(serialized: bytes, column: str, values: list[Any]) -> bytes:
