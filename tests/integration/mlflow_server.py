@@ -5,7 +5,8 @@ with mlflow_server(folder) as mlflow:
     mlflow.get("registered-models/get", name="taxi")
     mlflow.download("models:/taxi@champion", folder / "model")    # by MLflow's own client
 
-The packages come from the index by uv, which `make env` installs; without an answer the tests skip, and say so.
+The packages come from the index by uv, which `make env` installs; without an answer the tests skip, and say so. The
+environment stays beside this one's packages, with its bytecode, for the next time.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import base64
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +30,7 @@ from typing import Any
 import pytest
 from command import wait_until
 
+from headrace.common.locks import wait_and_hold
 from headrace.trainer.service.ports import free_ports
 
 MLFLOW = "mlflow[auth]==3.17.2"
@@ -54,6 +57,8 @@ def compared():
 """MLflow hashes the password of each request, which takes it a sixth of a CPU second."""
 SECONDS = 300
 """Within which the packages are fetched."""
+WITH_BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
+"""Some containers forbid it: each of MLflow's processes would then compile 2,000 modules."""
 
 
 @dataclass(frozen=True)
@@ -84,32 +89,41 @@ class MlflowServer:
         """Fetch a model with MLflow's own client."""
         program = "import sys, mlflow; mlflow.artifacts.download_artifacts(sys.argv[1], dst_path=sys.argv[2])"
         login = {"MLFLOW_TRACKING_USERNAME": USER, "MLFLOW_TRACKING_PASSWORD": PASSWORD}
-        environment = {**os.environ, "MLFLOW_TRACKING_URI": self.url, **login}
+        environment = {**os.environ, **WITH_BYTECODE, "MLFLOW_TRACKING_URI": self.url, **login}
         subprocess.run(
             [str(self.python), "-c", program, uri, str(folder)], check=True, env=environment, timeout=SECONDS
         )
 
 
-def installed(folder: Path) -> Path:
+def installed() -> Path:
     """The interpreter of an environment with MLflow. Skips the test if the packages cannot be fetched."""
-    uv, python = Path(sys.executable).with_name("uv"), folder / "env" / "bin" / "python"
+    uv, folder = Path(sys.executable).with_name("uv"), Path(sys.prefix, "of-tests", MLFLOW)
     if not uv.exists():
         pytest.skip("uv is not installed")
-    wanted = ["pip", "install", "--quiet", "--python", str(python), MLFLOW]
-    for command in (["venv", "--quiet", "--python", sys.executable, str(folder / "env")], wanted):
-        try:
-            done = subprocess.run([uv, *command], capture_output=True, text=True, timeout=SECONDS, check=False)
-        except subprocess.TimeoutExpired:
-            pytest.skip(f"uv got no answer in {SECONDS} s")
-        if done.returncode:
-            pytest.skip(f"uv could not install MLflow: {done.stderr.strip()[:200]}")
+    python, made = folder / "bin" / "python", folder / "made"
+    folder.parent.mkdir(exist_ok=True)
+    with wait_and_hold(folder.with_name(f"{MLFLOW}.lock")):
+        if not made.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            _uv(str(uv), "venv", "--quiet", "--python", sys.executable, str(folder))
+            _uv(str(uv), "pip", "install", "--quiet", "--python", str(python), MLFLOW)
+            made.touch()
     return python
+
+
+def _uv(*command: str) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"uv got no answer in {SECONDS} s")
+    if done.returncode:
+        pytest.skip(f"uv could not install MLflow: {done.stderr.strip()[:200]}")
 
 
 @contextlib.contextmanager
 def mlflow_server(folder: Path) -> Iterator[MlflowServer]:
     """Its own server with its own artifact store, on loopback."""
-    python = installed(folder)
+    python = installed()
     (port,) = free_ports(1)
     server = MlflowServer(f"http://127.0.0.1:{port}", python)
     stores = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", f"{folder}/artifacts"]
@@ -118,7 +132,12 @@ def mlflow_server(folder: Path) -> Iterator[MlflowServer]:
         process = subprocess.Popen(
             [str(python), "-m", "mlflow", "server", "--app-name", "basic-auth", *stores, *where],
             cwd=folder,
-            env={**os.environ, **_login(folder), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # eight more processes
+            env={
+                **os.environ,
+                **WITH_BYTECODE,
+                **_login(folder),
+                "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            },  # eight more processes
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -94,21 +94,27 @@ def before(original: Tree) -> list[str]:
     return original.digests(*ENTRIES)
 
 
-@pytest.fixture
-def tree(original: Tree, tmp_path: Path) -> Tree:
-    """A copy to edit."""
-    return Tree(install(tmp_path, editable=True), write_modules(tmp_path / "folder"))
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
+    """A copy to edit, in another place. Each has 2,400 files."""
+    folder = tmp_path_factory.mktemp("edited")
+    return Tree(install(folder, editable=True), write_modules(folder / "folder"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def changed(tree: Tree, before: list[str]) -> Changed:
-    """Which entries have another digest after `old` in `file` became `new`."""
+    """Which entries have another digest after `old` in `file` became `new`, which is then taken back."""
 
-    def after(file: str, old: str, new: str) -> set[str]:
-        text = tree.file(file).read_text()
+    def after(name: str, old: str, new: str) -> set[str]:
+        file = tree.file(name)
+        text = file.read_text()
         assert old in text
-        tree.file(file).write_text(text.replace(old, new))
-        return {entry for entry, one, two in zip(ENTRIES, before, tree.digests(*ENTRIES), strict=True) if one != two}
+        file.write_text(text.replace(old, new))
+        try:
+            found = tree.digests(*ENTRIES)
+        finally:
+            file.write_text(text)
+        return {entry for entry, one, two in zip(ENTRIES, before, found, strict=True) if one != two}
 
     return after
 
