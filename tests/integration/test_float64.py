@@ -273,7 +273,8 @@ def test_without_the_type_validate_names_column_loss_and_way_out(story: Story) -
     (story.folder / "d.yaml").write_text(text)
     done = headrace(story.folder, "validate", "d.yaml")
     assert done.code == 0
-    line = next(line for line in done.err.splitlines() if "'at'" in line)
+    line = next(line for line in done.err.splitlines() if '"at"' in line)
     assert re.search(r"d\.yaml:\d+: features\.at: ", line)
     assert "is stored as 1700000000.0, which is" in line
-    assert "`data.types.at: float64`" in line
+    assert 'columns "at", "lat" lose digits' in line
+    assert "`float64` for them in `data.types`" in line
