@@ -88,25 +88,25 @@ def models_are_promoted_where_they_can_be_reached(deploy: DeployConfig) -> Itera
 def receivers_are_told_by_a_notifier(
     notify: Mapping[str, AnyReceiver], kubeflow: KubeflowConfig
 ) -> Iterator[Violation]:
-    """A run cannot tell them: an exit handler does not run again after `headrace retry`, and does not learn of a pod
-    that was killed.
-    """
+    """A run alone cannot tell them of every end: an exit handler does not run again after `headrace retry`."""
     if notify and kubeflow.notify is None:
         what = (
             "a run on Kubeflow tells nobody of its end by itself; a CronJob does: set `kubeflow.notify: {}`, with the"
         )
         way = "`secrets` of the receivers, and apply what `headrace notify CONFIG --manifest` writes (docs/notify.md);"
         yield ("notify",), f"{what} {way} or set `notify: null` in the profile for Kubeflow"
-    if kubeflow.notify is None or kubeflow.notify.cron is None:
+    if kubeflow.notify is None or (kubeflow.notify.cron is None and not kubeflow.notify.exit_handler):
         return
+    teller = "the CronJob" if kubeflow.notify.cron is not None else "the exit handler"
     given = {name for secret in kubeflow.notify.secrets for name in secret.env}
     for name, receiver in notify.items():
         if isinstance(receiver, PrometheusFileReceiver):
-            what = "the file would be gone with the pod of the CronJob that writes it; use `kind: pushgateway`"
-            yield ("notify", name), f"{what}, or set `kubeflow.notify.cron` to null and start the command on a machine"
+            what = f"the file would be gone with the pod of {teller} that writes it; use `kind: pushgateway`"
+            way = "or set `kubeflow.notify` to `{cron: null}` and start the command on a machine"
+            yield ("notify", name), f"{what}, {way}"
         for variable in variables(receiver):
             if variable not in given:
-                what = f"the CronJob gets no {variable}; name the Secret that holds it, such as"
+                what = f"{teller} gets no {variable}; name the Secret that holds it, such as"
                 example = f"`kubeflow.notify.secrets: [{{name: headrace-notify, env: {{{variable}: key}}}}]`"
                 yield ("notify", name), f"{what} {example}"
 

@@ -107,13 +107,18 @@ class Workers(Section):
 
 
 class Notifier(Section):
-    """The CronJob that tells the receivers of `notify:` how runs on Kubeflow ended (see docs/notify.md)."""
+    """What tells the receivers of `notify:` how runs on Kubeflow ended (see docs/notify.md)."""
 
     cron: Name | None = "*/5 * * * *"
-    """When it looks for runs that have ended, with the five fields of crontab, in UTC. null: no CronJob is written; you
-    start `headrace notify CONFIG --kubeflow` yourself."""
+    """When a CronJob looks for runs that have ended, with the five fields of crontab, in UTC. null: no CronJob is
+    written; you start `headrace notify CONFIG --kubeflow` yourself."""
     service_account: Name = "headrace-notify"
     """Kubernetes service account of its pod."""
+    exit_handler: bool = False
+    """Also tell of a run as soon as its components have ended, by a last task of the run. What that task cannot tell is
+    left to the CronJob."""
+    endpoint: Endpoint = "http://ml-pipeline.kubeflow:8888"
+    """URL of the API server of Kubeflow Pipelines as the pod of that task reaches it."""
     secrets: tuple[Secret, ...] = ()
     """The Secrets with what the receivers name: `url_env`, `authorization_env`, `user_env` and `password_env`. Files
     too, such as a `ca_file`."""

@@ -1,6 +1,8 @@
 """The compiled pipeline as a document: its tasks, its name, and the few changes that the KFP SDK offers no way to make.
 
-A condition is a task whose component is a group of tasks (a `dag`), which may hold further groups.
+A condition is a task whose component is a group of tasks (a `dag`), which may hold further groups. With an exit handler
+all tasks are in such a group, and beside it is the task that Kubeflow starts when the group has ended. That is not one
+of ours: it has no component, so no function here lists it.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ NAME_DIGITS = 16
 """Digits of the content's SHA-256 in the name of a version."""
 
 
+WHEN_ALL_ENDED = "ALL_UPSTREAM_TASKS_COMPLETED"
+"""The trigger strategy of the task of an exit handler."""
 ORIGIN = "HEADRACE_ORIGIN"
 """Environment variable of the Trainer's pod: what the machine that compiled notes with each model."""
 
@@ -56,6 +60,8 @@ def task_specs(pipeline: Mapping[str, Any], dag: Mapping[str, Any] | None = None
     executors, components = pipeline["deploymentSpec"]["executors"], pipeline["components"]
     specs = {}
     for name, task in (dag or pipeline["root"]["dag"])["tasks"].items():
+        if handles_exit(task):
+            continue
         component = components[task["componentRef"]["name"]]
         executor = executors[component["executorLabel"]] if "executorLabel" in component else {}
         specs[name] = TaskSpec(name, task, component, executor.get("container", {}))
@@ -70,8 +76,15 @@ def all_tasks(pipeline: Mapping[str, Any], dag: Mapping[str, Any] | None = None)
     return found
 
 
+def handles_exit(task: Mapping[str, Any]) -> bool:
+    """Whether a task is that of an exit handler."""
+    return bool(task.get("triggerPolicy", {}).get("strategy") == WHEN_ALL_ENDED)
+
+
 def tasks_in(pipeline: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The names and definitions of the tasks of all groups, the groups included. The definitions may be edited."""
+    """The names and definitions of the tasks of all groups, with the groups and the task of an exit handler. The
+    definitions may be edited.
+    """
     graphs = [one["dag"] for one in (pipeline["root"], *pipeline["components"].values()) if "dag" in one]
     return itertools.chain.from_iterable(graph["tasks"].items() for graph in graphs)
 
@@ -166,6 +179,8 @@ def _flattened(
 ) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, task in tasks.items():
+        if handles_exit(task):
+            continue
         inner = components.get(task.get("componentRef", {}).get("name", ""), {}).get("dag")
         after = tuple(dict.fromkeys([*task.get("dependentTasks", ()), *before]))
         if inner is None:

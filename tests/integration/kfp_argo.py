@@ -9,11 +9,12 @@ tried again; one whose container failed ends as Failed, and is not, unless its t
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import functools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
@@ -60,7 +61,8 @@ class EndedError(Exception):
 class Argo:
     """`services`: options of the driver to what stands there for the names of services that a cluster would know;
     `stops`: before the first pod of a component, with ReachedError. `pods`: the last of each task, by the names of
-    the tasks and of their drivers; `nodes`: what Argo tells of the workflow's nodes, by their names.
+    the tasks and of their drivers; `nodes`: what Argo tells of the workflow's nodes, by their names. `on_exit`: called
+    before the exit hook of a task starts.
     """
 
     workflow: Any
@@ -70,6 +72,7 @@ class Argo:
     stops: bool = False
     pods: dict[str, Pod] = field(default_factory=dict)
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    on_exit: Callable[[], None] = lambda: None
 
     def run(self) -> None:
         """Run the workflow to its end. AssertionError at a pod that failed, with its log."""
@@ -162,9 +165,19 @@ class Argo:
                     going[pool.submit(self._task, tasks[name], dict(known), node)] = name
                 for future in wait(going, return_when=FIRST_COMPLETED).done:
                     name = going.pop(future)
+                    if "hooks" in tasks[name]:
+                        self._exit(tasks[name], known, f"{node}.{name}")
                     known.update(_named(f"tasks.{name}.outputs.parameters", future.result()))
                     order.done(name)
         return {}
+
+    def _exit(self, task: Any, known: Values, node: str) -> None:
+        """Run the exit hook of a task that ended, however it did. What becomes of the hook changes nothing."""
+        hook = task["hooks"]["exit"]
+        self.on_exit()
+        arguments = {one["name"]: _filled(str(one["value"]), known) for one in _parameters(hook["arguments"])}
+        with contextlib.suppress(EndedError):
+            self._template(hook["template"], arguments, f"{node}.onExit", node)
 
     def _task(self, task: Any, known: Values, of: str) -> Values:
         node = f"{of}.{task['name']}"

@@ -29,7 +29,7 @@ from headrace.configs.loading.editing import to_yaml
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.section import to_seconds
 from headrace.pipeline.code.commit import commit_of
-from headrace.pipeline.kubeflow.compiler import checks, credentials
+from headrace.pipeline.kubeflow.compiler import checks, credentials, exit_handler
 from headrace.pipeline.kubeflow.compiler.measured import peaks
 from headrace.pipeline.kubeflow.compiler.settings import apply_settings
 from headrace.pipeline.kubeflow.compiler.tasks import ComponentTask, component_tasks
@@ -76,8 +76,8 @@ def _compile(config: PipelineConfig, environ: Mapping[str, str], folder: Path | 
     )
     documents = yaml_text.parse_all(text)
     checks.check_backend(documents[1] if len(documents) > 1 else {}, config.kubeflow.backend)
-    invocations = [task.invocation.to_json() for task in tasks]
-    credentials.check([*documents, *invocations], environ, credentials.declared(config))
+    packed = [*(task.invocation.to_json() for task in tasks), *exit_handler.packed(config)]
+    credentials.check([*documents, *packed], environ, credentials.declared(config))
     return text
 
 
@@ -102,6 +102,9 @@ def _pipeline(config: PipelineConfig, tasks: Sequence[ComponentTask], origin: st
         parameters = dict(zip(offered(config), values, strict=True))
         made: dict[str, Any] = {}
         with contextlib.ExitStack() as conditions:
+            if exit_handler.is_wanted(config):
+                handler = exit_handler.exit_task(config)
+                conditions.enter_context(dsl.ExitHandler(handler, name=exit_handler.GROUP_TITLE))
             for decider, group in _groups(tasks):
                 if decider is not None:
                     conditions.enter_context(dsl.If(made[decider].outputs[GO] != NO, name=f"after-{decider}"))

@@ -35,8 +35,7 @@ _TWO_ARGUMENTS = re.compile(
 def declared(config: PipelineConfig) -> frozenset[str]:
     """The environment variables that the config declares to hold a secret."""
     kubeflow = config.kubeflow
-    pods = (kubeflow.defaults, *kubeflow.components.values())
-    named = [variable for one in pods for secret in one.secrets for variable in secret.env]
+    named = [variable for _, one in kubeflow.pods() for secret in one.secrets for variable in secret.env]
     passwords = [getattr(source, "password_env", None) for source in config.sources]
     return frozenset(filter(None, [*named, kubeflow.server.auth.env, *passwords]))
 

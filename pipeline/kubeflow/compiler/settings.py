@@ -16,7 +16,7 @@ from headrace.pipeline.kubeflow.compiler.checks import knows
 from headrace.pipeline.kubeflow.compiler.tasks import ComponentTask
 from headrace.pipeline.kubeflow.distributed.jobset import MANIFEST, manifest_text
 from headrace.pipeline.kubeflow.document import ORIGIN
-from headrace.pipeline.kubeflow.pod.invocation import UNCACHED_VARIABLE, Invocation
+from headrace.pipeline.kubeflow.pod.invocation import UNCACHED_VARIABLE
 from headrace.pipeline.kubeflow.store import KEYS
 
 
@@ -29,7 +29,7 @@ def apply_settings(
     """
     id_ = task.invocation.id
     sdk_task.set_caching_options(task.cacheable).set_display_name(id_)
-    _set_resources(sdk_task, _with_resources(id_, settings.settings(id_), settings, peaks))
+    set_resources(sdk_task, _with_resources(id_, settings.settings(id_), settings, peaks))
     if task.uncached:
         sdk_task.set_env_variable(UNCACHED_VARIABLE, json.dumps(task.uncached))
     if id_ == TRAINER:
@@ -37,7 +37,7 @@ def apply_settings(
     if id_ == TRAINER and settings.workers is not None:
         worker = _with_resources(id_, settings.worker, settings, peaks)
         sdk_task.set_env_variable(MANIFEST, manifest_text(settings, worker))
-    _set_kubernetes(sdk_task, settings, task.invocation)
+    set_kubernetes(sdk_task, settings, settings.settings(id_), uses_store=task.invocation.uses_store)
 
 
 def _with_resources(
@@ -46,7 +46,7 @@ def _with_resources(
     return own if settings.resources == "none" else with_resources(id_, own, peaks)
 
 
-def _set_resources(sdk_task: Any, settings: ComponentSettings) -> None:
+def set_resources(sdk_task: Any, settings: ComponentSettings) -> None:
     """Settings that the pipeline's own document has fields for."""
     chosen: list[tuple[Callable[[str], Any], str | float | None]] = [
         (sdk_task.set_cpu_request, settings.cpu),
@@ -66,9 +66,11 @@ def _set_resources(sdk_task: Any, settings: ComponentSettings) -> None:
         sdk_task.set_retry(retries.count, retries.wait, retries.factor, retries.at_most)
 
 
-def _set_kubernetes(sdk_task: Any, settings: KubeflowConfig, invocation: Invocation) -> None:
-    one = settings.settings(invocation.id)
-    secret = _store_secret(settings, invocation)
+def set_kubernetes(sdk_task: Any, settings: KubeflowConfig, one: ComponentSettings, *, uses_store: bool) -> None:
+    """Apply the settings that stand in the Kubernetes document. uses_store: whether the pod uses the object store
+    itself, and so needs its keys.
+    """
+    secret = _store_secret(settings) if uses_store else None
     _set_scheduling(sdk_task, one)
     for volume in one.volumes:
         kubernetes.mount_pvc(sdk_task, volume.claim, volume.path, volume.sub_path or "")
@@ -99,10 +101,10 @@ def _set_scheduling(sdk_task: Any, one: ComponentSettings) -> None:
         kubernetes.empty_dir_mount(sdk_task, SHARED_MEMORY_VOLUME, "/dev/shm", "Memory", one.shared_memory)  # noqa: S108
 
 
-def _store_secret(settings: KubeflowConfig, invocation: Invocation) -> Secret | None:
-    """The Secret with the object store's keys, for the components that use the store themselves."""
+def _store_secret(settings: KubeflowConfig) -> Secret | None:
+    """The Secret with the object store's keys, if there is one."""
     store, name = settings.object_store, settings.store_secret
-    if name is None or settings.storage != "staged" or not invocation.uses_store:
+    if name is None or settings.storage != "staged":
         return None
     return Secret(name=name, env=dict(zip(KEYS, (store.access_key, store.secret_key), strict=True)))
 

@@ -12,6 +12,7 @@ message about a pod, which ends with it, only the reason and the exit code do.
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import re
 import shlex
 import tempfile
@@ -72,7 +73,12 @@ PUSHED = Output("Pusher", "pushed_model", "PushedModel", f"pushed_model/{GRAPH}"
 
 def end_key(run: Any) -> str:
     """What identifies the end of a run, which ends again after `headrace retry`: its id and the time."""
-    return f"{run.run_id}/{timestamp(run.finished_at.timestamp())}"
+    return key_at(run.run_id, run.finished_at)
+
+
+def key_at(run_id: str, moment: dt.datetime) -> str:
+    """The same for a run and a moment."""
+    return f"{run_id}/{timestamp(moment.timestamp())}"
 
 
 def home_of_run(session: Session, run: Any) -> str:

@@ -9,15 +9,16 @@ a sweep that is killed between sending and recording makes the next one send the
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.common.errors import HeadraceError
+from headrace.common.errors import HeadraceError, ServerError
 from headrace.common.store_lock import HeldLock
 from headrace.configs.schema.notify import Receiver
-from headrace.pipeline.kubeflow.notifier.ended import end_key, read_ended
+from headrace.pipeline.kubeflow.notifier.ended import end_key, key_at, read_ended
 from headrace.pipeline.kubeflow.notifier.record import (
     End,
     SweepRecord,
@@ -28,7 +29,7 @@ from headrace.pipeline.kubeflow.notifier.record import (
 )
 from headrace.pipeline.kubeflow.server import runs
 from headrace.pipeline.kubeflow.server.session import Session
-from headrace.pipeline.kubeflow.server.tasks import ENDED
+from headrace.pipeline.kubeflow.server.tasks import ENDED, exit_group
 from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.notify.deliver import Outside
 from headrace.pipeline.notify.event import timestamp
@@ -38,6 +39,8 @@ from headrace.pipeline.notify.send import DeliveryOutcome, messages, report, sen
 DAY = 86_400.0
 """Seconds for which a receiver that is not reached is tried again, and after which the first sweep takes no end for
 news."""
+WEEK = 7 * DAY
+"""Seconds after which an exit handler forgets what was told, in case no sweep does."""
 MARGIN = 3_600.0
 """Seconds before the last sweep within which ends are looked for: the server may learn of one late, and its clock may
 differ."""
@@ -73,11 +76,8 @@ def sweep(
     Raises LockedError if another sweep is in progress, RunError if the record is damaged or the right to sweep was
     lost, ServerError, and OSError if the store fails.
     """
-    outside, home = outside or Outside.of_process(), _home(session)
-    with sweeping(store, home) as (prompt, lock):
-        began = now()
-        before = read_record(prompt, home)
-        work = _Sweep(session, store, outside, prompt, lock, before or SweepRecord(since=began - DAY))
+    with start_sweep(session, store, outside, now) as work:
+        began, before = now(), work.written
         ended = session.ended_since(work.known.since)
         newest = next((run.run_id for run in reversed(ended) if not runs.is_cancelled(run)), None)
         unreadable = []
@@ -89,8 +89,17 @@ def sweep(
         unsettled = [*missed_since(work.known.ends, began - DAY), *(at for at in unreadable if at >= began - DAY)]
         after = work.known.swept(min([began - MARGIN, *unsettled]))
         if before is None or after.ends != before.ends or after.since > before.since + MARGIN:
-            lock.check()
-            write_record(prompt, home, after)
+            work.write(after)
+
+
+@contextlib.contextmanager
+def start_sweep(session: Session, store: Store, outside: Outside | None, now: Callable[[], float]) -> Iterator[Sweep]:
+    """Hold the right to sweep, with what was told before. Raises LockedError if another sweep has it for too long."""
+    home = _home(session)
+    with sweeping(store, home) as (prompt, lock):
+        written = read_record(prompt, home)
+        known = written or SweepRecord(since=now() - DAY)
+        yield Sweep(session, store, outside or Outside.of_process(), prompt, lock, known, written)
 
 
 def _home(session: Session) -> str:
@@ -99,8 +108,11 @@ def _home(session: Session) -> str:
 
 
 @dataclass
-class _Sweep:
-    """A sweep in progress. prompt: the store for the record; known: what it and those before have done."""
+class Sweep:
+    """A sweep in progress.
+
+    prompt: the store for the record; known: what it and those before have done; written: what those before have.
+    """
 
     session: Session
     store: Store
@@ -108,16 +120,24 @@ class _Sweep:
     prompt: Store
     lock: HeldLock
     known: SweepRecord
+    written: SweepRecord | None
 
-    def tell(self, run: Any, *, metrics: bool) -> Notice | None:
+    def tell(self, run: Any, *, metrics: bool, reread: bool = True) -> Notice | None:
         """Tell of one end whoever is still to be told, and record it; None if nobody is.
 
-        metrics: whether receivers of metrics get them, which are those of the newest run alone.
+        metrics: whether receivers of metrics get them, which are those of the newest run alone; reread: whether the
+        run is from a list, so without its tasks, and may have been retried since.
         """
-        key, finished, name = end_key(run), run.finished_at.timestamp(), run.display_name
+        finished, name = run.finished_at.timestamp(), run.display_name
         if run.state == "SUCCEEDED":
             self.known = self.known.with_success(finished)
+        try:
+            key = self._key(run)
+        except ServerError as error:
+            return _untold(name, error)
         earlier = self.known.ends.get(key)
+        if earlier is not None and earlier.finished < finished:  # an exit handler told it before it was over
+            self.known = self.known.with_end(key, earlier.model_copy(update={"finished": finished}))
         receivers = {
             receiver: settings
             for receiver, settings in self.session.config.notify.items()
@@ -126,12 +146,12 @@ class _Sweep:
         if earlier is not None and not receivers:
             return None
         try:
-            now = runs.get_run(self.session.server, run.run_id)
+            now = runs.get_run(self.session.server, run.run_id) if reread else run
             if now.finished_at != run.finished_at or now.state not in ENDED:  # it was retried in the meantime
                 return None
-            event = read_ended(self.session, now, self.store)
+            event = replace(read_ended(self.session, now, self.store), end=key)
         except (OSError, HeadraceError) as error:  # the next sweep tries again; meanwhile the others are told
-            return Notice(name, (), error=f"cannot be told: {str(error).splitlines()[0]}")
+            return _untold(name, error)
         found = messages(receivers, event, (), self.known.last_success)
         self.lock.check()
         outcomes = send(receivers, found, self.outside)
@@ -140,7 +160,36 @@ class _Sweep:
         self.known = self.known.with_end(
             key, End(finished=finished, deliveries={**(earlier.deliveries if earlier else {}), **new})
         )
-        self.lock.check()
-        write_record(self.prompt, _home(self.session), self.known)
+        self.write(self.known)
         report(outcomes, found)
         return Notice(name, event.happened, outcomes)
+
+    def is_newest(self, run: Any) -> bool:
+        """Whether no run was told that ended later."""
+        return all(end.finished <= run.finished_at.timestamp() for end in self.known.ends.values())
+
+    def forget_old(self, now: float) -> None:
+        """Record that what ended more than a week ago is settled, if that makes the record shorter."""
+        after = self.known.swept(now - WEEK)
+        if len(after.ends) < len(self.known.ends):
+            self.write(after)
+
+    def write(self, record: SweepRecord) -> None:
+        """Replace the record. Raises RunError if the right to sweep was lost."""
+        self.lock.check()
+        write_record(self.prompt, _home(self.session), record)
+
+    def _key(self, run: Any) -> str:
+        """What the end of a run is recorded by: when the run ended, or, if its exit handler told it, when all its
+        components had.
+        """
+        key = end_key(run)
+        if key in self.known.ends or not any(other.startswith(f"{run.run_id}/") for other in self.known.ends):
+            return key
+        group = exit_group(runs.get_run(self.session.server, run.run_id))
+        told = key if group is None or group.end_time is None else key_at(run.run_id, group.end_time)
+        return told if told in self.known.ends else key
+
+
+def _untold(name: str, error: Exception) -> Notice:
+    return Notice(name, (), error=f"cannot be told: {str(error).splitlines()[0]}")

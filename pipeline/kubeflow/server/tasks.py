@@ -24,6 +24,8 @@ from headrace.pipeline.kubeflow.server.connection import PAGE_SIZE, Connection
 PATH = "/apis/v2beta1/runs/{run_id}/tasks"
 ENDED = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 """States of a run."""
+GROUP = "exit-handler-1"
+"""The group of all tasks of ours in a pipeline with an exit handler, as the KFP SDK calls it."""
 PHASES = {
     "Pending": "PENDING",
     "Running": "RUNNING",
@@ -79,6 +81,12 @@ def task_details(run: Any) -> Sequence[Any]:
         found: Sequence[Any] = run.tasks
         return found
     return (run.run_details and run.run_details.task_details) or ()
+
+
+def exit_group(run: Any) -> Any | None:
+    """The last group of all tasks of a run with an exit handler, as one of `task_details`; None if there is none."""
+    found = [one for one in task_details(run) if one.display_name == GROUP and one.start_time is not None]
+    return max(found, key=lambda one: one.start_time, default=None)
 
 
 def workflow_nodes(server: Connection, run_id: str) -> list[Mapping[str, Any]]:
