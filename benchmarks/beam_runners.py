@@ -37,8 +37,11 @@ FLINK = {"Flink, one worker": 1, "Flink, two workers": 2, "Flink, four workers":
 SMALL, LARGE = 16, 64
 """Copies of the taxi data: 33 and 133 MB."""
 QUICK = {"one thread": (SMALL,), "Flink, one worker": (SMALL,)}
-FULL = dict.fromkeys((*HERE, *FLINK), (SMALL, LARGE)) | {"DirectRunner, two processes": (SMALL,)}
-"""The sizes of each engine. Beam's processes start anew for each of the eight pipelines, whatever the size."""
+FULL = dict.fromkeys((*HERE, *FLINK), (LARGE,)) | {
+    "DirectRunner, two processes": (SMALL,),
+    "Flink, one worker": (SMALL, LARGE),
+}
+"""The sizes of each engine. Processes of Beam's start anew for each of the eight pipelines, whatever the size."""
 
 Row = dict[str, Any]
 """`engine`, `megabytes` of CSV, `rows`, and for each of `components` its seconds and CPU seconds."""
