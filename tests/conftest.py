@@ -72,6 +72,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     longest_first(items)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Leave the folder of a test that passed, which pytest has removed, as an empty one: else another test would get
+    its name, and what a process remembers by paths would be wrong.
+    """
+    yield
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    if folder is not None:
+        folder.mkdir(exist_ok=True)
+
+
 def pytest_collection_finish() -> None:
     """From here on look for garbage among what tests make, as rarely as commands do."""
     collect_rarely()

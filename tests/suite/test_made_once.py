@@ -1,4 +1,4 @@
-"""Files that one process makes and all others copy."""
+"""Files that one process makes and all others copy; and what the tests leave."""
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -34,3 +34,15 @@ def test_what_a_failure_left_is_made_again(tmp_path_factory: pytest.TempPathFact
         copied(tmp_path_factory, "failures", fail)
     folder = copied(tmp_path_factory, "failures", lambda folder: (folder / "whole").touch())
     assert [file.name for file in folder.iterdir()] == ["whole"]
+
+
+EARLIER: list[Path] = []
+"""Folders of tests that passed."""
+
+
+@pytest.mark.parametrize("_case", range(2))
+def test_what_a_test_that_passed_has_left_is_gone_and_its_folder_is_no_other_tests(tmp_path: Path, _case: int) -> None:
+    assert tmp_path not in EARLIER
+    assert [file for folder in EARLIER for file in folder.iterdir()] == []
+    (tmp_path / "left").touch()
+    EARLIER.append(tmp_path)
