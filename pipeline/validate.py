@@ -20,7 +20,7 @@ from headrace.common.errors import DataError, Problem, UnreachableError
 from headrace.common.names import did_you_mean
 from headrace.common.storage.files import is_folder, is_remote
 from headrace.configs.config import PipelineConfig
-from headrace.configs.loading.alike import errors_together
+from headrace.configs.loading.alike import merge_errors
 from headrace.configs.loading.loader import LoadedConfig
 from headrace.configs.loading.valid_part import Paths, is_uncertain, touches
 from headrace.configs.rules.rule import Violation
@@ -112,7 +112,7 @@ def _check_rows(
 
 
 def _mistyped(config: PipelineConfig, errors: Mapping[str, str], further: str = "") -> Iterator[Violation]:
-    for what in errors_together(errors):
+    for what in merge_errors(errors):
         yield source_setting(config.data.source), f"{what}{further}"
 
 

@@ -42,10 +42,10 @@ def merge_alike(tree: Tree, violations: Iterable[Violation]) -> list[Violation]:
     for number, (where, what) in enumerate(dict.fromkeys(violations)):
         is_shared = isinstance(what, SharedMessage)
         alike.setdefault(number if is_shared else _mistake(tree, where, what) or number, []).append((where, what))
-    return [group[0] if len(group) == 1 else _together(group) for group in alike.values()]
+    return [group[0] if len(group) == 1 else _merged(group) for group in alike.values()]
 
 
-def errors_together(errors: Mapping[str, str]) -> list[str]:
+def merge_errors(errors: Mapping[str, str]) -> list[str]:
     """What is wrong with values of columns, by column, with the way out once for all with the same mistake.
 
     errors: texts of DataErrors, `file:line: column 'a': 'x' is not an int` and the hint in a line of its own.
@@ -88,7 +88,7 @@ def _without_names(what: str, names: Sequence[str]) -> str:
     return what
 
 
-def _together(group: Sequence[Violation]) -> Violation:
+def _merged(group: Sequence[Violation]) -> Violation:
     (where, what), *others = group
     names = join_names((_called(other) for other, _ in others), LISTED)
     too = "likewise" if where[0] == "label" else "the same goes for"

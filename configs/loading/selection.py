@@ -21,7 +21,7 @@ from pathlib import Path
 
 from headrace.common.errors import DataError
 from headrace.configs.config import PipelineConfig
-from headrace.configs.loading.alike import errors_together
+from headrace.configs.loading.alike import merge_errors
 from headrace.configs.loading.pinned_selection import FILE_NAME, PinnedSelection, Selected, stored_selection
 from headrace.configs.loading.tree import Tree
 from headrace.configs.loading.valid_part import Paths, accepted_part, rows_are_certain, touches, types_are_certain
@@ -72,7 +72,7 @@ def select(tree: Tree) -> Filled:
             written.refuse(("features", name), "stands for no column of the data that can be a feature")
     problems = tuple(written.problems)
     broken = {path[1] for path in part.uncertain if path[:1] == ("features",) and len(path) > 1} | written.refused
-    problems += tuple(written.problem(("data", "source", "path"), what) for what in errors_together(mistyped))
+    problems += tuple(written.problem(("data", "source", "path"), what) for what in merge_errors(mistyped))
     own = [name for name in written.entries if name in broken]
     filled = written.filled(found, own, mistyped, label_is_certain=label_is_certain)
     return replace(filled, problems=problems, uncertain=frozenset(("data", "types", name) for name in mistyped))
