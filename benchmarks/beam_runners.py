@@ -34,8 +34,8 @@ HERE = {
     "DirectRunner, two processes": "{runner: direct, workers: 2, direct_running_mode: multi_processing}",
 }
 FLINK = {"Flink, one worker": 1, "Flink, two workers": 2, "Flink, four workers": 4}
-SMALL, LARGE = 16, 64
-"""Copies of the taxi data: 33 and 133 MB."""
+SMALL, LARGE = 16, 240
+"""Copies of the taxi data: 33 and 510 MB."""
 QUICK = {"one thread": (SMALL,), "Flink, one worker": (SMALL,)}
 FULL = dict.fromkeys((*HERE, *FLINK), (LARGE,)) | {
     "DirectRunner, two processes": (SMALL,),
