@@ -17,6 +17,7 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.local.known_plan import write_plan
+from headrace.pipeline.local.lazy_server import LazyServer
 from headrace.pipeline.local.server_process import EarlyProcess
 
 CONFIG = """\
@@ -148,6 +149,14 @@ def test_an_interruption_while_it_starts_leaves_no_process(folder: Path, monkeyp
     with pytest.raises(KeyboardInterrupt), EarlyProcess(fresh=True) as early:
         early.start_if_needed(config())
     assert not server_processes(folder)
+
+
+def test_a_log_that_cannot_be_written_leaves_no_process(folder: Path) -> None:
+    with EarlyProcess(fresh=True) as early:
+        early.start_if_needed(config())
+        with pytest.raises(FileNotFoundError):
+            LazyServer(config(), folder / "plan", folder / "no" / "log", folder / "held", early=early, start=True)
+        assert not server_processes(folder)
 
 
 def server_processes(folder: Path) -> list[int]:
