@@ -29,11 +29,12 @@ from headrace.configs.schema.kinds import Kind
 from headrace.configs.schema.optimizer import optimizer_config
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import CsvSource, SourceConfig
+from headrace.configs.schema.sources.base import source_setting
 from headrace.pipeline.code.modules import why_not_callable, why_not_importable
 from headrace.pipeline.preview.columns import LISTED
 from headrace.pipeline.preview.names import EarlierColumns, absent_names, name_violations
 from headrace.pipeline.preview.requests import request_violations
-from headrace.pipeline.preview.rows import RowsCheck, check_rows, source_setting
+from headrace.pipeline.preview.rows import RowsCheck, check_rows
 from headrace.pipeline.preview.uncertain import certain_part, judged_config
 from headrace.trainer.devices.machine import unmet_requirements
 

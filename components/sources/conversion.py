@@ -36,6 +36,9 @@ BATCH = 1 << 23
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """How many of each time unit make a second."""
 
+WITHOUT_COLUMN = "Set `data.columns` to `used`, or to a list of the columns to read, without this one"
+"""The way out where a column that nothing uses cannot be read."""
+
 BadRows = dict[int, tuple[str, str]]
 """The rows that cannot be converted, each with its first bad column and what is wrong with the value."""
 
@@ -118,12 +121,14 @@ def stored_kind(arrow: pa.DataType, *, wide: bool = True) -> Kind:
 
 
 def kind_in_file(path: str, name: str, arrow: pa.DataType, *, wide: bool = True) -> Kind:
-    """The kind of a column of a file, by `stored_kind`. Raises UnreadableColumnError where that raises."""
+    """The kind of a column by `stored_kind`. Raises UnreadableColumnError where that raises.
+
+    path: the file, or the function that returns the rows.
+    """
     try:
         return stored_kind(arrow, wide=wide)
     except ConversionError as error:
-        hint = "List the columns to read in `data.columns`, without this one"
-        raise UnreadableColumnError(str(error), file=path, column=name, hint=hint) from None
+        raise UnreadableColumnError(str(error), file=path, column=name, hint=WITHOUT_COLUMN) from None
 
 
 def is_uint64(arrow: pa.DataType) -> bool:

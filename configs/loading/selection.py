@@ -28,6 +28,7 @@ from headrace.configs.loading.valid_part import Paths, accepted_part, rows_are_c
 from headrace.configs.loading.written_selections import Filled, WrittenSelections
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.selection import Resolved, Selection
+from headrace.configs.schema.sources.base import source_setting
 
 RESOLVER = "headrace.components.inference.selection", "resolve"
 
@@ -63,16 +64,16 @@ def select(tree: Tree) -> Filled:
         auto_labels = written.auto_labels if label_is_certain else []
         found, mistyped = _found_of_types(part.config, written, selections, auto_labels)
     except DataError as error:
-        where = _label_key(part.config, error.column) or ("data", "source", "path")
+        where = _label_key(part.config, error.column) or source_setting(part.config.data.source)
         problem = written.problem(where, str(error))
-        return written.unresolved([*written.problems, problem], ("label",) if where[0] == "label" else where[:-1])
+        return written.unresolved([*written.problems, problem], ("label",) if where[0] == "label" else where[:2])
     features = found.selected.features
     for name in written.entries:
         if not features.get(name) and name not in written.refused:
             written.refuse(("features", name), "stands for no column of the data that can be a feature")
     problems = tuple(written.problems)
     broken = {path[1] for path in part.uncertain if path[:1] == ("features",) and len(path) > 1} | written.refused
-    problems += tuple(written.problem(("data", "source", "path"), what) for what in merge_errors(mistyped))
+    problems += tuple(written.problem(source_setting(part.config.data.source), what) for what in merge_errors(mistyped))
     own = [name for name in written.entries if name in broken]
     filled = written.filled(found, own, mistyped, label_is_certain=label_is_certain)
     return replace(filled, problems=problems, uncertain=frozenset(("data", "types", name) for name in mistyped))

@@ -115,8 +115,8 @@ class Notifier(Section):
     service_account: Name = "headrace-notify"
     """Kubernetes service account of its pod."""
     exit_handler: bool = False
-    """Also tell of a run as soon as its components have ended, by a last task of the run. What that task cannot tell is
-    left to the CronJob."""
+    """Also tell of a run as soon as its components have ended, by a last task of the run. What that task cannot tell,
+    and receivers that it does not reach, are left to the CronJob, or, without one, to the command that you start."""
     endpoint: Endpoint = "http://ml-pipeline.kubeflow:8888"
     """URL of the API server of Kubeflow Pipelines as the pod of that task reaches it."""
     secrets: tuple[Secret, ...] = ()

@@ -42,7 +42,7 @@ class PredictConfig(Section):
     """Text in front of the names of the predictions' columns."""
     probabilities: Probabilities = "auto"
     """Of a label with classes, or words: all: a column for each, in their order; best: one column `probability`, the
-    highest; none: neither. auto: all up to 10,000, and best of more."""
+    highest; none: neither. auto: all up to 10,000, and best of more; of a multilabel label, always all."""
     batch_size: PositiveInt | None = None
     """Examples in a call of the model. null: 2,048; up to 16,384 if examples are short and layers small, and fewer if
     examples are long or classes are many."""

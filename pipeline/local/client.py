@@ -38,12 +38,16 @@ class ForkServer:
     ) -> None:
         self._log, self._processes_file = log, processes_file
         self.plan_key: str | None = None  # of the nodes, once they are known (known_plan.py)
-        log.touch()
         self._process = process or ServerProcess()
         self._connection = self._process.connection
-        settings, held = config.model_dump_json(by_alias=True), str(processes_file)
-        with contextlib.suppress(ConnectionError):  # it has ended, as `events` will say
-            self._connection.send(config=settings, path=search_path(), processes_file=held)
+        try:
+            log.touch()
+            settings, held = config.model_dump_json(by_alias=True), str(processes_file)
+            with contextlib.suppress(ConnectionError):  # it has ended, as `events` will say
+                self._connection.send(config=settings, path=search_path(), processes_file=held)
+        except BaseException:  # such as a full disk, or Ctrl-C
+            self._process.kill()
+            raise
 
     def __enter__(self) -> Self:
         return self

@@ -51,9 +51,13 @@ class ServerProcess:
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         theirs.close()
-        from headrace.pipeline.local.wire import JsonConnection  # imports ML Metadata's messages, once it has started
+        try:
+            from headrace.pipeline.local.wire import JsonConnection  # imports ML Metadata's messages, meanwhile
 
-        self.connection = JsonConnection(ours)
+            self.connection = JsonConnection(ours)
+        except BaseException:  # such as Ctrl-C
+            self.kill()
+            raise
 
     def output(self) -> bytes:
         """What it has printed."""
@@ -101,7 +105,8 @@ class EarlyProcess:
         config: the file, which counts with its profiles; settings: what the command says beside it.
         """
         try:
-            digests = [digest_path(file) for file in sorted(config.parent.iterdir()) if _belongs(file, config)]
+            files = sorted(file for file in config.parent.iterdir() if _belongs(file, config))
+            digests = [digest_path(file) for file in files]
             self._command = digest_text(str(Path.cwd()), str(config), *digests, *settings) if digests else None
         except OSError:  # as loading it will say
             return
@@ -151,7 +156,7 @@ class EarlyProcess:
 
 def _belongs(file: Path, config: Path) -> bool:
     """Whether a file is the config or one of its profiles."""
-    return file.name.startswith(config.stem) and file.suffix == config.suffix and file.is_file()
+    return file.name.startswith(f"{config.stem}.") and file.suffix == config.suffix and file.is_file()
 
 
 def _commands() -> list[str]:

@@ -170,9 +170,10 @@ def feature_notes(
 def _constant(columns: Mapping[str, KeyPath], facts: Facts, rows: pa.Table) -> Iterator[Violation]:
     if columns:
         values = [_shown(facts(name).least) for name in [*columns][: LISTED + 1]]
-        shown = values[0] if len({*values}) == 1 else join_names(values[:LISTED])
+        alike = len({*values}) == 1
+        shown = values[0] if alike else f"each its own: {join_names(values[:LISTED])}"
         what = f"{columns_that([*columns], 'has', 'have')} the same value in all of {_seen(rows)}, {shown}"
-        more = " and so on" if len(columns) > LISTED and shown != values[0] else ""
+        more = " and so on" if len(columns) > LISTED and not alike else ""
         yield about([*columns.values()], f"{what}{more}; there is nothing to learn from {_them([*columns])}")
 
 

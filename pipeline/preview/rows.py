@@ -17,7 +17,7 @@ from headrace.configs.loading.loader import RowsSeen
 from headrace.configs.rules.rule import SharedMessage, Violation, about, others_of, settings_of
 from headrace.configs.schema.features import MULTIVALUED_HINT
 from headrace.configs.schema.section import KeyPath
-from headrace.configs.schema.sources import SourceConfig
+from headrace.configs.schema.sources.base import source_setting
 from headrace.pipeline.preview.columns import ColumnViolation, columns_that, group_alike, known_facts
 from headrace.pipeline.preview.dates import date_violations, freshness_violations
 from headrace.pipeline.preview.features import empty_columns, feature_notes, feature_violations
@@ -54,12 +54,6 @@ class RowsCheck:
     notes: list[Violation] = field(default_factory=list)
     seen: RowsSeen = field(default_factory=RowsSeen)
     mistyped: dict[str, str] = field(default_factory=dict)
-
-
-def source_setting(source: SourceConfig) -> KeyPath:
-    """The setting that names what is read: `path`, if the source has one and it is set."""
-    where: KeyPath = ("data", "source")
-    return where if getattr(source, "path", None) is None else (*where, "path")
 
 
 def check_rows(

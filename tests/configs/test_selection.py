@@ -363,6 +363,24 @@ def test_columns_that_no_feature_can_hold_are_left_out_with_the_reason(kind: str
     assert loaded(text).config == found.config
 
 
+@pytest.mark.parametrize(("kind", "function"), [("python", "rows"), ("arrays", "table")])
+def test_so_are_those_of_what_a_function_returns(
+    kind: str, function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unreadable("t.parquet")
+    code = "import pyarrow.parquet\ndef table():\n    return pyarrow.parquet.read_table('t.parquet')\n"
+    name = f"odd_{kind}"
+    (tmp_path / f"{name}.py").write_text(f"{code}def rows():\n    yield table()\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    text = THREE.replace("kind: csv, path: shop.csv", f"kind: {kind}, function: {name}.{function}")
+    found = loaded(text)
+    assert [*found.config.declared_features] == ["x", "kind"]
+    assert found.selection is not None
+    assert found.selection.selected.left_out.keys() == {"boxes", "same", "tags"}
+    refused = mistakes(text.replace(f"{function}}}", f"{function}}}, columns: all"))
+    assert re.search(r"^shop.yaml:1: data.source: .*'(tags|boxes)'.*\n.*`data.columns` to `used`", refused[0])
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.local.known_plan import write_plan
+from headrace.pipeline.local.lazy_server import LazyServer
 from headrace.pipeline.local.server_process import EarlyProcess
 
 CONFIG = """\
@@ -76,6 +79,8 @@ def test_it_starts_at_once_for_a_command_that_has_not_run_to_its_end(folder: Pat
     assert not starts_at_once("train.epochs=3")
     (folder / "trips.night.yaml").write_text("train: {epochs: 9}\n", encoding="utf-8")  # a profile
     assert starts_at_once("train.epochs=3", ends_well=True)
+    (folder / "trips2.yaml").write_text(CONFIG, encoding="utf-8")  # another pipeline
+    assert not starts_at_once("train.epochs=3")
     (folder / "trips.yaml").write_text(CONFIG.replace("numeric", "bucketized, buckets: 4"), encoding="utf-8")
     assert starts_at_once("train.epochs=3")
 
@@ -132,6 +137,26 @@ def test_it_ends_with_a_command_that_is_killed(folder: Path) -> None:
     assert wait_until(lambda: bool(server_processes(folder)))
     program.signal(signal.SIGKILL)
     assert wait_until(lambda: not server_processes(folder))
+
+
+def test_an_interruption_while_it_starts_leaves_no_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupting(ModuleType):
+        def __getattr__(self, _: str) -> object:
+            raise KeyboardInterrupt
+
+    name = "headrace.pipeline.local.wire"
+    monkeypatch.setitem(sys.modules, name, Interrupting(name))
+    with pytest.raises(KeyboardInterrupt), EarlyProcess(fresh=True) as early:
+        early.start_if_needed(config())
+    assert not server_processes(folder)
+
+
+def test_a_log_that_cannot_be_written_leaves_no_process(folder: Path) -> None:
+    with EarlyProcess(fresh=True) as early:
+        early.start_if_needed(config())
+        with pytest.raises(FileNotFoundError):
+            LazyServer(config(), folder / "plan", folder / "no" / "log", folder / "held", early=early, start=True)
+        assert not server_processes(folder)
 
 
 def server_processes(folder: Path) -> list[int]:

@@ -28,14 +28,13 @@ from headrace.components.sources.base import (
 )
 from headrace.components.sources.conversion import (
     BadRows,
-    ConversionError,
     batch_rows,
     beyond_int64,
     convert_columns,
     is_uint64,
+    kind_in_file,
     row_errors,
     slice_batch,
-    stored_kind,
     text_kind,
 )
 from headrace.components.sources.types import Kind
@@ -149,12 +148,7 @@ class Arrays:
         return _cached[self.location]
 
     def _kind(self, name: str, column: pa.ChunkedArray) -> Kind:
-        try:
-            kind = stored_kind(column.type, wide=False)
-        except ConversionError as error:
-            raise DataError(
-                str(error), file=self._name, column=name, hint="List the other columns in `data.columns`"
-            ) from None
+        kind = kind_in_file(self._name, name, column.type, wide=False)
         wide = is_uint64(column.type) and any(beyond_int64(chunk) for chunk in column.chunks)
         return text_kind(kind) if wide else kind
 

@@ -27,6 +27,7 @@ from headrace.components.sources.conversion import (
     beyond_int64,
     convert_columns,
     is_uint64,
+    kind_in_file,
     row_errors,
     slice_batch,
     stored_kind,
@@ -168,11 +169,7 @@ class PythonRows(RowScanner):
         return converted
 
     def _kind(self, name: str, column: pa.Array) -> Kind:
-        try:
-            kind = stored_kind(column.type, wide=False)
-        except ConversionError as error:
-            hint = "List the other columns in `data.columns`"
-            raise DataError(str(error), file=self.function, column=name, hint=hint) from None
+        kind = kind_in_file(self.function, name, column.type, wide=False)
         return text_kind(kind) if is_uint64(column.type) and beyond_int64(column) else kind
 
     def _check_kind(self, name: str, kind: Kind, before: Kind, batch: RowBatch) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.errors import DataError
+from headrace.common.errors import DataError, UnreadableColumnError
 from headrace.components.examples.parts import grouped, part_length
 from headrace.components.examples.skips import Skipped, Skips
 from headrace.components.sources.base import (
@@ -29,6 +29,7 @@ from headrace.components.sources.base import (
     undivided,
 )
 from headrace.components.sources.conversion import (
+    WITHOUT_COLUMN,
     BadRows,
     batch_rows,
     beyond_int64,
@@ -330,5 +331,4 @@ def _column(name: str, lists: pa.Array | None, feature: StoredFeature, rows: int
 
 
 def _unsupported(name: str, folder: str, what: str) -> DataError:
-    hint = "List the features to read in `data.columns`, without this one"
-    return DataError(what, file=folder, column=name, hint=hint)
+    return UnreadableColumnError(what, file=folder, column=name, hint=WITHOUT_COLUMN)

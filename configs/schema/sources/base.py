@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 from pydantic import PrivateAttr, model_validator
 
 from headrace.configs.schema.kinds import Kind
+from headrace.configs.schema.section import KeyPath
 
 Lists = Literal["none", "declared", "stored"]
 
@@ -77,3 +78,9 @@ class SourceBase(Kind):
             if values.keys() != splits.keys():
                 raise ValueError(f"`{first}` and `{name}` must name the same splits")
         return self
+
+
+def source_setting(source: SourceBase) -> KeyPath:
+    """The setting that names what is read: `path`, if the source has one and it is set."""
+    where: KeyPath = ("data", "source")
+    return where if getattr(source, "path", None) is None else (*where, "path")

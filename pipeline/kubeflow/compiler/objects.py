@@ -43,8 +43,17 @@ def headrace_object(version: str, kind: str, name: str, config: PipelineConfig, 
 
 def server_overrides(endpoint: str) -> list[str]:
     """The options with which a command in a pod reaches the API server at a URL."""
-    settings = {"endpoint": endpoint, "auth": "{kind: in_cluster}"}
-    return [part for key, value in settings.items() for part in ("--set", f"kubeflow.server.{key}={value}")]
+    return [part for one in pod_overrides(endpoint) for part in ("--set", one)]
+
+
+def pod_overrides(endpoint: str, auth: str = "in_cluster") -> list[str]:
+    """What a pod sets of `kubeflow.server`: it reaches the API server at another URL and with another token than people
+    do. auth: the kind.
+    """
+    settings = {"endpoint": endpoint, "auth": f"{{kind: {auth}, file: null, env: null}}"}
+    if endpoint.startswith("http://"):
+        settings["ca_file"] = "null"
+    return [f"kubeflow.server.{name}={value}" for name, value in settings.items()]
 
 
 def headrace_pod(

@@ -22,6 +22,7 @@ from headrace.common.logs import log_to_stdout
 from headrace.common.utf8 import use_utf8
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load
+from headrace.pipeline.kubeflow.compiler.objects import pod_overrides
 from headrace.pipeline.kubeflow.pod.invocation import unpack
 from headrace.pipeline.kubeflow.server.access import POD_TOKEN
 
@@ -50,8 +51,9 @@ def _config_in_pod(text: str) -> PipelineConfig:
         config = load(path)
         server, notifier = config.kubeflow.server, config.kubeflow.notify
         token = "in_cluster" if Path(POD_TOKEN).exists() else "none"
-        overrides = [f"kubeflow.server.endpoint={notifier.endpoint if notifier else ''}"]
-        overrides += [f"kubeflow.server.auth={{kind: {token}}}", "kubeflow.server.ca_file=null"]
+        overrides = pod_overrides(notifier.endpoint if notifier else "", token)
+        if server.ca_file is not None and not Path(server.ca_file).expanduser().is_file():  # it is on another machine
+            overrides.append("kubeflow.server.ca_file=null")
         if page := server.interface or server.endpoint:
             overrides.append(f"kubeflow.server.interface={page}")
         return load(path, None, overrides)

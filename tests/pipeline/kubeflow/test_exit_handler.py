@@ -235,7 +235,8 @@ def test_the_compiled_program_tells_of_the_run_that_kubeflow_names(ending: Endin
     secrets = "secrets: [{name: o, env: {OPS_URL: u}}]"
     notifier = f"kubeflow.notify={{exit_handler: true, endpoint: '{server.url}', {secrets}}}"
     root = f"kubeflow.pipeline_root={ROOT}"
-    own = compile_pipeline(trips(receiver, notifier, root, "kubeflow.server.endpoint=https://kubeflow.example"), {})
+    from_outside = "{endpoint: 'https://kubeflow.example', auth: {kind: cookie, env: MY_COOKIE}, ca_file: my.pem}"
+    own = compile_pipeline(trips(receiver, notifier, root, f"kubeflow.server={from_outside}"), {})
     executors = next(yaml.safe_load_all(own))["deploymentSpec"]["executors"]
     container = executors["exec-headrace-notify"]["container"]
     run_id = ending.ending("FAILED", {"trainer": ("FAILED", KILLED)}, phase="Failed")

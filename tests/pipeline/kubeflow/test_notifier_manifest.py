@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,19 @@ def test_secrets_are_there_by_reference_alone() -> None:
     assert secret not in str(config_map) + str(cron_job)
     _, without_keys = written("kubeflow.object_store.secret=none")
     assert [one["name"] for one in pod_of(without_keys)["containers"][0]["env"]] == ["CHAT_URL"]
+
+
+@pytest.mark.parametrize("auth", ["{kind: bearer, env: TOKEN}", "{kind: cookie, file: cookie.txt}", "{kind: none}"])
+def test_how_people_reach_the_server_does_not_count_in_the_pod(auth: str, tmp_path: Path) -> None:
+    config_map, cron_job = written(f"kubeflow.server.auth={auth}", "kubeflow.server.ca_file=mine.pem")
+    (container,) = pod_of(cron_job)["containers"]
+    file = tmp_path / "config.yaml"
+    file.write_text(config_map["data"]["config.yaml"], encoding="utf-8")
+    words = container["args"] if "args" in container else container["command"]
+    given = [value for option, value in itertools.pairwise(words) if option == "--set"]
+    server = load(file, overrides=given).kubeflow.server
+    assert (server.endpoint, server.ca_file) == (ENDPOINT, None)
+    assert (server.auth.kind, server.auth.file, server.auth.env) == ("in_cluster", None, None)
 
 
 def test_the_volume_with_the_results_is_mounted() -> None:

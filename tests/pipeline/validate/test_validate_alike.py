@@ -69,7 +69,7 @@ MISTAKES: dict[str, tuple[Cell, str, str, str, str]] = {
     "floats": (lambda row, _: f"{row}.0", "column: vocabulary", "", "", "set `int` for those of them in `data.types`"),
     "out of range": (lambda row, _: str(row % 12), "column: identity, num_buckets: 9", "", "", "`num_buckets: 12`"),
     "empty": (lambda *_: "", "column: numeric", "", "", "have no value"),
-    "constant": (lambda _, place: str(place), "column: numeric", "", "", "first 60 rows, 0, 1"),
+    "constant": (lambda _, place: str(place), "column: numeric", "", "", "first 60 rows, each its own: 0, 1"),
     "ids": (lambda row, _: f"id{row}", "column: vocabulary", "", "", "name the rows"),
     "values": (letters, "column: vocabulary, values: [x, y]", "", "", "have none of the listed values"),
     "integers": (lambda row, _: str(row % 3), "column: vocabulary, values: [x]", "", "", "hold integers"),
