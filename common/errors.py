@@ -91,6 +91,18 @@ class NoDataError(DataError):
     """There is nothing at all where data is looked for: no file of a pattern, or no span up to a date."""
 
 
+class HeaderError(DataError):
+    """The header of a file cannot be read as the source says, but with another setting of it.
+
+    Args:
+        setting: That setting and a value for it, to see what else is wrong with the data; not always the right one.
+    """
+
+    def __init__(self, what: str, *, setting: tuple[str, str] | None = None, **place: Any) -> None:
+        super().__init__(what, **place)
+        self.setting = setting
+
+
 class UnreachableError(DataError):
     """The data could not be looked at, which says nothing about it: its server cannot be reached, or is too slow."""
 

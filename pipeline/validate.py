@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.common.errors import DataError, Problem, UnreachableError
+from headrace.common.errors import DataError, HeaderError, Problem, UnreachableError
 from headrace.common.names import did_you_mean
 from headrace.common.storage.files import is_folder, is_remote
 from headrace.configs.config import PipelineConfig
@@ -28,7 +28,7 @@ from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.kinds import Kind
 from headrace.configs.schema.optimizer import optimizer_config
 from headrace.configs.schema.section import KeyPath
-from headrace.configs.schema.sources import CsvSource, SourceConfig
+from headrace.configs.schema.sources import CsvSource
 from headrace.configs.schema.sources.base import source_setting
 from headrace.pipeline.code.modules import why_not_callable, why_not_importable
 from headrace.pipeline.preview.columns import LISTED
@@ -71,21 +71,59 @@ def check_columns(
 def _check_columns(config: PipelineConfig, inferred_labels: Collection[str], uncertain: Paths) -> RowsCheck:
     try:
         spans = _spans(config.data)
-        columns = _columns(config, spans[-1])
+        found = _read_header(config, spans[-1])
     except UnreachableError as error:
         return RowsCheck(notes=[(source_setting(config.data.source), f"the data was not looked at: {error}")])
     except DataError as error:
         return RowsCheck([(source_setting(config.data.source), str(error))])
-    if delimiter := [*_other_delimiter(config.data.source, columns)]:
-        return RowsCheck(delimiter)  # the cause of all that would follow
+    config, columns = found.config, found.columns
+    absent = [each for each in absent_names(config, columns) if not is_uncertain(uncertain, each[0])]
+    misread = found.is_of_guessed_encoding and not all(name.isascii() for _, name, _ in absent)
+    if found.rejected and (misread or not columns):
+        return RowsCheck([*found.rejected])
     check = _check_rows(config, spans, columns, inferred_labels, uncertain)
     if check.rejected and not columns:  # nothing could be read, so that no name would be found
         return check
     requests, odd = ([], []) if touches(uncertain, ("gates", "skew")) else request_violations(config, spans)
-    absent = [each for each in absent_names(config, columns) if not is_uncertain(uncertain, each[0])]
     earlier = _earlier_columns(config) if absent else None
-    rejected = [*name_violations(absent, columns, earlier), *check.rejected, *requests]
+    rejected = [*found.rejected, *name_violations(absent, columns, earlier), *check.rejected, *requests]
     return replace(check, rejected=rejected, notes=[*check.notes, *odd])
+
+
+@dataclass(frozen=True)
+class _Header:
+    """The columns, none if they cannot be read, and what is wrong with the header line.
+
+    config: the config with the settings by which it was read all the same, as the mistakes suggest.
+    """
+
+    config: PipelineConfig
+    columns: Sequence[str]
+    rejected: Sequence[Violation]
+    is_of_guessed_encoding: bool
+
+
+def _read_header(config: PipelineConfig, span: Span) -> _Header:
+    """The columns of a span. Raises DataError for what no setting of the source would change."""
+    rejected, is_guess = list[Violation](), False
+    while True:
+        source, columns = config.data.source, list[str]()
+        setting: tuple[str, str] | None = None
+        try:
+            columns = _columns(config, span)
+        except HeaderError as error:
+            rejected.append((source_setting(source), str(error)))
+            setting = error.setting
+        if isinstance(source, CsvSource) and columns and (delimiter := source.other_delimiter(columns)):
+            what = f"the header is a single column, {json.dumps(columns[0], ensure_ascii=False)}"
+            way = f"set data.source.delimiter: {json.dumps(delimiter)}"
+            rejected.append((("data", "source", "delimiter"), f"{what}; {way}"))
+            setting = ("delimiter", delimiter)
+        if setting is None or getattr(source, setting[0]) == setting[1]:
+            return _Header(config, columns, rejected, is_guess)
+        is_guess |= setting[0] == "encoding"
+        read_otherwise = source.model_copy(update=dict([setting]))
+        config = config.model_copy(update={"data": config.data.model_copy(update={"source": read_otherwise})})
 
 
 def _check_rows(
@@ -95,14 +133,17 @@ def _check_rows(
     inferred_labels: Collection[str],
     uncertain: Paths,
 ) -> RowsCheck:
-    """Check the first rows; and again without columns that are not of their declared type, because of the others."""
-    mistyped: dict[str, str] = {}
+    """Check the first rows; and again without columns that are not of their declared type, or of one that no feature
+    can hold, because of the others.
+    """
+    mistyped, unreadable = dict[str, str](), set[str]()
     while True:
         uncertain = frozenset({*uncertain, *(("data", "types", name) for name in mistyped)})
         judged = judged_config(config, uncertain)
         if judged is None:
             return RowsCheck([*_mistyped(config, mistyped)])
-        check = check_rows(judged, spans, columns, inferred_labels)
+        check = check_rows(judged, spans, columns, inferred_labels, without=unreadable)
+        unreadable |= check.unreadable
         more = check.mistyped.keys() - mistyped.keys()
         mistyped |= check.mistyped
         if not more or len(mistyped) > LISTED:
@@ -196,13 +237,6 @@ def _earlier_columns(config: PipelineConfig) -> EarlierColumns | None:
         return EarlierColumns(_columns(config, before), newest.name, before.name)
     except DataError:  # a run reports it
         return None
-
-
-def _other_delimiter(source: SourceConfig, columns: Sequence[str]) -> Iterator[Violation]:
-    """A header that is one column because its delimiter seems to be another."""
-    if isinstance(source, CsvSource) and (found := source.other_delimiter(columns)):
-        what = f"the header is a single column, {json.dumps(columns[0], ensure_ascii=False)}"
-        yield ("data", "source", "delimiter"), f"{what}; set data.source.delimiter: {json.dumps(found)}"
 
 
 def _schema_violations(schema: str, float64: Sequence[str]) -> Iterator[Violation]:

@@ -31,7 +31,7 @@ class FirstRows:
 
     kinds: the declared kinds of the columns, or those found in these rows; rows: a bounded number of them, of those
     kinds, and all of them if `head.whole`; complete: whether they have all columns; infinite: the columns that must be
-    numbers and contain an infinite one.
+    numbers and contain an infinite one; skipped: the fraction of rows that were skipped because they cannot be read.
     """
 
     head: Head
@@ -39,6 +39,7 @@ class FirstRows:
     rows: pa.Table
     complete: bool = True
     infinite: Collection[str] = ()
+    skipped: float = 0.0
 
 
 def read_head(
@@ -75,7 +76,9 @@ def read_head(
         infinite += [name for name in doubles if pc.any(pc.is_inf(checked.column(name))).as_py()]
         batches.append(batch)
     complete = {*head.source.columns()} >= {*source.columns()}
-    return FirstRows(head, kinds, pa.Table.from_batches(batches) if batches else pa.table({}), complete, infinite)
+    table = pa.Table.from_batches(batches) if batches else pa.table({})
+    records = sum(scan.rows.values()) + scan.skipped.count
+    return FirstRows(head, kinds, table, complete, infinite, scan.skipped.count / max(records, 1))
 
 
 def why_not_numbers(data: DataConfig, first_rows: FirstRows, column: str) -> str:

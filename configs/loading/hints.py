@@ -55,6 +55,13 @@ def divided_number(path: KeyPath, tree: Tree) -> str:
     return _in_quotes(place, value.text if value.text in tree.location.source else "...")
 
 
+def pretrained(path: KeyPath, tree: Tree) -> str:
+    """For `embedding: /models/swivel` of a column: where a pretrained network is named."""
+    if path[:1] != ("features",) or path[-1] != "embedding" or not isinstance(tree.value, str) or "/" not in tree.value:
+        return ""
+    return f"; for a pretrained network of texts use {{column: text_embedding, saved_model: {json.dumps(tree.value)}}}"
+
+
 def _down(path: KeyPath, tree: Tree) -> tuple[list[str], Tree]:
     """The names from the top to the value that a `--set` sets below the path, and that value."""
     names, value = [str(name) for name in path], tree

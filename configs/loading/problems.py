@@ -132,6 +132,7 @@ def _unsuitable_value(violation: SchemaViolation, value: Tree) -> str:
     if may_be_secret(violation.path) and isinstance(value.value, secret):
         return f"found a value that is not shown because it may be secret; allowed: {allowed}"
     hint = hints.for_value(value, violation.schema) or hints.dotted_name(violation.path, value)
+    hint = hint or hints.pretrained(violation.path, value)
     return f"found {describe_value(value)}; allowed: {allowed}{hint}"
 
 

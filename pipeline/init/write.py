@@ -105,5 +105,8 @@ def _no_label(sample: Sample, label: str | None) -> str:
     if label is not None:
         near = did_you_mean(label, sample.names) or f"; the columns are: {join_names(sample.names, MOST_NAMED)}"
         return f'"{label}" is not a column of the data{near}'
-    candidates = join_names(labels_of(sample), MOST_NAMED) or "none"
+    candidates = join_names(labels_of(sample), MOST_NAMED)
+    if not candidates:
+        shown = join_names(sample.names, MOST_NAMED)
+        return f"no column looks like one to predict; name one with --label; the columns are: {shown}"
     return f"name the column to predict with --label; it could be: {candidates}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from headrace.common.durable import working_folder
 from headrace.common.environment import prepare, quiet
 from headrace.common.errors import RunError
+from headrace.common.figures import plural
 from headrace.common.names import join_or
 from headrace.common.storage.paths import local_output
 from headrace.configs.config import PipelineConfig
@@ -234,7 +235,7 @@ def _log_left_out(done: Predicted) -> None:
     for line in done.skipped.reported:
         logger.warning("skipped: %s", line)
     if done.skipped.count:
-        logger.warning("skipped %s records that cannot be read", f"{done.skipped.count:,}")
+        logger.warning("skipped %s that cannot be read", plural(done.skipped.count, "record"))
 
 
 def _check_output(output: Path) -> None:

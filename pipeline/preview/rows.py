@@ -8,16 +8,18 @@ check.seen.by_split             # {"": 10_240}
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from headrace.common.errors import DataError, UnreachableError
+from headrace.common.errors import DataError, UnreachableError, UnreadableColumnError
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import RowsSeen
 from headrace.configs.rules.rule import SharedMessage, Violation, about, others_of, settings_of
 from headrace.configs.schema.features import MULTIVALUED_HINT
 from headrace.configs.schema.section import KeyPath
+from headrace.configs.schema.sources import CsvSource, SourceConfig
 from headrace.configs.schema.sources.base import source_setting
+from headrace.configs.schema.sources.files import USUAL_ENCODING
 from headrace.pipeline.preview.columns import ColumnViolation, columns_that, group_alike, known_facts
 from headrace.pipeline.preview.dates import date_violations, freshness_violations
 from headrace.pipeline.preview.features import empty_columns, feature_notes, feature_violations
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 MAX_SLICES, ROWS_OF_SLICE = 100, 10
 """Distinct values of a column beyond which its slices mean little, if each has fewer rows than this on average."""
+MAX_SKIPPED = 0.1
+"""The fraction of rows that cannot be read, beyond which the others say little of the data."""
 MAX_FRACTIONS = 20
 """The same for numbers with fractions, which are measurements if there are more: no two rows need have the same."""
 
@@ -46,34 +50,45 @@ class RowsCheck:
     """What a run would reject, as far as the first rows of the newest span show it, and what it would accept although
     it is probably a mistake.
 
-    seen: how many rows were looked at; mistyped: columns with a value that is not of the declared type, for which no
-    rows could be read.
+    seen: how many rows were looked at; mistyped: columns for which no rows could be read, with a value that is not of
+    the declared type or of one that no feature can hold; unreadable: the latter ones.
     """
 
     rejected: list[Violation] = field(default_factory=list)
     notes: list[Violation] = field(default_factory=list)
     seen: RowsSeen = field(default_factory=RowsSeen)
     mistyped: dict[str, str] = field(default_factory=dict)
+    unreadable: set[str] = field(default_factory=set)
 
 
 def check_rows(
-    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str], inferred_labels: Collection[str] = ()
+    config: PipelineConfig,
+    spans: Sequence[Span],
+    columns: Collection[str],
+    inferred_labels: Collection[str] = (),
+    without: Collection[str] = (),
 ) -> RowsCheck:
     """Check the first rows of the newest span, of each split that has its own data.
 
-    inferred_labels: the tasks whose label has `kind: auto`, "" for the only label.
+    inferred_labels: the tasks whose label has `kind: auto`, "" for the only label; without: columns not to read.
     """
     check, counts, whole, why = RowsCheck(), dict[str, int](), set[str](), ""
     where, splits = source_setting(config.data.source), dict.fromkeys(spans[-1].splits) or [""]
     for split in splits:
         try:
-            found = _first_rows(config, spans, columns, number_columns(config), split)
+            found = _first_rows(config, spans, columns, without, split)
         except UnreachableError as error:
             found, own, more = None, [], [(where, f"the rows were not looked at: {error}")]
         except DataError as error:
             found, own, more = None, [(where, str(error))], []
-            if error.column in config.data.types:
+            apart = isinstance(error, UnreadableColumnError) and error.column not in config.label.columns
+            if error.column is not None and (apart or error.column in config.data.types):
                 check.mistyped[error.column] = _in_split(str(error), split)
+                check.unreadable |= {error.column} if apart else set()
+            elif (others := _readable_rows(config, spans, columns, without, split)) is not None:
+                rows, is_guess = others
+                unfit, more = _check_split(config, spans, rows)
+                own += [each for each in unfit if not (is_guess and _is_about_texts_of_label(each))]
         else:
             own, more = ([], []) if found is None else _check_split(config, spans, found)
             why = getattr(config.data.source.load_implementation(), "no_head", "") if found is None else why
@@ -88,6 +103,33 @@ def check_rows(
             whole |= {split} if found.head.whole else set()
     check.seen = RowsSeen((*splits,), counts, frozenset(whole), spans[-1].name, len(spans), why)
     return check
+
+
+def _readable_rows(
+    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str], without: Collection[str], split: str
+) -> tuple[FirstRows, bool] | None:
+    """The first rows without those that cannot be read, if these are few, and whether their encoding is a guess."""
+    source = config.data.source
+    guesses: list[SourceConfig] = [source]
+    if isinstance(source, CsvSource) and source.encoding != USUAL_ENCODING:
+        guesses.append(source.model_copy(update={"encoding": USUAL_ENCODING}))
+    for guess in guesses:
+        lenient = config.data.model_copy(update={"on_bad_record": "skip", "source": guess})
+        others = config.model_copy(update={"data": lenient})
+        try:
+            found = _first_rows(others, spans, columns, without, split)
+        except DataError:
+            return None
+        if found is not None and found.rows.num_rows and found.skipped <= MAX_SKIPPED:
+            head = replace(found.head, whole=False, settled=found.head.whole or found.head.settled)
+            return replace(found, head=head, complete=False), guess is not source
+    return None
+
+
+def _is_about_texts_of_label(violation: Violation) -> bool:
+    """Whether it repeats values of the label that another encoding would spell otherwise."""
+    where, what = violation
+    return where[0] == "label" and not what.isascii()
 
 
 def _in_split(what: str, split: str) -> str:
@@ -189,13 +231,15 @@ def _longest(column: pa.ChunkedArray) -> int:
 
 
 def _first_rows(
-    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str], numbers: Mapping[str, KeyPath], split: str
+    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str], without: Collection[str], split: str
 ) -> FirstRows | None:
     from headrace.components.example_gen.head import read_head
     from headrace.components.sources import ReadOptions, open_source
 
-    wanted = config.read_columns
-    chosen = None if wanted is None else tuple(name for name in wanted if name in columns)
+    wanted, numbers = config.read_columns, number_columns(config)
+    if wanted is None and without:
+        wanted = tuple(columns)
+    chosen = None if wanted is None else tuple(name for name in wanted if name in columns and name not in without)
     reading = ReadOptions(chosen, skip_bad=config.data.on_bad_record == "skip")
     given, span = config.data.source, spans[-1]
     if split:

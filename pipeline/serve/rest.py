@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import tensorflow as tf
 from numpy.typing import NDArray
 
@@ -243,6 +244,11 @@ def _plain(value: Any, *, as_bytes: bool) -> Any:
 def plain(array: NDArray[Any]) -> Any:
     """Lists of values that JSON has, nested as deep as the rank."""
     return _plain(array.tolist(), as_bytes=False)
+
+
+def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows as objects of values that JSON has."""
+    return [{name: _plain(value, as_bytes=False) for name, value in row.items()} for row in table.to_pylist()]
 
 
 def arrays(outputs: Mapping[str, tf.Tensor]) -> dict[str, NDArray[Any]]:

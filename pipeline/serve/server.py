@@ -52,6 +52,7 @@ from headrace.pipeline.serve.rest import (
     arrays,
     check_lengths,
     flat_records,
+    plain_rows,
     why_of_several_kinds,
 )
 from headrace.trainer.description import ModelDescription
@@ -149,8 +150,7 @@ class LoadedModel:
             found = self._converted(records, description) if batch is None else self._predict_rows(batch)
         except DataError as error:
             raise BadRequestError(str(error)) from None
-        predictions: list[dict[str, Any]] = found.to_pylist()
-        return predictions
+        return plain_rows(found)
 
     def _converted(self, records: Sequence[Mapping[str, Any]], description: ModelDescription) -> pa.Table:
         """The predictions for rows with values of other types than the model's, such as numbers in text."""

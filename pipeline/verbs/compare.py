@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.common.durable import write_output
+from headrace.common.storage.paths import local_output
 from headrace.pipeline.verbs.models import NONE, print_table
 from headrace.pipeline.verbs.options import GivenConfig, config_verb, short
 
@@ -45,6 +46,7 @@ def compare(config: GivenConfig, names: tuple[str, ...], kubeflow: bool, output:
         raise click.UsageError("--output writes a page, and --json prints JSON; choose one of them")
     if output and output.suffix != ".html":
         raise click.UsageError(f"--output writes an HTML page, so {output} must end in .html")
+    output = output and local_output(output)
     from headrace.pipeline import api
 
     found = api.compare(config.path, *names, kubeflow=kubeflow, **config.options)

@@ -11,6 +11,7 @@ import click
 
 from headrace.common.figures import plural
 from headrace.common.names import join_names
+from headrace.common.storage.paths import local_output
 from headrace.pipeline.verbs.options import reports_errors, short
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def init(
 
     source = given_source(data[0], table, data[1:], query)
     name = pipeline_name(source)
-    file = target_file(output or Path(f"{name}.yaml"), force=force)
+    file = target_file(local_output(output) if output else Path(f"{name}.yaml"), force=force)
     tables = [
         word for option, value in {"--table": table, "--query": query}.items() if value for word in (option, value)
     ]

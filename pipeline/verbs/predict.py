@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.common.environment import prepare
+from headrace.common.figures import plural
 from headrace.pipeline.verbs.options import GivenConfig, config_verb, short
 
 if TYPE_CHECKING:
@@ -78,4 +79,4 @@ def predict(
     form = Form(columns=keys, prefix=prefix, probabilities=probabilities, batch_size=batch_size)
     scoring = open_scoring(config.path, given, model=model, form=form, **config.options)
     done = scoring.to_file(output)
-    click.echo(f"{short(output.absolute())}: {done.rows:,} predictions by {scoring.model.name}")
+    click.echo(f"{short(output.absolute())}: {plural(done.rows, 'prediction')} by {scoring.model.name}")

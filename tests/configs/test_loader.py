@@ -156,6 +156,10 @@ WRITES = "model: {kind: encoder_decoder}\nfeatures: {said: {column: text}}"
             f"{WRITES}\nlabel: {{key: tip, kind: text, words: {{values: [ants, Äpfel]}}}}",
             "label.words: write 'äpfel', or set `lowercase: false`",
         ),
+        (
+            "features: {said: {column: text, embedding: /models/swivel}}",
+            'features.said.embedding: use {column: text_embedding, saved_model: "/models/swivel"}',
+        ),
         ("features: {said: {column: text, values: ['']}}", 'features.said: contains an empty word, ""'),
         ("features: {said: {column: text, values: ['a b']}}", "features.said: 'a b', and no word has white space"),
         (

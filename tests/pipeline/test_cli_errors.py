@@ -158,6 +158,13 @@ def test_folder_of_the_pipeline_that_is_a_file_is_reported_without_a_traceback(h
     assert "Traceback" not in done.stdout + done.stderr
 
 
+def test_init_of_data_without_a_column_to_predict_lists_the_columns(here: Path) -> None:
+    (here / "ids.csv").write_text("id\n" + "".join(f"{row}\n" for row in range(100)))
+    done = headrace(here, "init", "ids.csv")
+    assert done.returncode == 1
+    assert "--label; the columns are: id" in done.stderr
+
+
 def test_damaged_record_of_a_run_is_reported_by_report(here: Path) -> None:
     (here / "runs" / "trips" / "runs" / "r-1").mkdir(parents=True)
     (here / "runs" / "trips" / "runs" / "r-1" / "run.json").write_text("{")
@@ -167,11 +174,12 @@ def test_damaged_record_of_a_run_is_reported_by_report(here: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("verb", ["compile", "share"])
+@pytest.mark.parametrize("verb", ["compile", "share", "compare", "init"])
 def test_url_as_an_output_is_refused_and_becomes_no_folder(here: Path, verb: str) -> None:
-    done = headrace(here, verb, "trips.yaml", "-o", "s3://bucket/trips.yaml")
+    given = {"init": ("trips.csv", "--label=tip"), "compare": ("trips.yaml", "1", "2")}.get(verb, ("trips.yaml",))
+    done = headrace(here, verb, *given, "-o", "s3://bucket/trips.html")
     assert done.returncode == 1
-    assert "s3://bucket/trips.yaml is a URL; name a path on this machine" in done.stderr
+    assert "s3://bucket/trips.html is a URL; name a path on this machine" in done.stderr
     assert not (here / "s3:").exists()
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import tensorflow as tf
 from hypothesis import given
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from source_rows import read_source, values_of
 
 from headrace.configs.schema.sources import JsonlSource
-from headrace.pipeline.serve.rest import BadRequestError, PredictRequest, check_lengths, flat_records
+from headrace.pipeline.serve.rest import BadRequestError, PredictRequest, check_lengths, flat_records, plain_rows
 
 SPECS = {
     "x": tf.TensorSpec([None, 2], tf.float32),
@@ -52,6 +54,15 @@ def test_rows_and_columns_become_the_same_tensors_without_losing_a_digit(rows: l
         np.testing.assert_array_equal(found["x"].numpy(), np.array([x for x, _, _ in rows], np.float32))
         assert found["n"].numpy().tolist() == [n for _, n, _ in rows]
         assert found["t"].numpy().tolist() == [t.encode() if isinstance(t, str) else t for *_, t in rows]
+
+
+def test_predictions_that_are_not_finite_are_null() -> None:
+    """JSON has no such numbers; a row with an infinite value gives them."""
+    table = pa.table({"prediction": ["a", "b"], "probability_a": pa.array([math.nan, 0.25], pa.float32())})
+    assert plain_rows(table) == [
+        {"prediction": "a", "probability_a": None},
+        {"prediction": "b", "probability_a": 0.25},
+    ]
 
 
 def test_an_input_alone_may_stand_without_its_name() -> None:

@@ -8,15 +8,17 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.common.errors import DataError
+from headrace.common.errors import DataError, HeaderError
 from headrace.common.names import join_names
 from headrace.components.sources.csv.blocks import Block, check_closing_quotes
 from headrace.components.sources.csv.quotes import Dialect, quote_runs, record_ends, without_comments
 from headrace.components.sources.streams import is_truncated, line_at, open_truncated, read_fully
+from headrace.configs.schema.sources.files import USUAL_ENCODING
 
 LARGEST_HEADER = 1 << 24
 """The number of bytes within which the header must end."""
 
+_RENAME = ("duplicate_names", "rename")
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -54,7 +56,8 @@ def read_header(path: str, dialect: Dialect, encoding: str = "utf-8", *, rename:
 
 def encoding_hint(dialect: Dialect) -> str:
     """What to do about text that is not UTF-8."""
-    return f"Set `{dialect.section}.encoding`, such as cp1252 for Western Europe, or convert the file to UTF-8"
+    usual = f"such as {USUAL_ENCODING} for Western Europe"
+    return f"Set `{dialect.section}.encoding`, {usual}, or convert the file to UTF-8"
 
 
 def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -135,7 +138,8 @@ def _names(path: str, line: int, text: bytes, dialect: Dialect, encoding: str) -
         decoded = text.decode(encoding)
     except UnicodeDecodeError as error:
         what = f"the header is not {encoding.upper()}: {error.reason}"
-        raise DataError(what, file=path, line=line, hint=encoding_hint(dialect)) from error
+        hint, guess = encoding_hint(dialect), ("encoding", USUAL_ENCODING)
+        raise HeaderError(what, file=path, line=line, hint=hint, setting=guess) from error
     return next(csv.reader(io.StringIO(decoded, newline=""), delimiter=dialect.delimiter, quotechar=dialect.quote))
 
 
@@ -145,7 +149,7 @@ def _check(path: str, line: int, names: list[str], section: str, *, rename: bool
         if not name.strip() and not rename:
             what, new = f"column {number} of the header has no name", distinct_names(names)[number - 1]
             hint = f"Set `{section}.duplicate_names: rename`, which reads it as {new!r}, or edit the header"
-            raise DataError(what, file=path, line=line, hint=hint)
+            raise HeaderError(what, file=path, line=line, hint=hint, setting=_RENAME)
         found.setdefault(name, []).append(number)
     repeated = {name: numbers for name, numbers in found.items() if len(numbers) > 1}
     if not repeated or rename:
@@ -154,7 +158,7 @@ def _check(path: str, line: int, names: list[str], section: str, *, rename: bool
     shown = join_names((f"{name!r} {place}" for name, place in places.items()), 10)
     new = next(column for column, name in zip(distinct_names(names), names, strict=True) if column != name)
     only = next(iter(repeated)) if len(repeated) == 1 else None
-    raise DataError(
+    raise HeaderError(
         f"names occur more than once in the header: {shown}"
         if only is None
         else f"the name occurs {_often(len(repeated[only]))} in the header {places[only]}",
@@ -162,6 +166,7 @@ def _check(path: str, line: int, names: list[str], section: str, *, rename: bool
         line=line,
         column=only,
         hint=f"Set `{section}.duplicate_names: rename`, which reads the second one as {new!r}, or edit the header",
+        setting=_RENAME,
     )
 
 

@@ -17,6 +17,8 @@ Paths = Name | Annotated[tuple[Name, ...], Field(min_length=1)]
 PathsBySplit = Annotated[dict[str, Paths], Field(min_length=1)]
 """The paths of each split."""
 DELIMITERS = (";", "\t", "|", ",")
+USUAL_ENCODING = "cp1252"
+"""What text that is not UTF-8 most often is."""
 """Delimiters in common use."""
 
 

@@ -179,8 +179,7 @@ def test_a_schema_without_the_bits_of_a_float64_column_is_reported_at_its_line(h
 
 @pytest.mark.parametrize(("delimiter", "spelled"), [(";", '";"'), ("\t", r'"\t"'), ("|", '"|"')])
 def test_a_wrong_delimiter_is_reported_once(here: Path, delimiter: str, spelled: str) -> None:
-    header = "fare,Pick Up,hour,tip".replace(",", delimiter)
-    (here / "trips.csv").write_text(f"{header}\n" + "1.5,x,3,0\n".replace(",", delimiter))
+    (here / "trips.csv").write_text((here / "trips.csv").read_text(encoding="utf-8").replace(",", delimiter))
     (message,) = reported(CONFIG)
     assert message.startswith("c.yaml:3: data.source.delimiter: the header is a single column, ")
     assert message.endswith(f"; set data.source.delimiter: {spelled}")

@@ -163,6 +163,49 @@ def test_columns_with_one_mistake_share_a_message(caplog: pytest.LogCaptureFixtu
     assert 'evaluate.slices[0]: columns "size0", "size1", "size2", "size3" have many values, the first 80' in note
 
 
+MISFITS = "  day: {column: numeric}\n  nope: {column: numeric}\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "encoding", "expected"),
+    [
+        ("fare,day,Größe,tip", "", "cp1252", ["data.source.path"]),
+        ("fare,day,day,tip", "", "utf-8", ["data.source.path"]),
+        ("fare,day,,tip", "", "utf-8", ["data.source.path"]),
+        ("tip,fare,day,Größe,Größe", "", "cp1252", ["data.source.path", "data.source.path"]),
+        ("fare;day;zone;tip", "", "utf-8", ["data.source.delimiter"]),
+        ("fare,day,zone,tip", "1.5,2", "utf-8", ["data.source.path"]),
+        ("fare,day,zone,tip", "1.5,2026-11-01,zürich,1", "cp1252", ["data.source.path"]),
+    ],
+)
+def test_what_keeps_rows_from_being_read_hides_no_other_mistake(
+    header: str, row: str, encoding: str, expected: list[str]
+) -> None:
+    columns = header.replace(";", ",").split(",")
+    cells = [{"fare": f"{n}.5", "day": f"2026-11-{n % 28 + 1:02}", "tip": f"{n % 2}"} for n in range(80)]
+    rows = [",".join(given.get(name, "ab"[n % 2]) for name in columns) for n, given in enumerate(cells)]
+    text = "\n".join([header, *rows[:9], *([row] if row else []), *rows[9:], ""])
+    text = text if ";" not in header else text.replace(",", ";")
+    Path("trips.csv").write_text(text, encoding=encoding)
+    assert places(CONFIG + MISFITS) == [*expected, "features.day", "features.nope"]
+
+
+def test_a_column_of_lists_of_lists_hides_no_mistake_of_others() -> None:
+    features = (
+        CONFIG.replace("kind: csv, path: trips.csv", "kind: jsonl, path: trips.jsonl") + "  day: {column: numeric}\n"
+    )
+    rows = [json.dumps({"fare": n + 0.5, "day": "mon", "maps": [[n]], "tip": n % 2}) for n in range(80)]
+    Path("trips.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    assert places(features) == ["data.source.path", "features.day"]
+
+
+def test_names_in_an_encoding_that_was_only_guessed_are_not_held_against_the_config() -> None:
+    """These letters are Cyrillic: in the encoding that is tried they are others."""
+    rows = "".join(f"{row}.5,{row % 2}\n" for row in range(80))
+    Path("trips.csv").write_text(f"fare,Чаевые\n{rows}", encoding="cp1251")
+    assert places(CONFIG.replace("key: tip", "key: Чаевые")) == ["data.source.path"]
+
+
 def test_columns_that_are_not_of_their_types_are_all_reported() -> None:
     columns_with_dates()
     types = "  types: {zone: int, day: float}\nlabel:"
