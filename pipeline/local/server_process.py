@@ -72,6 +72,7 @@ class ServerProcess:
         """Kill it and everything that it started, except what nobody reaps."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()  # it may not have come to its own group yet
         self._process.wait()
         self._wait_for_group()
 

@@ -18,7 +18,7 @@ from headrace.configs.loading.loader import load
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.local.known_plan import write_plan
 from headrace.pipeline.local.lazy_server import LazyServer
-from headrace.pipeline.local.server_process import EarlyProcess
+from headrace.pipeline.local.server_process import EarlyProcess, ServerProcess
 
 CONFIG = """\
 pipeline: {name: trips}
@@ -149,6 +149,17 @@ def test_an_interruption_while_it_starts_leaves_no_process(folder: Path, monkeyp
     with pytest.raises(KeyboardInterrupt), EarlyProcess(fresh=True) as early:
         early.start_if_needed(config())
     assert not server_processes(folder)
+
+
+def test_process_that_is_not_in_its_own_group_yet_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(group: int, number: int) -> None:
+        raise ProcessLookupError(group, number)
+
+    process = ServerProcess()
+    monkeypatch.setattr(os, "killpg", absent)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    process.close()
 
 
 def test_a_log_that_cannot_be_written_leaves_no_process(folder: Path) -> None:
