@@ -63,7 +63,7 @@ def test_a_cancelled_run_is_ended_once(kubeflow: Built) -> None:
 def test_logs_name_an_archive_or_the_launchers_copy_as_their_source(kubeflow: Built, tmp_path: Path) -> None:
     kubeflow("submit")
     (run,) = kubeflow.runs()
-    assert "trainer has no pod in the run" in kubeflow("logs", "Trainer", code=1).err
+    assert "Trainer has no pod in the run" in kubeflow("logs", "Trainer", code=1).err
     pod = with_pod(kubeflow.server, kubeflow.server.workflow(run["run_id"]), run["run_id"], "trainer")
     store: dict[str, Any] = {"HEADRACE_STORE": str(tmp_path), "KUBECONFIG": str(tmp_path / "none")}
     gone = kubeflow("logs", "Trainer", code=1, **store).err
