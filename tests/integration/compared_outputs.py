@@ -40,6 +40,7 @@ VARYING = {
     "contents": "a checksum of a graph too, or of a converted one",
     "saved_model_size": "of a graph",
     "changed": "whether an earlier run had published the same",
+    "detail": "which of an odd request's errors TensorFlow, whose threads race, met first",
 }
 """Names in JSON whose values differ from run to run, and what they are."""
 OF_THE_BLESSED = "gates.drift.blessed"
@@ -48,7 +49,10 @@ which there may be none, so what the gate found is not compared."""
 _NAMED = (
     (re.compile(r"\b\d{8}-\d{6}(-\d+)?\b"), "<run>"),
     (re.compile(r"\b1\d{9}\b"), "<version>"),
+    (re.compile(r'(?<="what": ")[\d,]+ rows(?=")'), "<many> rows"),
 )
+"""What stands for names that differ from run to run, and for the rows of the canary's largest request, which are as
+many as the model answers in time."""
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from compared_outputs import compared
 
-from headrace.components.canary.verdict import FILE_NAME, CanaryVerdict, SignatureVerdict
+from headrace.components.canary.verdict import FILE_NAME, CanaryVerdict, OddAnswer, SignatureVerdict
 
 VARIABLES = "Trainer/model/Format-Serving/variables/variables.index"
 SPANS = {
@@ -79,6 +79,16 @@ def test_an_altered_verdict_of_the_canary_is_found_and_other_times_are_not(
     found = verdict(tmp_path)
     assert found == verdict(tmp_path, load_seconds=9.1, memory_bytes=400, p50_ms=3.0, p99_ms=4.0)
     assert found != verdict(tmp_path, **altered)
+
+
+def test_only_rows_and_words_of_an_odd_request_may_differ(tmp_path: Path) -> None:
+    many = OddAnswer(what="10,000 rows", outcome="answered")
+    wrong = OddAnswer(what="wrong types", outcome="refused", detail="Key: kind, Index: 0.")
+    found = verdict(tmp_path, odd=(many, wrong))
+    slower = many.model_copy(update={"what": "9,216 rows"})
+    assert found == verdict(tmp_path, odd=(slower, wrong.model_copy(update={"detail": "Key: fare, Index: 1."})))
+    for altered in ({"outcome": "crashed"}, {"what": "huge strings"}):
+        assert found != verdict(tmp_path, odd=(many, wrong.model_copy(update=altered)))
 
 
 def of_json(folder: Path, name: str, content: Any) -> object:

@@ -6,6 +6,7 @@ HEADRACE_TEST_SEED draws other moments (docs/testing.md).
 from __future__ import annotations
 
 import json
+import operator
 import os
 import random
 import re
@@ -13,6 +14,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import ClassVar
 
@@ -109,11 +111,11 @@ class Night:
         return Counter(NAMED.sub("*", STAMP.sub("*", name)) for name in names)
 
     @property
-    def outputs(self) -> dict[str, object]:
+    def outputs(self) -> dict[str, bytes]:
         """What is compared of the files of all outputs."""
         return dict(self._outputs())
 
-    def _outputs(self) -> Iterator[tuple[str, object]]:
+    def _outputs(self) -> Iterator[tuple[str, bytes]]:
         names = {name.replace("_", "-"): "".join(map(str.capitalize, name.split("_"))) for name in DECLARATIONS}
         for task, run in self.run.tasks.items():
             for output, artifact in run.artifacts.items():
@@ -143,6 +145,13 @@ def _record(file: Path) -> list[object]:
     """What a task without other outputs has written down, in lines of which most are JSON."""
     lines = file.read_text(encoding="utf-8").splitlines()
     return [without_varying(json.loads(line)) if line.startswith("{") else line for line in lines]
+
+
+def _difference(calm: bytes, killed: bytes) -> list[bytes]:
+    """What both say from shortly before the first byte that differs."""
+    same = takewhile(bool, map(operator.eq, calm, killed))
+    start = max(0, sum(same) - 100)
+    return [each[start : start + 200] for each in (calm, killed)]
 
 
 def _without_ids(value: object) -> bytes:
@@ -179,7 +188,7 @@ def test_every_component_died_once_and_was_tried_again(nights: tuple[Night, Nigh
 def test_outputs_are_those_of_the_undisturbed_night(nights: tuple[Night, Night]) -> None:
     calm, killed = (night.outputs for night in nights)
     assert calm.keys() == killed.keys()
-    assert [name for name in calm if calm[name] != killed[name]] == []
+    assert {name: _difference(calm[name], killed[name]) for name in calm if calm[name] != killed[name]} == {}
 
 
 def test_one_whole_version_is_pushed_and_predicts(nights: tuple[Night, Night]) -> None:
