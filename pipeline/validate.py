@@ -9,7 +9,6 @@ problems = check_data(loaded)          # each with its line in the config; empty
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ from headrace.configs.schema.kinds import Kind
 from headrace.configs.schema.optimizer import optimizer_config
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import CsvSource
-from headrace.configs.schema.sources.base import source_setting
+from headrace.configs.schema.sources.base import header_mistake, read_otherwise, source_setting
 from headrace.pipeline.code.modules import why_not_callable, why_not_importable
 from headrace.pipeline.preview.columns import LISTED
 from headrace.pipeline.preview.names import EarlierColumns, absent_names, name_violations
@@ -108,22 +107,19 @@ def _read_header(config: PipelineConfig, span: Span) -> _Header:
     rejected, is_guess = list[Violation](), False
     while True:
         source, columns = config.data.source, list[str]()
-        setting: tuple[str, str] | None = None
         try:
             columns = _columns(config, span)
+            if isinstance(source, CsvSource):
+                source.check_delimiter(columns)
         except HeaderError as error:
-            rejected.append((source_setting(source), str(error)))
-            setting = error.setting
-        if isinstance(source, CsvSource) and columns and (delimiter := source.other_delimiter(columns)):
-            what = f"the header is a single column, {json.dumps(columns[0], ensure_ascii=False)}"
-            way = f"set data.source.delimiter: {json.dumps(delimiter)}"
-            rejected.append((("data", "source", "delimiter"), f"{what}; {way}"))
-            setting = ("delimiter", delimiter)
-        if setting is None or getattr(source, setting[0]) == setting[1]:
+            rejected.append(header_mistake(source, error))
+            other = read_otherwise(source, error)
+            is_guess |= error.setting is not None and error.setting[0] == "encoding"
+        else:
+            other = None
+        if other is None:
             return _Header(config, columns, rejected, is_guess)
-        is_guess |= setting[0] == "encoding"
-        read_otherwise = source.model_copy(update=dict([setting]))
-        config = config.model_copy(update={"data": config.data.model_copy(update={"source": read_otherwise})})
+        config = config.model_copy(update={"data": config.data.model_copy(update={"source": other})})
 
 
 def _check_rows(

@@ -8,7 +8,7 @@ why_not_numbers(data, head, "fare")                   # where the first text is
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,15 @@ import pyarrow.compute as pc
 from headrace.common.errors import DataError
 from headrace.components.example_gen.checks import check_rows
 from headrace.components.examples.parts import files_of_part
+from headrace.components.examples.skips import MAX_SKIPPED, Skipped, with_others
 from headrace.components.examples.tfexample.rounding import RoundingAccumulator
-from headrace.components.sources.base import HasHead, Head, Source, first_pieces
+from headrace.components.sources.base import HasHead, Head, ReadOptions, Source, first_pieces
 from headrace.components.sources.types import Kind, declared_types
 from headrace.configs.schema.data import DataConfig
+
+NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+"""A number as programs write it."""
+INTEGER = r"^\s*[-+]?\d+\s*$"
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,8 @@ class FirstRows:
 
     kinds: the declared kinds of the columns, or those found in these rows; rows: a bounded number of them, of those
     kinds, and all of them if `head.whole`; complete: whether they have all columns; infinite: the columns that must be
-    numbers and contain an infinite one; skipped: the fraction of rows that were skipped because they cannot be read.
+    numbers and contain an infinite one; skipped: the records that were skipped because they cannot be read;
+    readable: the number of the others.
     """
 
     head: Head
@@ -39,7 +45,8 @@ class FirstRows:
     rows: pa.Table
     complete: bool = True
     infinite: Collection[str] = ()
-    skipped: float = 0.0
+    skipped: Skipped = field(default_factory=Skipped)
+    readable: int = 0
 
 
 def read_head(
@@ -70,15 +77,44 @@ def read_head(
     doubles = [name for name in numbers if kinds.get(name) == "float"]
     infinite: list[str] = []
     batches: list[pa.RecordBatch] = []
-    rows = head.source.batches(head.part, kinds)
+    rows = head.source.batches(head.part, kinds) if any(scan.rows.values()) else iter(())
     for batch in rows if head.whole else first_pieces((batch, len(batch), batch.nbytes) for batch in rows)[0]:
         checked = roundings.checked(batch.select([name for name in batch.schema.names if name in certain]))
         infinite += [name for name in doubles if pc.any(pc.is_inf(checked.column(name))).as_py()]
         batches.append(batch)
     complete = {*head.source.columns()} >= {*source.columns()}
     table = pa.Table.from_batches(batches) if batches else pa.table({})
-    records = sum(scan.rows.values()) + scan.skipped.count
-    return FirstRows(head, kinds, table, complete, infinite, scan.skipped.count / max(records, 1))
+    return FirstRows(head, kinds, table, complete, infinite, scan.skipped, sum(scan.rows.values()))
+
+
+def mistyped_values(data: DataConfig, source: Source, error: DataError) -> str:
+    """The message about the first value of a column that is not of its declared type, and about others if few are.
+
+    source: the data, of which only this column is read, without records that cannot be read.
+    """
+    if not isinstance(source, HasHead):
+        return str(error)
+    head = source.head()
+    return _with_others_of_column(error, head.source, head.part, _declared(data, head.source.columns()))
+
+
+def _with_others_of_column(error: DataError, source: Source, part: object, declared: Mapping[str, Kind]) -> str:
+    """The message, which names no others if these are many, or costly to find."""
+    try:
+        if not all(_are_mostly_numbers(source, part, name, kind) for name, kind in declared.items()):
+            return str(error)
+        scan = source.scan(part, declared)
+        return with_others(error, scan.skipped) if scan.skipped.are_few(sum(scan.rows.values())) else str(error)
+    except DataError:
+        return str(error)
+
+
+def _are_mostly_numbers(source: Source, part: object, column: str, kind: Kind) -> bool:
+    """Whether a column is read as numbers, or integers, but for a few values."""
+    number = INTEGER if kind == "int" else NUMBER
+    texts = [batch.column(0).cast(pa.string()) for batch in source.batches(part, {column: "string"})]
+    found = pc.mean(pc.match_substring_regex(pa.chunked_array(texts, pa.string()), number)).as_py()
+    return found is not None and found >= 1 - MAX_SKIPPED
 
 
 def why_not_numbers(data: DataConfig, first_rows: FirstRows, column: str) -> str:
@@ -91,7 +127,8 @@ def why_not_numbers(data: DataConfig, first_rows: FirstRows, column: str) -> str
         for _ in islice(strict.batches(first_rows.head.part, kinds), 1):
             pass
     except DataError as error:
-        return str(error)
+        alone: Source = replace(source, options=ReadOptions((column,), skip_bad=True))
+        return _with_others_of_column(error, alone, first_rows.head.part, {column: "float"})
     what = "its first values are numbers, but stored as text, beyond int64, or written like codes, such as 007"
     return f"{what}; set `data.types.{column}: float` to read them as numbers"
 

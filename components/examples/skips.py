@@ -1,14 +1,24 @@
-"""Records that are skipped, counted as they are found."""
+"""Records that are skipped, counted as they are found; and those that stop a run, told in one message."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from headrace.common.errors import DataError
+from headrace.common.figures import plural
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.sources import CsvSource
+from headrace.configs.schema.sources.files import USUAL_ENCODING
 
 MAX_REPORTED = 20
 """Bad records that are reported individually; the rest are only counted."""
+LISTED = 10
+"""Bad records that a message lists beside the first one."""
+MAX_SKIPPED = 0.1
+"""The fraction of records that cannot be read, beyond which the others say little of the data."""
+_PLACE = re.compile(r"(.+?):(\d+): (.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -20,6 +30,10 @@ class Skipped:
 
     count: int = 0
     reported: tuple[str, ...] = ()
+
+    def are_few(self, others: int) -> bool:
+        """Whether the other records, of this number, say much of the data."""
+        return others > 0 and self.count <= MAX_SKIPPED * (others + self.count)
 
     def __add__(self, other: Skipped) -> Skipped:
         return Skipped(self.count + other.count, (self.reported + other.reported)[:MAX_REPORTED])
@@ -45,3 +59,38 @@ class Skips:
     def skipped(self) -> Skipped:
         """The records so far."""
         return Skipped(self._count, tuple(self._reported))
+
+
+def lenient(data: DataConfig) -> Iterator[DataConfig]:
+    """The settings by which data with records that cannot be read may be read all the same, to see what else is wrong
+    with it: without these records, and in the encoding that is usual where it is not UTF-8.
+    """
+    sources = [data.source]
+    if isinstance(data.source, CsvSource) and data.source.encoding != USUAL_ENCODING:
+        sources.append(data.source.model_copy(update={"encoding": USUAL_ENCODING}))
+    for source in sources:
+        yield data.model_copy(update={"on_bad_record": "skip", "source": source})
+
+
+def with_others(error: DataError, skipped: Skipped) -> str:
+    """The message about a record that cannot be read, and about the others: those with the same mistake in one line.
+    If it is about a column, the others are those with a mistake in it.
+
+    skipped: all such records, the first one too.
+    """
+    first = str(error).partition("\n")[0]
+    named = "" if error.column is None else f"column {error.column!r}: "
+    others = [each for each in skipped.reported if named in each]
+    if first in others:
+        others.remove(first)
+    count = skipped.count - len(skipped.reported) + len(others)
+    if not count:
+        return str(error)
+    lines: dict[tuple[str, str], list[str]] = {}
+    for each in others[:LISTED]:
+        found = _PLACE.fullmatch(each)
+        file, line, what = found.groups() if found else ("", "", each)
+        lines.setdefault((file, what), []).append(line)
+    listed = [f"{file}:{', '.join(numbers)}: {what}" if file else what for (file, what), numbers in lines.items()]
+    more = [f"and {count - LISTED:,} more"] if count > len(others[:LISTED]) else []
+    return "\n  ".join([str(error), f"{plural(count, 'other record')} cannot be read:", *listed, *more])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -19,12 +19,14 @@ import pyarrow.compute as pc
 
 from headrace.common.errors import DataError, UnreadableColumnError
 from headrace.common.storage.files import UNKNOWN
+from headrace.components.examples.skips import Skipped
 from headrace.components.sources import ReadOptions, Source, open_source, serial_map
 from headrace.components.sources.base import HasBooleans, HasHead, HasTypes, ScanResult
 from headrace.components.sources.types import ARROW, Kind, declared_types, widest
 from headrace.components.spans.find import find_spans
 from headrace.components.spans.manifest import Span
 from headrace.configs.schema.data import DataConfig, DeclaredType
+from headrace.configs.schema.sources import CsvSource
 
 WHOLE_BYTES = 1 << 26
 """Files of this size in total are read as a whole."""
@@ -60,6 +62,8 @@ class Sample:
     """The columns whose type is declared, or part of the data."""
     as_texts: Callable[[str], pa.ChunkedArray] | None = None
     """Reads a column as texts; None: they are those of its values."""
+    skipped: Skipped = field(default_factory=Skipped)
+    """The records that were skipped because they cannot be read."""
 
     @property
     def rows(self) -> int:
@@ -112,6 +116,8 @@ def read_sample(data: DataConfig, without: Collection[str] = ()) -> Sample:
         spans = tuple(own for span in spans if (own := span.of_split("train")).files)
         given = given.of_split("train")
     read = _newest(spans)
+    if isinstance(given, CsvSource):
+        given.check_delimiter(open_source(given, read[-1].paths).columns())
     names = data.columns if isinstance(data.columns, tuple) else None
     if without:
         first = open_source(given, read[-1].paths, ReadOptions(names), read[-1].splits)
@@ -165,11 +171,12 @@ def _first_rows(data: DataConfig, source: Source) -> Sample:
 
 def _read(data: DataConfig, given: Sequence[tuple[Source, list[object]]], *, whole: bool) -> Sample:
     """The rows of these parts of each source. A source may lack columns that others have."""
-    found: Found = []
+    found, skipped = Found(), Skipped()
     for source, parts in given:
         names = source.columns()
         declared = declared_types(data.model_copy(update={"types": _of(data.types, names)}), names)
         scan = sum((source.scan(part, declared) for part in parts), ScanResult())
+        skipped += scan.skipped
         own = {name: declared.get(name) or scan.kinds.get(name, "missing") for name in (*names, *scan.kinds)}
         found.append((source, parts, own))
     kinds: dict[str, Kind] = {}
@@ -194,6 +201,7 @@ def _read(data: DataConfig, given: Sequence[tuple[Source, list[object]]], *, who
         booleans=_booleans(data, found, binary),
         fixed=frozenset(kinds if data.source.kind == "tfrecord" or data.schema_file is not None else data.types),
         as_texts=partial(_as_texts, found, kinds, table.num_rows),
+        skipped=skipped,
     )
 
 

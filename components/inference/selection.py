@@ -12,6 +12,7 @@ from typing import Any
 
 from headrace.common.errors import DataError
 from headrace.common.names import did_you_mean_or_list
+from headrace.components.examples.skips import lenient, with_others
 from headrace.components.inference.columns import LEFT_OUT, Choice
 from headrace.components.inference.facts import facts_of
 from headrace.components.inference.labels import choose_label, missing_setting
@@ -32,7 +33,35 @@ def resolve(config: PipelineConfig, selections: Sequence[Selection], auto_labels
     then under `tasks`, or "" for the only label. Raises DataError for data that cannot be read, and for a label that
     does not exist or cannot be predicted.
     """
-    sample, unreadable = _sample(config, selections)
+    return _resolve(config, selections, auto_labels, *_sample(config, selections))
+
+
+def resolve_readable(
+    config: PipelineConfig, selections: Sequence[Selection], auto_labels: Collection[str], error: DataError
+) -> tuple[Resolved, str]:
+    """The same without the records that cannot be read, of which this is the first, and what is wrong with them.
+
+    Raises the error if these are not few, and DataError as `resolve` does.
+    """
+    what = ""
+    for data in lenient(config.data):
+        try:
+            sample, unreadable = _sample(config.model_copy(update={"data": data}), selections)
+        except DataError:
+            break
+        what = what or with_others(error, sample.skipped)
+        if sample.skipped.are_few(sample.rows):
+            return _resolve(config, selections, auto_labels, sample, unreadable), what
+    raise DataError(what) if what else error
+
+
+def _resolve(
+    config: PipelineConfig,
+    selections: Sequence[Selection],
+    auto_labels: Collection[str],
+    sample: Sample,
+    unreadable: Mapping[str, str],
+) -> Resolved:
     for label in config.label.columns:
         if label not in sample.kinds:
             known = did_you_mean_or_list(label, sample.names, "the columns are")

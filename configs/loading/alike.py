@@ -48,21 +48,23 @@ def merge_alike(tree: Tree, violations: Iterable[Violation]) -> list[Violation]:
 def merge_errors(errors: Mapping[str, str]) -> list[str]:
     """What is wrong with values of columns, by column, with the way out once for all with the same mistake.
 
-    errors: texts of DataErrors, `file:line: column 'a': 'x' is not an int` and the hint in a line of its own.
+    errors: texts of DataErrors, `file:line: column 'a': 'x' is not an int`, the hint in a line of its own, and any
+    further records in lines that follow.
     """
     alike: dict[tuple[str, str], list[str]] = {}
     for column, text in errors.items():
-        found, _, hint = text.partition("\n")
+        found, hint, *_ = [*text.split("\n"), ""]
         mistake = found.rpartition(" ")[2], hint.replace(f".{column}:", ".\0:")
         alike.setdefault(mistake, []).append(column)
     messages = list[str]()
     for first, *others in alike.values():
-        found, line, hint = errors[first].partition("\n")
-        every = [found, *(errors[other].partition("\n")[0] for other in others[: LISTED - 1])]
+        told = [errors[one].split("\n") for one in (first, *others)]
+        every = [found for found, *_ in told[:LISTED]]
         more = f"; and {len(others) + 1 - len(every)} more" if len(every) <= len(others) else ""
         names = join_names((f'"{other}"' for other in others), LISTED)
-        too = f"; the same goes for {names}" if line and others else ""
-        messages.append(f"{'; '.join(every)}{more}{line}{hint}{too}")
+        too = f"; the same goes for {names}" if told[0][1:] and others else ""
+        further = [line for _, *lines in told for line in lines[1:]]
+        messages.append("\n".join([f"{'; '.join(every)}{more}", *(f"{hint}{too}" for hint in told[0][1:2]), *further]))
     return messages
 
 

@@ -12,7 +12,7 @@ reading.problems                        # every mistake; the valid part is in re
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from os import PathLike
@@ -133,8 +133,23 @@ class Reading:
     def checked(self, further: Iterable[LocatedProblem] = ()) -> LoadedConfig:
         """The config. Raises ConfigError if it has mistakes, or further ones were found in what it names."""
         if (found := {*self.problems, *further}) or self.loaded is None:
-            raise ConfigError(*(problem.problem() for problem in sorted(found)))
+            raise ConfigError(*(problem.problem() for problem in sorted(_distinct(found))))
         return self.loaded
+
+
+def _distinct(problems: Collection[LocatedProblem]) -> list[LocatedProblem]:
+    """The problems without those of which another one at the same place says the same and more: of the same record,
+    which other records have been found beside, or in which split it is.
+    """
+    return [each for each in problems if not any(_says_more(other, each) for other in problems)]
+
+
+def _says_more(one: LocatedProblem, other: LocatedProblem) -> bool:
+    if one.location != other.location or len(one.what) <= len(other.what):
+        return False
+    mistakes = (each.what.partition("\n")[0].partition(": ") for each in (one, other))
+    (setting, _, mistake), (same, _, known) = mistakes
+    return setting == same and mistake.endswith(known)
 
 
 ConfigSource = str | PathLike[str] | Mapping[str, Any] | PipelineConfig

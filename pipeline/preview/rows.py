@@ -12,14 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import DataError, UnreachableError, UnreadableColumnError
+from headrace.components.examples.skips import lenient, with_others
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import RowsSeen
 from headrace.configs.rules.rule import SharedMessage, Violation, about, others_of, settings_of
 from headrace.configs.schema.features import MULTIVALUED_HINT
 from headrace.configs.schema.section import KeyPath
-from headrace.configs.schema.sources import CsvSource, SourceConfig
 from headrace.configs.schema.sources.base import source_setting
-from headrace.configs.schema.sources.files import USUAL_ENCODING
 from headrace.pipeline.preview.columns import ColumnViolation, columns_that, group_alike, known_facts
 from headrace.pipeline.preview.dates import date_violations, freshness_violations
 from headrace.pipeline.preview.features import empty_columns, feature_notes, feature_violations
@@ -34,15 +33,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.components.example_gen.head import FirstRows
+    from headrace.components.sources import Source
     from headrace.components.spans.manifest import Span
     from headrace.pipeline.preview.features import Facts
 
 MAX_SLICES, ROWS_OF_SLICE = 100, 10
 """Distinct values of a column beyond which its slices mean little, if each has fewer rows than this on average."""
-MAX_SKIPPED = 0.1
-"""The fraction of rows that cannot be read, beyond which the others say little of the data."""
 MAX_FRACTIONS = 20
 """The same for numbers with fractions, which are measurements if there are more: no two rows need have the same."""
+Chosen = tuple[str, ...] | None
 
 
 @dataclass
@@ -73,22 +72,22 @@ def check_rows(
     inferred_labels: the tasks whose label has `kind: auto`, "" for the only label; without: columns not to read.
     """
     check, counts, whole, why = RowsCheck(), dict[str, int](), set[str](), ""
+    own, more = list[Violation](), list[Violation]()
     where, splits = source_setting(config.data.source), dict.fromkeys(spans[-1].splits) or [""]
     for split in splits:
         try:
-            found = _first_rows(config, spans, columns, without, split)
+            found = _first_rows(config, spans, _chosen(config, columns, without), split)
         except UnreachableError as error:
             found, own, more = None, [], [(where, f"the rows were not looked at: {error}")]
         except DataError as error:
-            found, own, more = None, [(where, str(error))], []
+            found, own, more = None, [], []
             apart = isinstance(error, UnreadableColumnError) and error.column not in config.label.columns
             if error.column is not None and (apart or error.column in config.data.types):
-                check.mistyped[error.column] = _in_split(str(error), split)
+                what = str(error) if apart else _mistyped_values(config, spans, error, split)
+                check.mistyped[error.column] = _in_split(what, split)
                 check.unreadable |= {error.column} if apart else set()
-            elif (others := _readable_rows(config, spans, columns, without, split)) is not None:
-                rows, is_guess = others
-                unfit, more = _check_split(config, spans, rows)
-                own += [each for each in unfit if not (is_guess and _is_about_texts_of_label(each))]
+            else:
+                own, more = _check_readable(config, spans, error, _chosen(config, columns, without), split)
         else:
             own, more = ([], []) if found is None else _check_split(config, spans, found)
             why = getattr(config.data.source.load_implementation(), "no_head", "") if found is None else why
@@ -105,25 +104,34 @@ def check_rows(
     return check
 
 
+def _check_readable(
+    config: PipelineConfig, spans: Sequence[Span], error: DataError, chosen: Chosen, split: str
+) -> tuple[list[Violation], list[Violation]]:
+    """What is rejected, and what is noted, if records cannot be read: they, and what is wrong with the other rows, if
+    they are few. error: the first of them.
+    """
+    where, what = source_setting(config.data.source), ""
+    for rows, is_guess in _readable_rows(config, spans, chosen, split):
+        what = what or with_others(error, rows.skipped)
+        if rows.skipped.are_few(rows.readable):
+            head = replace(rows.head, whole=False, settled=rows.head.whole or rows.head.settled)
+            unfit, notes = _check_split(config, spans, replace(rows, head=head, complete=False))
+            unfit = [each for each in unfit if not (is_guess and _is_about_texts_of_label(each))]
+            return [(where, what), *unfit], notes
+    return [(where, what or str(error))], []
+
+
 def _readable_rows(
-    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str], without: Collection[str], split: str
-) -> tuple[FirstRows, bool] | None:
-    """The first rows without those that cannot be read, if these are few, and whether their encoding is a guess."""
-    source = config.data.source
-    guesses: list[SourceConfig] = [source]
-    if isinstance(source, CsvSource) and source.encoding != USUAL_ENCODING:
-        guesses.append(source.model_copy(update={"encoding": USUAL_ENCODING}))
-    for guess in guesses:
-        lenient = config.data.model_copy(update={"on_bad_record": "skip", "source": guess})
-        others = config.model_copy(update={"data": lenient})
+    config: PipelineConfig, spans: Sequence[Span], chosen: Chosen, split: str
+) -> Iterator[tuple[FirstRows, bool]]:
+    """The first rows without those that cannot be read, in each encoding to try, and whether that is a guess."""
+    for number, data in enumerate(lenient(config.data)):
         try:
-            found = _first_rows(others, spans, columns, without, split)
+            found = _first_rows(config.model_copy(update={"data": data}), spans, chosen, split)
         except DataError:
-            return None
-        if found is not None and found.rows.num_rows and found.skipped <= MAX_SKIPPED:
-            head = replace(found.head, whole=False, settled=found.head.whole or found.head.settled)
-            return replace(found, head=head, complete=False), guess is not source
-    return None
+            return
+        if found is not None:
+            yield found, number > 0
 
 
 def _is_about_texts_of_label(violation: Violation) -> bool:
@@ -230,21 +238,36 @@ def _longest(column: pa.ChunkedArray) -> int:
     return (pc.max(pc.list_value_length(column)).as_py() or 0) if is_list else 0
 
 
-def _first_rows(
-    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str], without: Collection[str], split: str
-) -> FirstRows | None:
-    from headrace.components.example_gen.head import read_head
-    from headrace.components.sources import ReadOptions, open_source
-
-    wanted, numbers = config.read_columns, number_columns(config)
+def _chosen(config: PipelineConfig, columns: Collection[str], without: Collection[str]) -> Chosen:
+    """The columns to read, among those of the data; None: all of them."""
+    wanted = config.read_columns
     if wanted is None and without:
         wanted = tuple(columns)
-    chosen = None if wanted is None else tuple(name for name in wanted if name in columns and name not in without)
-    reading = ReadOptions(chosen, skip_bad=config.data.on_bad_record == "skip")
+    return None if wanted is None else tuple(name for name in wanted if name in columns and name not in without)
+
+
+def _first_rows(config: PipelineConfig, spans: Sequence[Span], chosen: Chosen, split: str) -> FirstRows | None:
+    from headrace.components.example_gen.head import read_head
+
+    source = _opened(config, spans, chosen, split)
+    return read_head(config.data, source, number_columns(config), alone=len(spans) == 1 and not split)
+
+
+def _opened(config: PipelineConfig, spans: Sequence[Span], chosen: Chosen, split: str) -> Source:
+    from headrace.components.sources import ReadOptions, open_source
+
     given, span = config.data.source, spans[-1]
     if split:
         given, span = given.of_split(split), span.of_split(split)
-    return read_head(config.data, open_source(given, span.paths, reading), numbers, alone=len(spans) == 1 and not split)
+    return open_source(given, span.paths, ReadOptions(chosen, skip_bad=config.data.on_bad_record == "skip"))
+
+
+def _mistyped_values(config: PipelineConfig, spans: Sequence[Span], error: DataError, split: str) -> str:
+    """The message about values of a column that are not of its declared type, of which this is the first."""
+    from headrace.components.example_gen.head import mistyped_values
+
+    lenient = config.model_copy(update={"data": config.data.model_copy(update={"on_bad_record": "skip"})})
+    return mistyped_values(lenient.data, _opened(lenient, spans, (str(error.column),), split), error)
 
 
 def _whole(found: FirstRows, spans: Sequence[Span]) -> bool:

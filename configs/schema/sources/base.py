@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar
 
 from pydantic import PrivateAttr, model_validator
 
+from headrace.common.errors import HeaderError
 from headrace.configs.schema.kinds import Kind
 from headrace.configs.schema.section import KeyPath
 
@@ -80,7 +81,24 @@ class SourceBase(Kind):
         return self
 
 
+SourceT = TypeVar("SourceT", bound=SourceBase)
+
+
 def source_setting(source: SourceBase) -> KeyPath:
     """The setting that names what is read: `path`, if the source has one and it is set."""
     where: KeyPath = ("data", "source")
     return where if getattr(source, "path", None) is None else (*where, "path")
+
+
+def header_mistake(source: SourceBase, error: HeaderError) -> tuple[KeyPath, str]:
+    """The setting to change because of a header, and the message."""
+    if error.setting is not None and error.setting[0] == "delimiter":
+        return ("data", "source", "delimiter"), str(error)
+    return source_setting(source), str(error)
+
+
+def read_otherwise(source: SourceT, error: HeaderError) -> SourceT | None:
+    """The source with the setting by which its header can be read; None if it has it, or there is none."""
+    if error.setting is None or getattr(source, error.setting[0]) == error.setting[1]:
+        return None
+    return source.model_copy(update=dict([error.setting]))

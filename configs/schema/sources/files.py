@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import codecs
+import json
 import re
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from headrace.common.errors import HeaderError
 from headrace.configs.schema.section import Name, PositiveInt
 from headrace.configs.schema.sources.base import Lists, SourceBase
 
@@ -17,9 +19,9 @@ Paths = Name | Annotated[tuple[Name, ...], Field(min_length=1)]
 PathsBySplit = Annotated[dict[str, Paths], Field(min_length=1)]
 """The paths of each split."""
 DELIMITERS = (";", "\t", "|", ",")
+"""Delimiters in common use."""
 USUAL_ENCODING = "cp1252"
 """What text that is not UTF-8 most often is."""
-"""Delimiters in common use."""
 
 
 class FileSource(SourceBase):
@@ -83,6 +85,13 @@ class CsvSource(FileSource):
         """The delimiter that a header which is a single column seems to have, or None."""
         most = max(DELIMITERS, key=columns[0].count) if len(columns) == 1 else self.delimiter
         return most if most != self.delimiter and most in columns[0] else None
+
+    def check_delimiter(self, columns: Sequence[str]) -> None:
+        """Raise HeaderError if the header seems to have another delimiter."""
+        if delimiter := self.other_delimiter(columns):
+            what = f"the header is a single column, {json.dumps(columns[0], ensure_ascii=False)}"
+            way = f"set data.source.delimiter: {json.dumps(delimiter)}"
+            raise HeaderError(f"{what}; {way}", setting=("delimiter", delimiter))
 
     @field_validator("encoding")
     @classmethod

@@ -178,16 +178,79 @@ MISFITS = "  day: {column: numeric}\n  nope: {column: numeric}\n"
         ("fare,day,zone,tip", "1.5,2026-11-01,zürich,1", "cp1252", ["data.source.path"]),
     ],
 )
+@pytest.mark.parametrize("auto", ["", '  "*": auto\n', '  "z*": auto\n'])
 def test_what_keeps_rows_from_being_read_hides_no_other_mistake(
-    header: str, row: str, encoding: str, expected: list[str]
+    header: str, row: str, encoding: str, expected: list[str], auto: str
 ) -> None:
     columns = header.replace(";", ",").split(",")
     cells = [{"fare": f"{n}.5", "day": f"2026-11-{n % 28 + 1:02}", "tip": f"{n % 2}"} for n in range(80)]
-    rows = [",".join(given.get(name, "ab"[n % 2]) for name in columns) for n, given in enumerate(cells)]
+    rows = [",".join(given.get(name, "abc"[n % 3]) for name in columns) for n, given in enumerate(cells)]
     text = "\n".join([header, *rows[:9], *([row] if row else []), *rows[9:], ""])
     text = text if ";" not in header else text.replace(",", ";")
     Path("trips.csv").write_text(text, encoding=encoding)
-    assert places(CONFIG + MISFITS) == [*expected, "features.day", "features.nope"]
+    unmatched = [] if not auto.startswith('  "z') or "zone" in header else ["features.z*"]
+    assert places(CONFIG + MISFITS + auto) == [*expected, "features.day", "features.nope", *unmatched]
+    assert not Path("pipelines").exists()  # what was found in such data is not stored
+
+
+def test_a_label_that_is_missing_is_reported_beside_a_header_that_cannot_be_read() -> None:
+    """With `auto` too, which cannot find anything then."""
+    Path("trips.csv").write_text(
+        "fare,day,day,tip\n" + "".join(f"{row}.5,{row % 7},a{row % 3},{row % 2}\n" for row in range(80)),
+        encoding="utf-8",
+    )
+    text = CONFIG.replace("key: tip", "key: tipp")
+    for auto in ("", '  "*": auto\n'):
+        assert places(text + auto + "  nope: {column: numeric}\n") == ["data.source.path", "label.key", "features.nope"]
+
+
+@pytest.mark.parametrize("auto", ["", '  "*": auto\n'])
+def test_all_rows_that_cannot_be_read_are_named_in_one_message(auto: str) -> None:
+    lines = [f"{row}.5,{'abc'[row % 3]},{row % 2}" for row in range(200)]
+    for line, bad in {5: "1", 9: "1", 30: "1,2,3,4", **dict.fromkeys(range(50, 58), "1")}.items():
+        lines[line - 2] = bad
+    Path("trips.csv").write_text("\n".join(["fare,zone,tip", *lines, ""]), encoding="utf-8")
+    (message,) = both(CONFIG + auto)
+    assert ":5: the row has 1 field, but there are 3 columns; it ends before 'zone': '1'\n" in message
+    assert "  10 other records cannot be read:\n" in message
+    assert "trips.csv:9, 50, 51, 52, 53, 54, 55, 56, 57: the row has 1 field" in message
+    assert "trips.csv:30: the row has 4 fields" in message
+    assert message.count("\n") == 4
+
+
+def test_more_bad_rows_than_a_message_lists_are_counted() -> None:
+    lines = [f"{row}.5,x,{row % 2}" for row in range(400)]
+    lines[::20] = ["1"] * 20
+    Path("trips.csv").write_text("\n".join(["fare,zone,tip", *lines, ""]), encoding="utf-8")
+    (message,) = both(CONFIG)
+    assert "19 other records" in message
+    assert message.endswith("\n  and 9 more")
+
+
+@pytest.mark.parametrize(
+    ("kind", "types", "place"),
+    [
+        ("csv", {}, "fares.csv:4: "),
+        ("csv", {"fare": "float"}, "fares.csv:4: "),
+        ("jsonl", {"fare": "float"}, "fares.jsonl:3: "),
+        ("json", {"fare": "float"}, "fares.json:10: "),
+        ("parquet", {}, "row 2 of row group 0"),
+        ("parquet", {"fare": "float"}, "row 2 of row group 0"),
+    ],
+)
+def test_all_values_that_are_not_numbers_are_named(kind: str, types: dict[str, str], place: str) -> None:
+    texts: list[object] = ["0.5", "n/a", "n/a", "?", *(f"{row}.5" for row in range(36))]
+    text = source(kind, texts if "json" not in kind else [0.5, *texts[1:4]], types=types)
+    message = both(text)[0]
+    assert "2 other records cannot be read:" in message
+    assert place in message
+    assert "?" in message.splitlines()[-1]
+
+
+def test_values_of_a_column_of_another_type_are_not_listed() -> None:
+    columns_with_dates()
+    (message,) = both(CONFIG.replace("label:", "  types: {zone: int}\nlabel:"))
+    assert "other record" not in message
 
 
 def test_a_column_of_lists_of_lists_hides_no_mistake_of_others() -> None:
@@ -203,7 +266,11 @@ def test_names_in_an_encoding_that_was_only_guessed_are_not_held_against_the_con
     """These letters are Cyrillic: in the encoding that is tried they are others."""
     rows = "".join(f"{row}.5,{row % 2}\n" for row in range(80))
     Path("trips.csv").write_text(f"fare,Чаевые\n{rows}", encoding="cp1251")
-    assert places(CONFIG.replace("key: tip", "key: Чаевые")) == ["data.source.path"]
+    for auto in ("", '  "*": auto\n', '  "Ч*": auto\n'):
+        assert places(CONFIG.replace("key: tip", "key: Чаевые") + auto) == ["data.source.path"]
+    rows = "".join(f"{row}.5,{row % 2},{row % 3}\n" for row in range(80))
+    Path("trips.csv").write_text(f"fare,tip,Чаевые\n{rows}", encoding="cp1251")
+    assert places(CONFIG + '  "Ч*": auto\n') == ["data.source.path"]
 
 
 def test_columns_that_are_not_of_their_types_are_all_reported() -> None:
