@@ -31,6 +31,8 @@ Settings = Mapping[str, Any]
 
 LISTED, LEARNED = 31, 1000
 """Distinct values up to which a vocabulary is listed, or learned; more are hashed."""
+MOSTLY_NUMBERS = 0.9
+"""The fraction of texts with a decimal mark from which on a column is numbers that are read as text."""
 MANY_ROWS = 20
 """Rows from which on a different value in each row makes an id."""
 SKEWNESS, SKEWED_FROM = 3.0, 100.0
@@ -49,6 +51,7 @@ TEXTS, LISTS, VECTORS, IMAGES, LEFT_OUT = "texts", "lists", "vectors", "images",
 
 _MIDNIGHT = re.compile(r"([ T]00:00(:00)?)?([.]0+)?$")
 _NUMBER = r"[-+]?(\d+[.]?\d*|[.]\d+)([eE][-+]?\d+)?"
+_MARKED_NUMBER = r"^[-+]?\d*[.,]\d+$"
 _ID = re.compile(r"(?i)(^|_|\b)(id|uuid|guid|key|index|row|rownum|no|nr|serial)(_|\b|$)|[a-z](Id|ID)$|^unnamed|^$")
 _CODE = re.compile(
     r"(?i)(^|_|\b)(id|code|type|class|category|cat|group|zip|zipcode|postcode|postal|area|tract|region|state|country|city"
@@ -264,7 +267,9 @@ def _id(facts: ColumnFacts) -> Choice | None:
     if facts.scalar == "string" and facts.mean_words < TEXT_WORDS and facts.present >= MANY_ROWS:
         if facts.distinct > 0.9 * facts.present:
             how = "a different value in each row" if every else f"{facts.distinct:,} values in {facts.present:,} rows"
-            return Choice(facts.name, LEFT_OUT, f"{how}, such as {show(facts.least)}: an id or a name")
+            share = pc.mean(pc.match_substring_regex(facts.texts, _MARKED_NUMBER)).as_py() or 0.0
+            what = "numbers in a form that is read as text" if share >= MOSTLY_NUMBERS else "an id or a name"
+            return Choice(facts.name, LEFT_OUT, f"{how}, such as {show(facts.least)}: {what}")
         return None
     if every and facts.is_whole:
         counts_up = facts.greatest - facts.least + 1 == facts.distinct

@@ -42,7 +42,7 @@ def merge_alike(tree: Tree, violations: Iterable[Violation]) -> list[Violation]:
     for number, (where, what) in enumerate(dict.fromkeys(violations)):
         is_shared = isinstance(what, SharedMessage)
         alike.setdefault(number if is_shared else _mistake(tree, where, what) or number, []).append((where, what))
-    return [group[0] if len(group) == 1 else _merged(group) for group in alike.values()]
+    return [group[0] if len(group) == 1 else _merged(tree, group) for group in alike.values()]
 
 
 def merge_errors(errors: Mapping[str, str]) -> list[str]:
@@ -90,9 +90,17 @@ def _without_names(what: str, names: Sequence[str]) -> str:
     return what
 
 
-def _merged(group: Sequence[Violation]) -> Violation:
+def _merged(tree: Tree, group: Sequence[Violation]) -> Violation:
     (where, what), *others = group
-    names = join_names((_called(other) for other, _ in others), LISTED)
+    first = descend(tree, where).value
+    shown = ((path, descend(tree, path).value, found) for path, found in others)
+    names = join_names(
+        (
+            _called(path) + (f' ("{value}")' if value != first and f'"{value}"' in found else "")
+            for path, value, found in shown
+        ),
+        LISTED,
+    )
     too = "likewise" if where[0] == "label" else "the same goes for"
     mark = f"{' ' + too.capitalize()}" if what.endswith("?") else f"; {too}"
     return where, SharedMessage(f"{what}{mark} {names}", [other for other, _ in others])

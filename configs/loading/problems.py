@@ -171,8 +171,8 @@ def _unknown_setting(violation: SchemaViolation, tree: Tree) -> str:
 
 
 def _holder_noun(path: KeyPath) -> str:
-    """What holds a setting whose kind determines the settings: `feature`, `source`, `model`."""
-    return "feature" if path[0] == "features" else str(path[-2])
+    """What holds a setting whose kind determines the settings: `feature`, `receiver`, `source`, `model`."""
+    return {"features": "feature", "notify": "receiver"}.get(str(path[0]), str(path[-2]))
 
 
 def _article(word: str) -> str:

@@ -148,7 +148,11 @@ def test_any_arrays_come_back(
         ({"a": np.zeros([2, 2, 2])}, r"'a': has shape \(2, 2, 2\)"),
         ({"a": np.array(1)}, "'a': has shape"),
         ({"a": np.array([1j])}, "'a': .*complex128"),
-        ({"a": np.array([1, "x"], object)}, "'a': has values that do not form one column"),
+        (
+            {"a": np.array([1, None, "x", 2], object)},
+            "'a': has values that do not form one column: row 2 .counted from 0. holds 'x' .str., but an earlier one 1",
+        ),
+        ({"a": pd.Series([1.5, np.nan, 2, "y"])}, "row 3 .counted from 0. holds .y. .str., but an earlier one 1.5"),
         ({"a": 7}, "'a': is int; expected a NumPy array"),
         ({"a": np.array([{"x": 1}], object)}, "'a': is of type struct"),
         ({"a": pd.Series([[1, None]])}, "'a': .*a list with a null"),

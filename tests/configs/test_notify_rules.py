@@ -52,6 +52,7 @@ def test_receivers_have_sensible_defaults_and_are_written_back_as_they_were(file
         ("notify.ops.url_env=SLACK URL", r"notify\.ops\.url_env: .* the name of an environment variable"),
         ("notify.ops={kind: webhook, url: 'ftp://x.example'}", r"notify\.ops\.url: .* a URL such as https"),
         ("notify.ops={kind: prometheus_file, path: trips.txt}", r"notify\.ops\.path: .* ends in \.prom"),
+        ("notify.mail.too=x", r"notify\.mail\.too: no such setting; an email receiver has: "),
         ("notify.mail.to=['a@b.example, c']", r"notify\.mail\.to\[0\]: .* an address such as"),
     ],
 )

@@ -9,7 +9,7 @@ import hashlib
 import io
 import math
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, BinaryIO, cast
 
@@ -25,6 +25,8 @@ from headrace.components.sources.types import first_duplicate
 NPY_EXTENSION = ".npy"
 MAX_DEFLATE_RATIO = 1032
 """The largest number of bytes that deflate can make of one (zlib's technical details)."""
+ARROW_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+"""What Arrow raises for values that do not form a column."""
 BUFFER = 1 << 20
 """Bytes of a .npz file that are read at a time, since it may contain many small arrays."""
 
@@ -97,8 +99,43 @@ def _array(name: str, column: Any) -> pa.Array:
         return _converted(column)
     except ConversionError as error:
         raise DataError(str(error), column=name) from None
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"has values that do not form one column: {error}", column=name) from None
+    except ARROW_ERRORS as error:
+        is_flat = getattr(column, "ndim", 1) == 1 and hasattr(column, "__iter__")
+        what = first_misfit([*column], "holds", error) if is_flat else str(error)
+        raise DataError(f"has values that do not form one column: {what}", column=name) from None
+
+
+def first_misfit(values: Sequence[Any], verb: str, error: Exception, first: int = 0) -> str:
+    """Which of the values of a column is not of the type of those before it.
+
+    Args:
+        values: They do not form a column.
+        verb: What a row does with its value.
+        error: What Arrow says of them.
+        first: The number of their first row.
+    """
+    number = _first_bad(values)
+    other = next((value for value in values[:number] if value is not None), None)
+    what = f"row {first + number:,} (counted from 0) {verb} {_shown(values[number])}"
+    return what + (f", but an earlier one {_shown(other)}" if other is not None else f": {error}")
+
+
+def _first_bad(values: Sequence[Any]) -> int:
+    """The index of the first value that does not form a column with those before it."""
+    good, bad = 0, len(values)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            pa.array(values[:middle], from_pandas=True)
+            good = middle
+        except ARROW_ERRORS:
+            bad = middle
+    return bad - 1
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
 
 
 def _converted(column: Any) -> pa.Array:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import DataError
-from headrace.components.sources.arrays.tables import as_table, is_pandas
+from headrace.components.sources.arrays.tables import ARROW_ERRORS, as_table, first_misfit, is_pandas
 from headrace.components.sources.conversion import MAX_ROWS, batch_rows
 from headrace.components.sources.nested import flat_columns, object_paths
 from headrace.components.sources.types import Kind, first_duplicate
@@ -23,8 +23,6 @@ from headrace.components.sources.types import Kind, first_duplicate
 ROWS = 4096
 VALUES = 1 << 20
 """The largest number of dictionaries, and about that of values, that are converted together."""
-
-_ARROW_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 @dataclass(frozen=True)
@@ -119,14 +117,11 @@ def _from_rows(
 def _column(name: str, values: list[Any], first: int, declared: Kind | None, function: str) -> pa.Array:
     try:
         return pa.array(values, from_pandas=True)  # in which NaN, pandas.NA and NaT are missing
-    except _ARROW_ERRORS as error:
+    except ARROW_ERRORS as error:
         texts = _as_texts(values) if declared in {"string", "int", "float"} else None
         if texts is not None:
             return texts
-        number = _first_bad(values)
-        other = next((value for value in values[:number] if value is not None), None)
-        what = f"row {first + number:,} (counted from 0) yields {_shown(values[number])}"
-        what += f", but an earlier one {_shown(other)}" if other is not None else f": {error}"
+        what = first_misfit(values, "yields", error, first)
         hint = f"Yield values of one type, or set `data.types.{name}`, for example to string"
         raise DataError(what, file=function, column=name, hint=hint) from None
 
@@ -138,24 +133,6 @@ def _as_texts(values: Sequence[Any]) -> pa.Array | None:
     missing = (value is None or value != value for value in values)  # noqa: PLR0124 - NaN alone differs from itself
     texts = (str(int(value)) if isinstance(value, bool) else str(value) for value in values)
     return pa.array([None if none else text for none, text in zip(missing, texts, strict=True)], pa.string())
-
-
-def _first_bad(values: Sequence[Any]) -> int:
-    """The index of the first value that does not form a column with those before it."""
-    good, bad = 0, len(values)
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        try:
-            pa.array(values[:middle])
-            good = middle
-        except _ARROW_ERRORS:
-            bad = middle
-    return bad - 1
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
 
 
 def _flat(batch: pa.RecordBatch, first: int, function: str) -> RowBatch:

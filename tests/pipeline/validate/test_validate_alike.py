@@ -10,6 +10,7 @@ import pytest
 from trips_folder import CONFIG
 
 from headrace.common.errors import ConfigError
+from headrace.configs.loading.loader import load
 from headrace.pipeline.api import load_checked
 
 ROWS = range(60)
@@ -131,6 +132,18 @@ def test_ways_out_that_differ_are_all_told(caplog: pytest.LogCaptureFixture) -> 
         assert f'for "{name}", use {{column: vocabulary, values: [{values}]}}' in problem
     (note,) = said(written(3, lambda row, at: str(row % (8 + at)), "column: identity, num_buckets: 7"), caplog)
     assert 'for "col0", set `num_buckets: 8`; for "col1", set `num_buckets: 9`; for "col2", set' in note
+
+
+def test_values_of_settings_with_one_mistake_are_all_told() -> None:
+    text = CONFIG + "".join(
+        f"  {name}: {{column: numeric, normalize: {how}}}\n" for name, how in zip("abc", "xyx", strict=True)
+    )
+    Path("c.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load("c.yaml")
+    (problem,) = map(str, caught.value.problems)
+    assert 'found the string "x"' in problem
+    assert 'the same goes for "b" ("y"), "c" (also in lines' in problem
 
 
 def test_features_over_one_column_with_one_mistake_are_told_apart(caplog: pytest.LogCaptureFixture) -> None:
