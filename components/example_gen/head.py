@@ -104,7 +104,8 @@ def _with_others_of_column(error: DataError, source: Source, part: object, decla
         if not all(_are_mostly_numbers(source, part, name, kind) for name, kind in declared.items()):
             return str(error)
         scan = source.scan(part, declared)
-        return with_others(error, scan.skipped) if scan.skipped.are_few(sum(scan.rows.values())) else str(error)
+        readable = sum(scan.rows.values())
+        return with_others(error, scan.skipped, readable) if scan.skipped.are_few(readable) else str(error)
     except DataError:
         return str(error)
 

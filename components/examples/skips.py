@@ -72,11 +72,15 @@ def lenient(data: DataConfig) -> Iterator[DataConfig]:
         yield data.model_copy(update={"on_bad_record": "skip", "source": source})
 
 
-def with_others(error: DataError, skipped: Skipped) -> str:
+def with_others(error: DataError, skipped: Skipped, readable: int) -> str:
     """The message about a record that cannot be read, and about the others: those with the same mistake in one line.
     If it is about a column, the others are those with a mistake in it.
 
-    skipped: all such records, the first one too.
+    Args:
+        error: About the first of them.
+        skipped: All such records, the first one too.
+        readable: The number of records that can be read. If these are fewer, the message is about the first one alone,
+            as the mistake is in how the file is read.
     """
     first = str(error).partition("\n")[0]
     named = "" if error.column is None else f"column {error.column!r}: "
@@ -84,7 +88,7 @@ def with_others(error: DataError, skipped: Skipped) -> str:
     if first in others:
         others.remove(first)
     count = skipped.count - len(skipped.reported) + len(others)
-    if not count:
+    if not count or skipped.count > readable:
         return str(error)
     lines: dict[tuple[str, str], list[str]] = {}
     for each in others[:LISTED]:

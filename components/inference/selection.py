@@ -49,7 +49,7 @@ def resolve_readable(
             sample, unreadable = _sample(config.model_copy(update={"data": data}), selections)
         except DataError:
             break
-        what = what or with_others(error, sample.skipped)
+        what = what or with_others(error, sample.skipped, sample.rows)
         if sample.skipped.are_few(sample.rows):
             return _resolve(config, selections, auto_labels, sample, unreadable), what
     raise DataError(what) if what else error

@@ -210,8 +210,11 @@ def remove(tree: Tree, path: KeyPath) -> Tree:
         items = [remove(item, tuple(rest)) if number == first else item for number, item in enumerate(tree.value)]
         return Tree(items, tree.key_location, tree.location)
     assert isinstance(tree.value, dict)  # noqa: S101 - the path exists
-    others = {name: child for name, child in tree.value.items() if name != first}
-    children = {**tree.value, str(first): remove(tree.value[str(first)], tuple(rest))} if rest else others
+    children = {**tree.value}
+    if rest:
+        children[str(first)] = remove(children[str(first)], tuple(rest))
+    else:
+        del children[str(first)]
     return Tree(children, tree.key_location, tree.location)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from pydantic import ValidationError
 
@@ -50,12 +51,19 @@ class ValidPart:
 
 def is_uncertain(uncertain: Paths, path: KeyPath) -> bool:
     """Whether the setting, or a section that holds it, is uncertain."""
-    return any(path[: len(each)] == each for each in uncertain)
+    known = frozenset(uncertain)  # itself, if it is one
+    return any(path[:length] in known for length in range(len(path) + 1))
 
 
 def touches(uncertain: Paths, path: KeyPath) -> bool:
     """The same, or something in the section at the path is."""
-    return is_uncertain(uncertain, path) or any(each[: len(path)] == path for each in uncertain)
+    return is_uncertain(uncertain, path) or path in _sections(frozenset(uncertain))
+
+
+@lru_cache(maxsize=4)
+def _sections(paths: frozenset[KeyPath]) -> frozenset[KeyPath]:
+    """The paths, and those of all sections that hold them."""
+    return frozenset(path[:length] for path in paths for length in range(len(path) + 1))
 
 
 def rows_are_certain(uncertain: Paths) -> bool:

@@ -112,7 +112,7 @@ def _check_readable(
     """
     where, what = source_setting(config.data.source), ""
     for rows, is_guess in _readable_rows(config, spans, chosen, split):
-        what = what or with_others(error, rows.skipped)
+        what = what or with_others(error, rows.skipped, rows.readable)
         if rows.skipped.are_few(rows.readable):
             head = replace(rows.head, whole=False, settled=rows.head.whole or rows.head.settled)
             unfit, notes = _check_split(config, spans, replace(rows, head=head, complete=False))

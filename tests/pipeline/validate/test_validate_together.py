@@ -247,6 +247,15 @@ def test_all_values_that_are_not_numbers_are_named(kind: str, types: dict[str, s
     assert "?" in message.splitlines()[-1]
 
 
+@pytest.mark.parametrize("auto", ["", '  "*": auto\n'])
+def test_a_file_that_is_read_as_another_kind_is_one_mistake_however_many_lines_it_has(auto: str) -> None:
+    rows = [{"fare": row + 0.5, "zone": "abc"[row % 3], "tip": row % 2} for row in range(40)]
+    Path("trips.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    (message,) = both(CONFIG.replace("kind: csv, path: trips.csv", "kind: jsonl, path: trips.json") + auto)
+    assert "kind: json" in message
+    assert "other record" not in message
+
+
 def test_values_of_a_column_of_another_type_are_not_listed() -> None:
     columns_with_dates()
     (message,) = both(CONFIG.replace("label:", "  types: {zone: int}\nlabel:"))
