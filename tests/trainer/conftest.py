@@ -19,6 +19,7 @@ from command import PATIENCE
 from forks import Forked
 from made_once import copied
 from tensorflow_transform.tf_metadata import metadata_io
+from trainings import unoptimized
 
 from headrace.trainer.preprocessing import preprocessing_fn
 from headrace.trainer.sections import TrainerSections
@@ -168,6 +169,13 @@ def transform(kind: str, folder: Path) -> None:
             path = str(folder / f"Split-{split}" / "transformed_examples")
             encoded | f"write {split}" >> beam.io.WriteToTFRecord(path, file_name_suffix=".gz", num_shards=3)
     metadata_io.write_metadata(metadata, str(folder / "graph" / "metadata"))
+
+
+@pytest.fixture(scope="module")
+def as_they_are() -> Iterator[None]:
+    """Graphs are not optimized in a module whose tests are about what happens around trainings."""
+    with unoptimized():
+        yield
 
 
 @pytest.fixture
