@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import beam_here
 import numpy as np
 import tensorflow as tf
 import tensorflow_model_analysis as tfma
@@ -87,12 +88,12 @@ class Models(dict[str, Any]):
 
 class InProcess(component.Executor):
     def _make_beam_pipeline(self) -> beam.Pipeline:
-        return beam.Pipeline(runner="FnApiRunner")
+        return beam_here.pipeline()
 
 
 class Stock(StockExecutor):
     def _make_beam_pipeline(self) -> beam.Pipeline:
-        return beam.Pipeline(runner="FnApiRunner")
+        return beam_here.pipeline()
 
 
 def run(

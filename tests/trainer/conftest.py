@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import beam_here
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -156,7 +157,7 @@ def transform(kind: str, folder: Path) -> None:
                 for row in rows[split]]  # fmt: skip
 
     with (
-        beam.Pipeline(argv=["--runner=FnApiRunner"]) as pipeline,
+        beam_here.pipeline() as pipeline,
         tft_beam.Context(temp_dir=str(folder / "tmp"), force_tf_compat_v1=False),
     ):
         raw = {split: pipeline | split >> beam.Create(instances(split), reshuffle=False) for split in rows}

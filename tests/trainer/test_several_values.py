@@ -5,7 +5,7 @@ import re
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-import apache_beam as beam
+import beam_here
 import farmhash
 import keras
 import numpy as np
@@ -208,7 +208,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
         "disable_statistics": 1,
         "force_tf_compat_v1": 0,
     }
-    context = Executor.Context(make_beam_pipeline_fn=lambda: beam.Pipeline(argv=["--runner=FnApiRunner"]))
+    context = Executor.Context(make_beam_pipeline_fn=beam_here.pipeline)
     read, written = ({key: [artifacts[key]] for key in keys} for keys in (list(artifacts)[:2], list(artifacts)[2:]))
     Executor(context).Do(read, written, properties)
     files = {split: [str(folder / "transformed" / f"Split-{split}" / "*")] for split in rows}
