@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow_model_analysis as tfma
-from beam_here import analyzed
-from evaluator_runs import evaluate, predictions
+from evaluator_runs import analyzed, evaluate, predictions
 from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st

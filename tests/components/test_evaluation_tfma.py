@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from beam_here import analyzed
+from evaluator_runs import analyzed
 from google.protobuf import text_format
 from tensorflow_model_analysis.proto import config_pb2
 

@@ -16,7 +16,6 @@ from google.protobuf import text_format
 from ragged_lists import lists_of
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.types import artifact_utils, standard_artifacts
-from trainings import unoptimized
 
 from headrace.common.errors import TrainingError
 from headrace.components.transform.component import Executor
@@ -313,15 +312,14 @@ def test_every_signature_predicts_what_the_model_in_memory_does(story: Story) ->
     feeds: dict[str, dict[str, Any]] = {
         "serving_default": {"examples": examples}, "serving_raw": raw, "serving_transformed": features,
     }  # fmt: skip
-    with unoptimized():
-        for name, inputs in feeds.items():
-            found = story.signature(name)(**{key: tf.constant(value) for key, value in inputs.items()})["predictions"]
-            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6, err_msg=name)
-        transformed = story.signature("transform_features")(examples=examples)
+    for name, inputs in feeds.items():
+        found = story.signature(name)(**{key: tf.constant(value) for key, value in inputs.items()})["predictions"]
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6, err_msg=name)
+    transformed = story.signature("transform_features")(examples=examples)
     for name, values in features.items():
         np.testing.assert_array_equal(transformed[name], values, name)
     feeds["serving_default"] = {"examples": story.serialized["eval"]}
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:  # as in C++, with TensorFlow's optimizer of graphs
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:  # as in C++
         graph = tf.compat.v1.saved_model.loader.load(session, ["serve"], story.directory)
         signatures = {name: graph.signature_def[name] for name in feeds}
         answers = session.run(
