@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import beam_here
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_model_analysis as tfma
 from plain_models import export
@@ -87,12 +89,12 @@ class Models(dict[str, Any]):
 
 class InProcess(component.Executor):
     def _make_beam_pipeline(self) -> beam.Pipeline:
-        return beam.Pipeline(runner="FnApiRunner")
+        return beam_here.pipeline()
 
 
 class Stock(StockExecutor):
     def _make_beam_pipeline(self) -> beam.Pipeline:
-        return beam.Pipeline(runner="FnApiRunner")
+        return beam_here.pipeline()
 
 
 def run(
@@ -144,3 +146,10 @@ def called(model: Any, rows: list[dict[str, float]]) -> np.ndarray:
 
 def predictions(model: Any, data: Any) -> np.ndarray:
     return called(model, [{"a": data["a"][row]} for row in range(ROWS)])
+
+
+def analyzed(data: Any, config: Any) -> tfma.EvalResult:
+    """What TFMA makes of a DataFrame of labels and predictions, in a pipeline that is its own otherwise."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(beam, "Pipeline", beam_here.pipeline)
+        return tfma.analyze_raw_data(data, config)

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import apache_beam as beam
+import beam_here
 import pytest
 import tensorflow as tf
 from tfx.types import artifact_utils, standard_artifacts
@@ -56,7 +56,7 @@ def generate(folder: Path, data: DataConfig, *, store: bool = True, required: st
     number = len(list(folder.glob("run-*")))
     spans.uri, examples.uri = str(folder / f"spans-{number}"), str(folder / f"run-{number}")
     spans.write(find_spans(data).to_json())
-    executor = Executor(Executor.Context(make_beam_pipeline_fn=lambda: beam.Pipeline(argv=["--runner=FnApiRunner"])))
+    executor = Executor(Executor.Context(make_beam_pipeline_fn=beam_here.pipeline))
     properties = {"data": data.model_dump_json(by_alias=True), "store": str(folder / "store") if store else ""}
     properties |= {"required": RequiredColumn(required).to_json()} if required else {}
     executor.Do({"spans": [spans]}, {"examples": [examples]}, properties)

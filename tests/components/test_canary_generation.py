@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import forks
 import keras
 import numpy as np
 import pytest
@@ -68,19 +68,20 @@ def saved(folder: Path, generate: Callable[[Tensors], Tensors], named: Mapping[s
 
 
 def test_the_same_words_are_drawn_with_any_number_of_threads(tmp_path: Path) -> None:
-    program = (
+    program = tmp_path / "draws.py"
+    program.write_text(
+        "import sys\n"
         "import numpy as np, tensorflow as tf\n"
         "from headrace.trainer.generation import choose\n"
+        "tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[1]))\n"
         "rows = np.random.default_rng(7).dirichlet(np.full(5000, 0.1), 60).astype(np.float32)\n"
         "asked = {'temperature': tf.constant(1.0), 'top_k': tf.constant(0), 'top_p': tf.constant(1.0)}\n"
         "print(choose(tf.constant(rows), asked, tf.constant([1, 2], tf.int64)).numpy().tolist())\n"
     )
     found = []
     for threads in ("1", "4"):
-        environment = {**os.environ, "TF_NUM_INTRAOP_THREADS": threads}
-        done = subprocess.run(
-            [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-        )
+        done = forks.run([sys.executable, str(program), threads], cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
         found.append(json.loads(done.stdout))
     assert found[0] == found[1]
     rows = np.random.default_rng(7).dirichlet(np.full(5000, 0.1), 60).astype(np.float32)

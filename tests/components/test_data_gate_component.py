@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import beam_here
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -89,7 +90,7 @@ def _example(row: dict[str, Any]) -> bytes:
 
 class _InProcess(StatisticsGen):
     def _make_beam_pipeline(self) -> beam.Pipeline:
-        return beam.Pipeline(runner="FnApiRunner")
+        return beam_here.pipeline()
 
 
 @pytest.fixture(scope="module")

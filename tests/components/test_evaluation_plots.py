@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow_model_analysis as tfma
-from evaluator_runs import evaluate, predictions
+from evaluator_runs import analyzed, evaluate, predictions
 from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,7 +52,7 @@ def of_tfma(kind: str, data: Any, predicted: Any, steps: int | str) -> dict[str,
     values = [*predicted] if predicted.shape[1] > 1 else predicted[:, 0]
     hours = [np.nan if row % 10 == 0 else hour for row, hour in enumerate(data["hour"])]
     frame = pd.DataFrame({"label": data[kind], "prediction": values, "hour": hours, "weight": data["w"]})
-    return by_slice(tfma.analyze_raw_data(frame, text_format.Parse(config, config_pb2.EvalConfig())))
+    return by_slice(analyzed(frame, text_format.Parse(config, config_pb2.EvalConfig())))
 
 
 def rows(plot: Any, what: str, list_name: str) -> list[dict[str, float]]:

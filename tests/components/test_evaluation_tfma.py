@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import tensorflow_model_analysis as tfma
+from evaluator_runs import analyzed
 from google.protobuf import text_format
 from tensorflow_model_analysis.proto import config_pb2
 
@@ -112,7 +112,7 @@ def by_tfma(kind: str) -> dict[str, dict[str, Any]]:
         }
     )
     found: dict[str, dict[str, Any]] = {}
-    for key, outputs in tfma.analyze_raw_data(frame, config).slicing_metrics:
+    for key, outputs in analyzed(frame, config).slicing_metrics:
         of_slice = found.setdefault(" ".join(str(value) for _, value in key), {})
         for sub_key, metrics in outputs[""].items():
             start = {"": "", "topK:1": "top_1_"}.get(sub_key, f"{sub_key} ")

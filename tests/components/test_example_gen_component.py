@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import beam_here
 import pytest
 import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -38,10 +39,6 @@ TAXI = "pkg://tfx/examples/chicago_taxi_pipeline/data/big_tipper_label/*.csv"
 ROWS = 15_002
 
 
-def beam_pipeline(*more: str) -> beam.Pipeline:
-    return beam.Pipeline(options=PipelineOptions(["--runner=FnApiRunner", *more]))
-
-
 def generate(
     folder: Path, path: str = TAXI, beam_args: tuple[str, ...] = (), **data: Any
 ) -> standard_artifacts.Examples:
@@ -51,7 +48,7 @@ def generate(
     spans, examples = standard_artifacts.String(), standard_artifacts.Examples()
     spans.uri, examples.uri = str(folder / "spans"), str(folder / "examples")
     spans.write(find_spans(config).to_json())
-    context = Executor.Context(make_beam_pipeline_fn=lambda: beam_pipeline(*beam_args))
+    context = Executor.Context(make_beam_pipeline_fn=lambda: beam_here.pipeline(*beam_args))
     Executor(context).Do({"spans": [spans]}, {"examples": [examples]}, {"data": config.model_dump_json(by_alias=True)})
     return examples
 
@@ -113,7 +110,7 @@ def test_the_taxi_examples_are_those_of_stock_csv_example_gen(
     (file,) = resolve(TAXI)
     stock = standard_artifacts.Examples()
     stock.uri = str(tmp_path / "stock")
-    context = stock_executor.Executor.Context(make_beam_pipeline_fn=beam_pipeline)
+    context = stock_executor.Executor.Context(make_beam_pipeline_fn=beam_here.pipeline)
     stock_executor.Executor(context).Do(
         {},
         {"examples": [stock]},
@@ -166,7 +163,7 @@ def test_every_reader_of_the_field_reads_shards_made_of_several_pieces(
         "TFXIO" >> tf_example_record.TFExampleRecord(f"{examples.uri}/Split-train/*").BeamSource()
         | "Rows" >> beam.Map(lambda batch: batch.num_rows),
     ):
-        with beam_pipeline() as pipeline:
+        with beam_here.pipeline() as pipeline:
             out = tmp_path / str(len(counts))
             _ = (
                 pipeline

@@ -5,9 +5,8 @@ import hashlib
 import json
 from pathlib import Path
 
-import apache_beam as beam
+import beam_here
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
 from stores import Bucket
 from tfx.types import standard_artifacts
 
@@ -42,9 +41,7 @@ def written(folder: Path, path: str, **data: object) -> tuple[dict[str, str], st
     spans, examples = standard_artifacts.String(), standard_artifacts.Examples()
     spans.uri, examples.uri = str(folder / "spans"), str(folder / "examples")
     spans.write(find_spans(config(path, **data)).to_json())
-    context = Executor.Context(
-        make_beam_pipeline_fn=lambda: beam.Pipeline(options=PipelineOptions(["--runner=FnApiRunner"]))
-    )
+    context = Executor.Context(make_beam_pipeline_fn=beam_here.pipeline)
     parameters = {"data": config(path, **data).model_dump_json(by_alias=True)}
     Executor(context).Do({"spans": [spans]}, {"examples": [examples]}, parameters)
     files = sorted(file for file in Path(examples.uri).rglob("*") if file.is_file())

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
+import beam_here
 import pytest
 from span_runs import DAYS, Examples, config, days, generate, ids, read, reported, write
 from tfx.types import standard_artifacts
@@ -129,7 +129,7 @@ def test_file_that_vanishes_after_it_was_listed_is_reported(folder: Path) -> Non
     spans, examples = standard_artifacts.String(), Examples()
     spans.uri, examples.uri = str(folder / "spans"), str(folder / "out")
     spans.write(listed)
-    executor = Executor(Executor.Context(make_beam_pipeline_fn=lambda: beam.Pipeline(argv=["--runner=FnApiRunner"])))
+    executor = Executor(Executor.Context(make_beam_pipeline_fn=beam_here.pipeline))
     with pytest.raises(DataError, match=r"2026-01-02\.csv: cannot be read: No such file"):
         executor.Do({"spans": [spans]}, {"examples": [examples]}, {"data": data.model_dump_json(by_alias=True)})
     assert not list((folder / "out").iterdir())

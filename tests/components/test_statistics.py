@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
+import beam_here
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -46,17 +46,13 @@ Rows = list[dict[str, Any]]
 """Name to values, None for a feature of no kind, or an Int64List, which tells its kind even when it is empty."""
 
 
-def pipeline(*more: str) -> beam.Pipeline:
-    return beam.Pipeline(argv=["--runner=FnApiRunner", *more])
-
-
 def run(
     executor: Any, examples: standard_artifacts.Examples, folder: Path, beam_args: tuple[str, ...] = (), **inputs: Any
 ) -> standard_artifacts.ExampleStatistics:
     statistics = standard_artifacts.ExampleStatistics()
     statistics.uri = str(folder)
     statistics.set_string_custom_property("tfx_version", "1.21.0")
-    context = executor.Context(make_beam_pipeline_fn=lambda: pipeline(*beam_args))
+    context = executor.Context(make_beam_pipeline_fn=lambda: beam_here.pipeline(*beam_args))
     exec_properties = {"exclude_splits": "[]", **inputs.pop("exec_properties", {})}
     executor(context).Do({"examples": [examples], **inputs}, {"statistics": [statistics]}, exec_properties)
     return statistics
@@ -140,7 +136,7 @@ def taxi(tmp_path_factory: pytest.TempPathFactory) -> standard_artifacts.Example
     spans, examples = standard_artifacts.String(), standard_artifacts.Examples()
     spans.uri, examples.uri = str(folder / "spans"), str(folder / "examples")
     spans.write(find_spans(data).to_json())
-    context = ExampleGenExecutor.Context(make_beam_pipeline_fn=pipeline)
+    context = ExampleGenExecutor.Context(make_beam_pipeline_fn=beam_here.pipeline)
     properties = {"data": data.model_dump_json(by_alias=True)}
     ExampleGenExecutor(context).Do({"spans": [spans]}, {"examples": [examples]}, properties)
     return examples

@@ -75,7 +75,7 @@ class Served(NamedTuple):
 @pytest.fixture
 def served(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     s3_server.enter(monkeypatch)
-    monkeypatch.setattr(store_lock, "USUAL", Timing(poll=0.05, lease=0.5))
+    monkeypatch.setattr(store_lock, "USUAL", Timing(poll=0.02, lease=0.1))  # nobody else is alive
     with s3_proxy(s3_server.url) as proxy, s3_server.bucket("served") as bucket:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
         yield Served(bucket, proxy)

@@ -13,12 +13,13 @@ from transform_runs import Artifacts, run, written
 
 from headrace.components.examples.tfexample.encode import encode
 from headrace.components.examples.tfexample.float64_columns import with_bits
+from headrace.components.transform import record_blocks, shards
 from headrace.components.transform.component import Executor
 from headrace.trainer.input.transformed_columns import column_files, open_columns
 
 pytestmark = pytest.mark.slow
 
-SIZES = {"train": [9000, 0, 40], "eval": [300]}
+SIZES = {"train": [2300, 0, 40], "eval": [300]}
 SCHEMA = "\n".join(
     f'feature {{ name: "{name}" type: {kind} }}'
     for name, kind in {
@@ -105,11 +106,18 @@ def rows(count: int, rng: np.random.Generator) -> pa.RecordBatch:
     return with_bits(batch, ["exact"])
 
 
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest shard is read in more than one block of four batches."""
+    for module in (record_blocks, shards):
+        monkeypatch.setattr(module, "BATCH", 512)
+
+
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Artifacts:
     rng = np.random.default_rng(3)
-    shards = {split: [encode(rows(size, rng)).to_pylist() for size in sizes] for split, sizes in SIZES.items()}
-    return written(tmp_path_factory.mktemp("inputs"), SCHEMA, shards)
+    examples = {split: [encode(rows(size, rng)).to_pylist() for size in sizes] for split, sizes in SIZES.items()}
+    return written(tmp_path_factory.mktemp("inputs"), SCHEMA, examples)
 
 
 def recorded(outputs: Artifacts, split: str) -> dict[str, list[Any]]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
+import beam_here
 import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
@@ -49,7 +49,7 @@ def run(
         artifact = kind()
         artifact.uri = str(folder / key)
         outputs[key] = [artifact]
-    context = executor.Context(make_beam_pipeline_fn=lambda: beam.Pipeline(argv=["--runner=FnApiRunner", *args]))
+    context = executor.Context(make_beam_pipeline_fn=lambda: beam_here.pipeline(*args))
     exec_properties = {
         "preprocessing_fn": "headrace.trainer.preprocessing.preprocessing_fn",
         "custom_config": json.dumps({"config": json.dumps(config)}),

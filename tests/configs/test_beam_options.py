@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import copy
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -132,6 +134,21 @@ def test_beams_own_validator_has_nothing_against_what_the_rules_let_by(
     runner = create_runner(options.view_as(StandardOptions).runner)
     assert type(runner).__name__ == name
     assert PipelineOptionsValidator(options, runner).validate() == []
+
+
+def test_a_view_is_made_once_and_shares_its_values_also_in_a_copy() -> None:
+    options = beam_options(of(runner="direct", workers=2, direct_running_mode="multi_threading"), Path("/scratch"))
+    view = options.view_as(DirectOptions)
+    assert options.view_as(DirectOptions) is view
+    for copied in (copy.deepcopy(options), pickle.loads(pickle.dumps(options))):
+        again: Any = copied.view_as(DirectOptions)
+        assert again is copied.view_as(DirectOptions)
+        assert (again.direct_num_workers, again.direct_running_mode) == (2, "multi_threading")
+        again.direct_num_workers = 3
+        assert copied.get_all_options()["direct_num_workers"] == 3
+    view.direct_num_workers = 5
+    assert options.get_all_options()["direct_num_workers"] == 5
+    assert beam_options(of(runner="direct"), Path("/scratch")).view_as(DirectOptions).direct_num_workers == 1
 
 
 def test_temporary_files_lie_in_the_run_but_for_those_of_dataflow() -> None:

@@ -84,7 +84,7 @@ GCS = "from gcp_storage_emulator.__main__ import main; main()"
 def servers(folder):
     yield s3_servers.s3_server(folder)
     yield stores.serving(sys.executable, "-c", GCS, "start", "--host=127.0.0.1", "--port={port}", "--in-memory")
-    yield LocalService(0, 1, folder)
+    yield LocalService(0, 0, folder)  # a worker would import TensorFlow once more
     program = Path(kfp_server.__file__).with_name("kfp_metadata.py")
     yield kfp_server.started(folder / "log", sys.executable, str(program), str(folder / "metadata.sqlite"))
     if postgres.binaries():
@@ -103,7 +103,7 @@ def test_with_servers(tmp_path):
         Path("up").touch()
         time.sleep(600)
 """
-EXPECTED = ("weed -logtostderr server", "gcp_storage_emulator", "--dispatcher", "kfp_metadata.py")
+EXPECTED = ("weed -logtostderr server", "gcp_storage_emulator", "--role dispatcher", "kfp_metadata.py")
 
 
 @pytest.fixture

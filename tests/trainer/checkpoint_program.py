@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import keras
-from trainings import train_alone
+from trainings import leave_graphs_as_they_are, train_alone
 
 from headrace.common.logs import log_to_stdout
 from headrace.trainer.callbacks import checkpoint
@@ -44,6 +44,7 @@ if WHERE not in {"", "alone"}:
 
     headrace.trainer.fitting.Checkpoint = Killer  # type: ignore[attr-defined]
 log_to_stdout()
+leave_graphs_as_they_are()
 keras.utils.disable_interactive_logging()
 fn_args = SimpleNamespace(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
 if WHERE == "alone":

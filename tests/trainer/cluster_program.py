@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import keras
+from trainings import leave_graphs_as_they_are
 
 import headrace.trainer.fitting
 import headrace.trainer.run
@@ -64,6 +65,7 @@ class Ending(checkpoint.Checkpoint):
 
 headrace.trainer.fitting.Checkpoint = Ending  # type: ignore[attr-defined]
 log_to_stdout()
+leave_graphs_as_they_are()
 keras.utils.disable_interactive_logging()
 for reported in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")):
     Ending.end = reported["end"]

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import beam_here
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,6 +20,7 @@ from command import PATIENCE
 from forks import Forked
 from made_once import copied
 from tensorflow_transform.tf_metadata import metadata_io
+from trainings import unoptimized
 
 from headrace.trainer.preprocessing import preprocessing_fn
 from headrace.trainer.sections import TrainerSections
@@ -155,7 +157,7 @@ def transform(kind: str, folder: Path) -> None:
                 for row in rows[split]]  # fmt: skip
 
     with (
-        beam.Pipeline(argv=["--runner=FnApiRunner"]) as pipeline,
+        beam_here.pipeline() as pipeline,
         tft_beam.Context(temp_dir=str(folder / "tmp"), force_tf_compat_v1=False),
     ):
         raw = {split: pipeline | split >> beam.Create(instances(split), reshuffle=False) for split in rows}
@@ -168,6 +170,13 @@ def transform(kind: str, folder: Path) -> None:
             path = str(folder / f"Split-{split}" / "transformed_examples")
             encoded | f"write {split}" >> beam.io.WriteToTFRecord(path, file_name_suffix=".gz", num_shards=3)
     metadata_io.write_metadata(metadata, str(folder / "graph" / "metadata"))
+
+
+@pytest.fixture(scope="module")
+def as_they_are() -> Iterator[None]:
+    """Graphs are not optimized in a module whose tests are about what happens around trainings."""
+    with unoptimized():
+        yield
 
 
 @pytest.fixture

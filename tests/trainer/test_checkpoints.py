@@ -133,18 +133,25 @@ def test_the_default_model_continues_as_the_kind_that_it_became(prepared: Prepar
     ],
 )
 def test_training_stopped_by_sigterm_resumes_where_it_stopped(
-    prepared: Prepare, tmp_path: Path, where: str, settings: dict[str, Any], said: str
+    prepared: Prepare,
+    tmp_path: Path,
+    whole: tuple[list[np.ndarray], dict[str, Any]],
+    where: str,
+    settings: dict[str, Any],
+    said: str,
 ) -> None:
-    data = prepared("binary")
-    expected = start(job(data, tmp_path / "undisturbed", "whole", **settings), "alone")
-    assert expected.returncode == 0, expected.stderr
+    data, expected = prepared("binary"), whole
+    if settings.keys() != {"checkpoint"}:  # which weights do not depend on
+        done = start(job(data, tmp_path / "undisturbed", "whole", **settings), "alone")
+        assert done.returncode == 0, done.stderr
+        expected = outcome(data, tmp_path / "undisturbed", "whole")
     stopped = start(job(data, tmp_path, "stopped", **settings), where)
     assert stopped.returncode == 1
     assert "TrainingStoppedError: training was stopped by SIGTERM " + said in stopped.stderr
     assert not (tmp_path / "stopped" / "Format-Serving").exists()
     last = start(job(data, tmp_path, "last", **settings), "alone")
     assert "checkpoint: resuming from" in last.stdout, last.stderr
-    assert_same(outcome(data, tmp_path, "last"), outcome(data, tmp_path / "undisturbed", "whole"))
+    assert_same(outcome(data, tmp_path, "last"), expected)
     if settings is AUTO:
         record = outcome(data, tmp_path, "last")[1]
         assert record["chosen"]["batch_size"] == "32: auto, for 2,000 examples"

@@ -24,7 +24,7 @@ from headrace.trainer.job import Job
 from headrace.trainer.service.local import LocalService
 from headrace.trainer.service.ports import free_ports
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("as_they_are")]
 
 Prepare = Callable[[str], Any]
 SETTINGS = {**TRAIN, "steps_per_execution": 4, "checkpoint": {"every_steps": 8}}

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import apache_beam as beam
+import beam_here
 import keras
 import numpy as np
 import pytest
@@ -92,7 +92,7 @@ def transformed(folder: Path, rows: list[dict[str, Any]], **more: dict[str, Any]
     examples.set_string_custom_property("payload_format", "FORMAT_TF_EXAMPLE")
     graph, written = standard_artifacts.TransformGraph(), standard_artifacts.Examples()
     graph.uri, written.uri = str(folder / "graph"), str(folder / "transformed")
-    context = Executor.Context(make_beam_pipeline_fn=lambda: beam.Pipeline(argv=["--runner=FnApiRunner"]))
+    context = Executor.Context(make_beam_pipeline_fn=beam_here.pipeline)
     Executor(context).Do(
         {"examples": [examples], "schema": [schemas]},
         {"transform_graph": [graph], "transformed_examples": [written]},

@@ -108,25 +108,42 @@ def batches(dataset: tf.data.Dataset, most: int = 40) -> list[Any]:
     return [[np.asarray(one) for one in tf.nest.flatten(batch, expand_composites=True)] for batch in dataset.take(most)]
 
 
-@pytest.mark.parametrize("cache", ["memory", "none"])
-@pytest.mark.parametrize("spec", [TABLE, SEQUENCES], ids=["table", "sequences"])
+SPECS = {"table": TABLE, "sequences": SEQUENCES}
+BUCKETS = {"shuffle": 100, "buckets": LengthBuckets()}
+BUCKETS_IN_PARTS = {"shuffle": 100, "buckets": LengthBuckets((5, 20)), "steps_per_epoch": 5}
+
+
 @pytest.mark.parametrize(
-    "options",
+    ("spec", "cache", "options"),
     [
-        {"shuffle": 0},
-        {"shuffle": 100},
-        {"shuffle": 1000, "steps_per_epoch": 3},
-        {"shuffle": 100, "buckets": LengthBuckets()},
-        {"shuffle": 100, "buckets": LengthBuckets((5, 20)), "steps_per_epoch": 5},
+        ("table", "memory", {"shuffle": 0}),
+        ("sequences", "none", {"shuffle": 0}),
+        ("table", "none", {"shuffle": 100}),
+        ("sequences", "memory", {"shuffle": 100}),
+        ("table", "memory", {"shuffle": 1000, "steps_per_epoch": 3}),
+        ("sequences", "none", {"shuffle": 1000, "steps_per_epoch": 3}),
+        ("table", "none", BUCKETS),
+        ("sequences", "memory", BUCKETS),
+        ("sequences", "none", BUCKETS),
+        ("table", "memory", BUCKETS_IN_PARTS),
+        ("sequences", "memory", BUCKETS_IN_PARTS),
+        ("sequences", "none", BUCKETS_IN_PARTS),
     ],
     ids=str,
 )
 def test_batches_are_those_of_tfrecords(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Any, spec: dict[str, Any], options: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str, cache: Any, options: Any
 ) -> None:
-    """Whether columns are mapped or copied."""
-    pipeline = InputPipeline(feature_spec=spec, label_key="label", batch_size=32, cache=cache, seed=5, **options)
-    records, files = write(tmp_path, spec)
+    """Whether columns are mapped or copied. All pairs of settings, and lengths with each cache."""
+    pipeline = InputPipeline(
+        feature_spec=SPECS[spec],
+        label_key="label",
+        batch_size=32,
+        cache=cache,
+        seed=5,
+        **options,
+    )
+    records, files = write(tmp_path, SPECS[spec])
     parsed = pipeline.open("train", records)
     epochs, peek = [batches(parsed.dataset) for _ in range(2)], batches(parsed.peek)
     for copied in MAPPED_OR_COPIED:

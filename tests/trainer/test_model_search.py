@@ -34,6 +34,7 @@ from headrace.trainer.training import plan
 from headrace.trainer.trees import examples
 
 Prepare = Callable[[str], Any]
+pytestmark = pytest.mark.usefixtures("as_they_are")
 TRAIN = {"epochs": 3, "jit": "off", "checkpoint": {"every_steps": 8}, "steps_per_execution": 8}
 CANDIDATES = ["linear", "wide_and_deep", "tabm"]
 

@@ -61,7 +61,7 @@ def test_means_and_shares_of_many_words_lose_nothing_but_the_last_rounding(preci
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
 def test_half_precision_learns_as_well_and_exports_float32(prepared: Prepare, tmp_path: Path, precision: str) -> None:
-    run_fn(prepared("binary").fn_args(tmp_path, precision=precision))
+    run_fn(prepared("binary").fn_args(tmp_path, precision=precision, epochs=3))
     record = json.loads((tmp_path / "run" / "training.json").read_text())
     assert max(epoch["metrics"]["val_auc"] for epoch in record["epochs"]) > 0.9
     assert record["chosen"]["precision"].startswith(f"{precision}: layers compute in")

@@ -5,7 +5,7 @@ import re
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-import apache_beam as beam
+import beam_here
 import farmhash
 import keras
 import numpy as np
@@ -207,7 +207,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
         "disable_statistics": 1,
         "force_tf_compat_v1": 0,
     }
-    context = Executor.Context(make_beam_pipeline_fn=lambda: beam.Pipeline(argv=["--runner=FnApiRunner"]))
+    context = Executor.Context(make_beam_pipeline_fn=beam_here.pipeline)
     read, written = ({key: [artifacts[key]] for key in keys} for keys in (list(artifacts)[:2], list(artifacts)[2:]))
     Executor(context).Do(read, written, properties)
     files = {split: [str(folder / "transformed" / f"Split-{split}" / "*")] for split in rows}
@@ -318,14 +318,20 @@ def test_every_signature_predicts_what_the_model_in_memory_does(story: Story) ->
     transformed = story.signature("transform_features")(examples=examples)
     for name, values in features.items():
         np.testing.assert_array_equal(transformed[name], values, name)
+    feeds["serving_default"] = {"examples": story.serialized["eval"]}
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:  # as in C++
         graph = tf.compat.v1.saved_model.loader.load(session, ["serve"], story.directory)
-        for name, inputs in feeds.items():
-            signature = graph.signature_def[name]
-            feed = {signature.inputs[key].name: value if name != "serving_default" else story.serialized["eval"]
-                    for key, value in inputs.items()}  # fmt: skip
-            found = session.run(signature.outputs["predictions"].name, feed)
-            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6, err_msg=name)
+        signatures = {name: graph.signature_def[name] for name in feeds}
+        answers = session.run(
+            {name: signature.outputs["predictions"].name for name, signature in signatures.items()},
+            {
+                signatures[name].inputs[key].name: value
+                for name, inputs in feeds.items()
+                for key, value in inputs.items()
+            },
+        )
+    for name, found in answers.items():
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 def padded_raw(rows: list[list[Any]], missing: Any) -> np.ndarray:

@@ -148,6 +148,7 @@ def test_whole_tables_are_updated_where_rows_would_not_do(
 
 @pytest.mark.parametrize("precision", ["float32", "mixed_float16"])
 def test_a_model_learns_by_rows_and_its_record_names_the_tables(prepared: Any, tmp_path: Path, precision: str) -> None:
-    record = train_alone(prepared("binary").fn_args(tmp_path, embedding_updates="rows", precision=precision))
+    given = {"embedding_updates": "rows", "precision": precision, "epochs": 3}
+    record = train_alone(prepared("binary").fn_args(tmp_path, **given))
     assert "/table (" in record["chosen"]["embedding_updates"]
     assert max(epoch["metrics"]["val_auc"] for epoch in record["epochs"]) > 0.9

@@ -64,10 +64,12 @@ def end_in(trial: int, batch: int, number: signal.Signals) -> None:
 
 if __name__ == "__main__":
     import keras
+    from trainings import leave_graphs_as_they_are
 
     from headrace.common.logs import log_to_stdout
 
     log_to_stdout()
     keras.utils.disable_interactive_logging()
+    leave_graphs_as_they_are()
     end_in(int(sys.argv[2]), int(sys.argv[3]), signal.Signals[sys.argv[4]])
     do(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))

@@ -56,6 +56,10 @@ LEAST_SHARE = 1e-6
 """What a class without examples is taken for, as its logarithm must be finite."""
 
 
+def _threads(examples: Examples) -> int:
+    return min(max(examples.size // EXAMPLES_PER_THREAD, 1), CORES)
+
+
 class Boosting:
     """A growing sum of trees."""
 
@@ -86,9 +90,9 @@ class Boosting:
         self._kind, self._classes, self._scale = label.kind, label.num_classes, scale
         self._earlier = [self._lightgbm.Booster(model_str=text) for text in texts]
         self.base = base_scores(label, train, scale)
-        options = {"feature_pre_filter": False, "verbosity": -1}
+        threads = _threads(train)
+        options = {"feature_pre_filter": False, "verbosity": -1, "num_threads": threads}
         data = self._data(train, params=options, categorical_feature=list(categories))
-        threads = min(max(train.size // EXAMPLES_PER_THREAD, 1), CORES)
         self._booster = self._lightgbm.Booster(self._parameters(settings, seed, threads), data)
         self._booster.add_valid(self._data(evaluation, params=options, reference=data), "eval")
 
@@ -120,10 +124,10 @@ class Boosting:
 
     def _scores(self, examples: Examples) -> NDArray[np.float64]:
         """[examples], or [examples, classes]: the base and the earlier trees, added up in the order of growing."""
-        scores = np.tile(self.base, (examples.size, 1))
+        scores, threads = np.tile(self.base, (examples.size, 1)), _threads(examples)
         for booster in self._earlier:
             for iteration in range(booster.current_iteration()):
-                one = booster.predict(examples.inputs, iteration, 1, raw_score=True, num_threads=CORES)
+                one = booster.predict(examples.inputs, iteration, 1, raw_score=True, num_threads=threads)
                 scores += np.reshape(one, scores.shape)
         return scores if self._kind == "multiclass" else scores[:, 0]
 

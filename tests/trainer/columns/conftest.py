@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+import beam_here
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -238,7 +239,7 @@ def transform(sections: TrainerSections, folder: Path) -> None:
     metadata = tft.DatasetMetadata.from_feature_spec({key: tf.io.VarLenFeature(dtype) for key, dtype in SPEC.items()})
     custom_config = {"config": sections.to_json()}
     with (
-        beam.Pipeline(argv=["--runner=FnApiRunner"]) as pipeline,
+        beam_here.pipeline() as pipeline,
         tft_beam.Context(temp_dir=str(folder / "tmp"), force_tf_compat_v1=False, desired_batch_size=50),
     ):
         raw = pipeline | beam.Create(examples(), reshuffle=False)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import beam_here
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -50,7 +51,7 @@ def test_ours_and_stock_transform_agree(transformed: Any, tmp_path: Path) -> Non
     rows = transformed.raw[: len(transformed.rows)]
     spec = {key: tf.io.VarLenFeature(dtype) for key, dtype in transformed.spec.items()}
     with (
-        beam.Pipeline(argv=["--runner=FnApiRunner"]) as pipeline,
+        beam_here.pipeline() as pipeline,
         tft_beam.Context(temp_dir=str(tmp_path / "tmp"), force_tf_compat_v1=False),
     ):
         raw = (pipeline | beam.Create(rows, reshuffle=False), tft.DatasetMetadata.from_feature_spec(spec))
