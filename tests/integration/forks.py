@@ -11,7 +11,8 @@ A copy of the project (installed.py) has such a process too, started with its ow
 alone: what a test edits, adds or takes away is imported by each program, as it is then.
 
 What forking hides, such as a module that only another one imports, is left to tests that start the installed script
-or a task of Kubeflow's themselves: test_taxi.py, test_verify.py, test_one_folder.py, test_locales.py and others.
+or a task of Kubeflow's themselves: test_taxi.py, test_one_folder.py, test_locales.py and others. The pods of
+test_verify.py come from a process that has imported little (`of_image`).
 """
 
 from __future__ import annotations
@@ -61,6 +62,10 @@ LIBRARIES = (
     "zlib_ng.gzip_ng",
 )  # fmt: skip
 """What commands and components import. The first two, which import most of the rest, come first."""
+ENTRYPOINT = "headrace.pipeline.kubeflow.entrypoint"
+"""The program of a pod."""
+OF_IMAGE = ("tensorflow", "apache_beam")
+"""What most pods import. Each imports the rest of what it needs, so that nothing can be missing there unseen."""
 LONGEST = 1 << 17
 """Bytes of a request, which is a single packet."""
 HUGE, MADV_COLLAPSE = 1 << 21, 25
@@ -70,6 +75,8 @@ HUGE, MADV_COLLAPSE = 1 << 21, 25
 class Forked(POPEN):
     """A `Popen` whose Python programs are forked; any other command is started as always."""
 
+    server = ""
+    """The address of the process that forks; "" for the usual one."""
     _line: socket.socket | None = None
 
     def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, close_fds: Any, *rest: Any) -> None:
@@ -90,7 +97,7 @@ class Forked(POPEN):
             "session": new_session,
         }
         self._line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._line.connect(os.environ.get(ADDRESS) or _address(program.python))
+        self._line.connect(self.server or os.environ.get(ADDRESS) or address(program.python))
         socket.send_fds(self._line, [json.dumps(asked).encode()], [*files, *pass_fds])
         self.pid = int(self._line.recv(LONGEST))
         self._child_created = True
@@ -159,6 +166,15 @@ _SERVERS: list[Any] = []
 """Their standard inputs stay open as long as they are here."""
 
 
+_STARTING = threading.Lock()
+
+
+def address(python: str = sys.executable) -> str:
+    """Where to ask for programs of this Python."""
+    with _STARTING:
+        return _address(python)
+
+
 @functools.cache
 def _address(python: str) -> str:
     """Of the process that forks, which is started when the first program is. It ends with this one; that of this
@@ -173,25 +189,51 @@ def _address(python: str) -> str:
     from headrace.common.locks import wait_and_hold
 
     head, _, folder = os.environ[SHARED].partition(" ")
-    address = Path(folder, "socket")
+    place = Path(folder, "socket")
     with wait_and_hold(Path(folder, "lock")):
-        return str(address) if address.exists() else _serve(address, python, head, "all")
+        return str(place) if place.exists() else _serve(place, python, head, "all")
 
 
-def _serve(address: Path, python: str, head: str, imports: str) -> str:
-    """Start a process that forks at this address. head: the process that it ends with, or `own` for this one."""
+@contextlib.contextmanager
+def of_image(path: Path) -> Iterator[str]:
+    """The address of a process that forks pods. It is started as one, with this path of modules, and has imported
+    OF_IMAGE alone.
+    """
+    with tempfile.TemporaryDirectory(prefix="forks") as folder:
+        found = _serve(Path(folder, "socket"), sys.executable, "own", ENTRYPOINT, PYTHONPATH=str(path))
+        with _SERVERS.pop() as process:
+            yield found
+            process.stdin.close()
+
+
+def in_program() -> str:
+    """Python code for a program that is itself not forked: what it starts in a session of its own after that, is."""
+    return f"""
+import os, subprocess, sys
+sys.path.append({str(Path(__file__).parent)!r})
+import forks
+sys.path.pop()
+os.environ[forks.ADDRESS] = {address()!r}
+subprocess.Popen = forks.Forked
+"""
+
+
+def _serve(place: Path, python: str, head: str, imports: str, **environment: str) -> str:
+    """Start a process that forks at this address. head: the process that it ends with, or `own` for this one; imports:
+    `all`, `libraries` or ENTRYPOINT.
+    """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(str(address))
+    listener.bind(str(place))
     listener.listen(64)
     process = POPEN(
         [python, "-P", __file__, str(listener.fileno()), head, imports],
         stdin=subprocess.PIPE,  # closes when this process ends, however it does
         pass_fds=[listener.fileno()],
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | environment,
     )
     listener.close()
     _SERVERS.append(process)
-    return str(address)
+    return str(place)
 
 
 @contextlib.contextmanager
@@ -309,7 +351,7 @@ def _become(asked: dict[str, Any]) -> None:
         runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
-def main(descriptor: int, head: str, *, only_libraries: bool) -> None:
+def main(descriptor: int, head: str, imports: str) -> None:
     """Import what programs need, and serve. Programs get `sys.path` as it is before: setuptools adds to it."""
     path = list(sys.path)
     try:
@@ -321,9 +363,9 @@ def main(descriptor: int, head: str, *, only_libraries: bool) -> None:
     prepare()
     collect_rarely()
     gc.disable()
-    for name in LIBRARIES:
+    for name in OF_IMAGE if imports == ENTRYPOINT else LIBRARIES:
         importlib.import_module(name)
-    if only_libraries:
+    if imports != "all":
         for name in [name for name in sys.modules if name.partition(".")[0] == "headrace"]:
             del sys.modules[name]
     else:
@@ -334,9 +376,9 @@ def main(descriptor: int, head: str, *, only_libraries: bool) -> None:
     gc.enable()
     collapse()
     listener = socket.socket(fileno=descriptor)
-    address = listener.getsockname()
+    place = listener.getsockname()
     asked = Server(listener, end, path).serve()
-    _end_as(lambda: _become({**asked, "address": address}))
+    _end_as(lambda: _become({**asked, "address": place}))
 
 
 def _build_config_models() -> None:
@@ -387,4 +429,4 @@ def _end_as(program: Callable[[], None]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], only_libraries=sys.argv[3] == "libraries")
+    main(int(sys.argv[1]), *sys.argv[2:])

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from command import Finished, headrace
-from forks import HEADRACE
+from forks import HEADRACE, in_program
 from installed import without_pythonpath
 from parcels import write_parcels
 
@@ -57,6 +57,7 @@ mark()
 run = headrace.run(config, overrides={"train.epochs": 2, "model.hidden": [16]}, show=False)
 mark()
 assert "tensorflow" not in sys.modules
+exec(sys.argv[1])  # what it starts from here on is forked
 found = {
     "metrics": dict(run.metrics), "blessed": run.blessed, "reasons": run.reasons, "pushed": str(run.pushed),
     "frame": json.loads(run.metrics_frame.to_json(orient="index", double_precision=15)),
@@ -166,7 +167,7 @@ def program(new_folder: Callable[[str], Path]) -> Program:
     (folder / "own.py").write_text("def broken(hours):\n    raise ValueError('hours are not for me')\n")
     (folder / "program.py").write_text(PROGRAM)
     done = subprocess.run(
-        [sys.executable, "program.py"],
+        [sys.executable, "program.py", in_program()],
         cwd=folder, env=without_pythonpath(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

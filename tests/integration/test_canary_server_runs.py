@@ -323,7 +323,7 @@ def test_encrypted_server_is_asked_if_its_authority_is_known(story: Story, tmp_p
             options = ("--set", f"deploy.canary.server={{{common}, {more}}}")
             return headrace(story.folder, "run", "parcels.yaml", *options)
 
-        known, unknown = run(f"timeout_seconds: 120, ca_file: '{signed}'"), run("timeout_seconds: 5")
+        known, unknown = run(f"timeout_seconds: 120, ca_file: '{signed}'"), run("timeout_seconds: 2")
     assert known.code == 0, known.out + known.err
     assert known.ending("server").startswith("passed: ")
     assert unknown.code == 1

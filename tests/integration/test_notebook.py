@@ -12,6 +12,7 @@ from typing import Any
 import nbformat
 import pytest
 from command import ROOT
+from forks import in_program
 from installed import without_pythonpath
 from nbclient import NotebookClient
 
@@ -38,6 +39,9 @@ def executed(new_folder: Callable[[str], Path]) -> Executed:
     folder = new_folder("notebook")
     notebook = nbformat.read(ROOT / "docs" / "notebook.ipynb", as_version=4)  # type: ignore[no-untyped-call]
     environment = {**without_pythonpath(), "IPYTHONDIR": str(folder / ".ipython")}
+    first = folder / ".ipython" / "profile_default" / "startup" / "first.py"
+    first.parent.mkdir(parents=True)
+    first.write_text(in_program(), encoding="utf-8")  # the kernel is not forked
     before = os.environ.copy()
     os.environ.clear()
     os.environ.update(environment)

@@ -16,7 +16,7 @@ from s3_servers import S3Server
 
 pytestmark = pytest.mark.slow
 
-PUSH = 'deploy: {push: "s3://parcels-served/models/{name}"}\n'
+PUSH = 'deploy: {push: "s3://parcels-served/models/{name}", canary: null}\n'
 URI = "s3://parcels-served/models/parcels"
 
 

@@ -263,7 +263,8 @@ def test_a_folder_that_holds_files_of_that_name_is_not_an_obstacle(
 
 
 @pytest.mark.slow
-def test_a_store_that_is_away_is_called_no_disk(tmp_path: Path) -> None:
+def test_a_store_that_is_away_is_called_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.pipeline.kubeflow.store.ATTEMPTS", 2)
     away = ("--root", "s3://bucket/x", "--endpoint", "http://127.0.0.1:1", "--once")
     done = CliRunner(env={"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}).invoke(
         follow_logs, [str(tmp_path), *away]

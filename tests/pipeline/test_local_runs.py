@@ -146,7 +146,8 @@ def test_a_run_and_its_log_are_followed_to_the_end(folders: Folders) -> None:
 
 
 @pytest.mark.slow
-def test_a_config_with_a_server_shows_runs_here_if_asked_to(folders: Folders) -> None:
+def test_a_config_with_a_server_shows_runs_here_if_asked_to(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.pipeline.kubeflow.server.connection.WAITS", (0.0,))
     written(folders, 1, Status.DONE, ended="no new data")
     for verb, shown in (("runs", "nothing to train for"), ("status", "ended     no new data")):
         assert all(shown in called(verb, *more).stdout for more in ([], ["--set", ENDPOINT, "--local"]))

@@ -74,6 +74,7 @@ def serving(backend: Backend | None = None) -> Iterator[Backend]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else each body waits for the client's ACK of the headers
 
         def serve(self) -> None:
             sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -94,6 +94,7 @@ def test_a_store_that_fails_is_reported_once_and_fails_nothing(
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "headrace")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "only-for-this-test")
+    monkeypatch.setattr("headrace.pipeline.kubeflow.store.ATTEMPTS", 2)
     with mirrored(tmp_path, URI, Store({"endpoint": "http://127.0.0.1:9"})):
         written(tmp_path, WORK, 40)
     reported = log.messages
@@ -102,8 +103,9 @@ def test_a_store_that_fails_is_reported_once_and_fails_nothing(
 
 
 def test_a_checkpoint_of_which_half_was_fetched_stays_whole_in_the_store(
-    s3_server: S3Server, store: Store, tmp_path: Path
+    s3_server: S3Server, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("headrace.pipeline.kubeflow.store.ATTEMPTS", 2)
     first, second, name = tmp_path / "first", tmp_path / "second", f"{WORK}/batch-000000000040-1000001.npz"
     with mirrored(first, URI, store):
         (first / WORK).mkdir(parents=True)

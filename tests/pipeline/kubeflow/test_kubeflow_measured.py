@@ -70,6 +70,7 @@ def test_a_store_out_of_reach_is_reported_and_runs_here_count(
     monkeypatch.delenv("HEADRACE_STORE", raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setattr("headrace.pipeline.kubeflow.store.ATTEMPTS", 2)
     config = trips(f"pipeline.root={tmp_path}/runs")
     store = Store({"endpoint": "http://127.0.0.1:1"})
     assert measured.peaks(config, store) == {}
@@ -83,6 +84,7 @@ def test_warning_is_shown_although_libraries_are_hidden_while_the_pipeline_is_co
     monkeypatch.delenv("HEADRACE_STORE", raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setattr("headrace.pipeline.kubeflow.store.ATTEMPTS", 2)
     settings = ("kubeflow.resources=auto", "kubeflow.object_store.endpoint=http://127.0.0.1:1")
     logger = logging.getLogger("headrace")
     with open(2, "w", encoding="utf-8", closefd=False) as stderr:

@@ -108,6 +108,7 @@ class Ahead(BaseHTTPRequestHandler):
     """A store three hours ahead. Like S3 it refuses a request that is more than 15 minutes away from its own time."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else each body waits for the client's ACK of the headers
     refused = 0
 
     def do_HEAD(self) -> None:

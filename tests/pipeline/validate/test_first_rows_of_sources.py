@@ -151,7 +151,10 @@ def test_a_wrong_query_is_the_mistake_that_a_run_reports(kind: str, query: str, 
 
 
 @pytest.mark.slow
-def test_a_database_that_cannot_be_reached_is_noted(given: Given, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_database_that_cannot_be_reached_is_noted(
+    given: Given, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.pipeline.validate.PATIENCE", 1.0)
     source = given("postgresql", trips(3))
     with socket.socket() as silent:  # which takes connections, and says nothing
         silent.bind(("127.0.0.1", 0))
@@ -173,7 +176,7 @@ def test_a_database_that_cannot_be_reached_is_noted(given: Given, caplog: pytest
 def test_a_query_that_takes_long_is_cancelled(
     given: Given, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.pipeline.validate.PATIENCE", 3.0)
+    monkeypatch.setattr("headrace.pipeline.validate.PATIENCE", 1.5)
     endless = "with recursive n(fare) as (select 1 union all select fare + 1 from n) select count(*) as fare from n"
     for kind in DATABASES:
         source = given(kind, trips(3))
