@@ -11,8 +11,7 @@ A copy of the project (installed.py) has such a process too, started with its ow
 alone: what a test edits, adds or takes away is imported by each program, as it is then.
 
 What forking hides, such as a module that only another one imports, is left to tests that start the installed script
-or a task of Kubeflow's themselves: test_taxi.py, test_one_folder.py, test_locales.py and others. The pods of
-test_verify.py come from a process that has imported little (`of_image`).
+or a task of Kubeflow's themselves: test_taxi.py, test_verify.py, test_one_folder.py, test_locales.py and others.
 """
 
 from __future__ import annotations
@@ -62,10 +61,6 @@ LIBRARIES = (
     "zlib_ng.gzip_ng",
 )  # fmt: skip
 """What commands and components import. The first two, which import most of the rest, come first."""
-ENTRYPOINT = "headrace.pipeline.kubeflow.entrypoint"
-"""The program of a pod."""
-OF_IMAGE = ("tensorflow", "apache_beam")
-"""What most pods import. Each imports the rest of what it needs, so that nothing can be missing there unseen."""
 LONGEST = 1 << 17
 """Bytes of a request, which is a single packet."""
 HUGE, MADV_COLLAPSE = 1 << 21, 25
@@ -75,8 +70,6 @@ HUGE, MADV_COLLAPSE = 1 << 21, 25
 class Forked(POPEN):
     """A `Popen` whose Python programs are forked; any other command is started as always."""
 
-    server = ""
-    """The address of the process that forks; "" for the usual one."""
     _line: socket.socket | None = None
 
     def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, close_fds: Any, *rest: Any) -> None:
@@ -97,7 +90,7 @@ class Forked(POPEN):
             "session": new_session,
         }
         self._line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._line.connect(self.server or os.environ.get(ADDRESS) or address(program.python))
+        self._line.connect(os.environ.get(ADDRESS) or address(program.python))
         socket.send_fds(self._line, [json.dumps(asked).encode()], [*files, *pass_fds])
         self.pid = int(self._line.recv(LONGEST))
         self._child_created = True
@@ -175,6 +168,18 @@ def address(python: str = sys.executable) -> str:
         return _address(python)
 
 
+def in_program() -> str:
+    """Python code for a program that is itself not forked: what it starts in a session of its own after that, is."""
+    return f"""
+import os, subprocess, sys
+sys.path.append({str(Path(__file__).parent)!r})
+import forks
+sys.path.pop()
+os.environ[forks.ADDRESS] = {address()!r}
+subprocess.Popen = forks.Forked
+"""
+
+
 @functools.cache
 def _address(python: str) -> str:
     """Of the process that forks, which is started when the first program is. It ends with this one; that of this
@@ -194,34 +199,8 @@ def _address(python: str) -> str:
         return str(place) if place.exists() else _serve(place, python, head, "all")
 
 
-@contextlib.contextmanager
-def of_image(path: Path) -> Iterator[str]:
-    """The address of a process that forks pods. It is started as one, with this path of modules, and has imported
-    OF_IMAGE alone.
-    """
-    with tempfile.TemporaryDirectory(prefix="forks") as folder:
-        found = _serve(Path(folder, "socket"), sys.executable, "own", ENTRYPOINT, PYTHONPATH=str(path))
-        with _SERVERS.pop() as process:
-            yield found
-            process.stdin.close()
-
-
-def in_program() -> str:
-    """Python code for a program that is itself not forked: what it starts in a session of its own after that, is."""
-    return f"""
-import os, subprocess, sys
-sys.path.append({str(Path(__file__).parent)!r})
-import forks
-sys.path.pop()
-os.environ[forks.ADDRESS] = {address()!r}
-subprocess.Popen = forks.Forked
-"""
-
-
-def _serve(place: Path, python: str, head: str, imports: str, **environment: str) -> str:
-    """Start a process that forks at this address. head: the process that it ends with, or `own` for this one; imports:
-    `all`, `libraries` or ENTRYPOINT.
-    """
+def _serve(place: Path, python: str, head: str, imports: str) -> str:
+    """Start a process that forks at this address. head: the process that it ends with, or `own` for this one."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(str(place))
     listener.listen(64)
@@ -229,7 +208,7 @@ def _serve(place: Path, python: str, head: str, imports: str, **environment: str
         [python, "-P", __file__, str(listener.fileno()), head, imports],
         stdin=subprocess.PIPE,  # closes when this process ends, however it does
         pass_fds=[listener.fileno()],
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | environment,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
     )
     listener.close()
     _SERVERS.append(process)
@@ -351,7 +330,7 @@ def _become(asked: dict[str, Any]) -> None:
         runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
-def main(descriptor: int, head: str, imports: str) -> None:
+def main(descriptor: int, head: str, *, only_libraries: bool) -> None:
     """Import what programs need, and serve. Programs get `sys.path` as it is before: setuptools adds to it."""
     path = list(sys.path)
     try:
@@ -363,9 +342,9 @@ def main(descriptor: int, head: str, imports: str) -> None:
     prepare()
     collect_rarely()
     gc.disable()
-    for name in OF_IMAGE if imports == ENTRYPOINT else LIBRARIES:
+    for name in LIBRARIES:
         importlib.import_module(name)
-    if imports != "all":
+    if only_libraries:
         for name in [name for name in sys.modules if name.partition(".")[0] == "headrace"]:
             del sys.modules[name]
     else:
@@ -429,4 +408,4 @@ def _end_as(program: Callable[[], None]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), *sys.argv[2:])
+    main(int(sys.argv[1]), sys.argv[2], only_libraries=sys.argv[3] == "libraries")

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from command import PATIENCE, ROOT, wait_until
-from forks import FIRST, HEADRACE, Forked, address, of_image
+from forks import FIRST, HEADRACE, Forked
 from model_registry import Registry, model_registry
 from s3_servers import S3Server
 
@@ -47,25 +46,6 @@ TAXI = ROOT / "configs" / "taxi.yaml"
 SETTINGS = ["train.jit=off", "deploy.lite={precision: float16, examples: 20}"]
 HELD_CHECKPOINT = str(Path(__file__).with_name("held_checkpoint.py"))
 AS_IN_IMAGE = Path(__file__).parent / "as_in_image"  # components see what the image has, and no more
-VERIFY = f"""\
-import runpy, subprocess, sys
-sys.path.append({str(Path(__file__).parent)!r})
-import forks
-sys.path.pop()
-pods, others = sys.argv[1:3]
-
-
-class Either(forks.Forked):
-    def _execute_child(self, args, *rest):
-        self.server = pods if forks.ENTRYPOINT in args else others
-        super()._execute_child(args, *rest)
-
-
-subprocess.Popen = Either
-sys.argv = sys.argv[3:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-"""Runs the command, whose pods and run here are forked at these addresses."""
 HOME = "minio://mlpipeline/v2/artifacts/chicago-taxi"
 UNCACHED = {"spans", "baseline", "record-blessing"}
 TRIPS = """\
@@ -105,16 +85,14 @@ class Story:
 def story(new_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Story:
     folder, kept = new_folder("verify"), tmp_path_factory.mktemp("kept")
     with_settings = [word for setting in SETTINGS for word in ("--set", setting)]
-    verify = [str(HEADRACE), "verify", str(TAXI), *with_settings, "--keep", str(kept)]
-    with of_image(AS_IN_IMAGE) as pods:
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", VERIFY, pods, address(), *verify],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(AS_IN_IMAGE)},
-            check=False,
-            capture_output=True,
-            text=True,
-        )
+    done = subprocess.run(
+        [str(HEADRACE), "verify", str(TAXI), *with_settings, "--keep", str(kept)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(AS_IN_IMAGE)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     assert not done.stderr
     config = as_compiled(load(TAXI, overrides=SETTINGS))
     cluster, text = Cluster(kept / "cluster", config.kubeflow.pipeline_root), compile_pipeline(config)
@@ -128,7 +106,7 @@ def story(new_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
 
 @contextlib.contextmanager
 def forked_pods() -> Iterator[None]:
-    """Start tasks with their imports done. Those of `headrace verify` above imported all but TensorFlow and Beam."""
+    """Start tasks with their imports done. Those of `headrace verify` above did all imports themselves."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess, "Popen", Forked)
         yield

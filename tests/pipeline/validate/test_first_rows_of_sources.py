@@ -176,7 +176,7 @@ def test_a_database_that_cannot_be_reached_is_noted(
 def test_a_query_that_takes_long_is_cancelled(
     given: Given, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.pipeline.validate.PATIENCE", 1.5)
+    monkeypatch.setattr("headrace.pipeline.validate.PATIENCE", 3.0)
     endless = "with recursive n(fare) as (select 1 union all select fare + 1 from n) select count(*) as fare from n"
     for kind in DATABASES:
         source = given(kind, trips(3))
