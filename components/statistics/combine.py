@@ -13,6 +13,7 @@ from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics
 from tfx.dsl.io import fileio
 from tfx_bsl.statistics import merge_util
 
+from headrace.common.heap import HeapTrim
 from headrace.components.file_groups import FileGroup, MergeInOrder, file_groups
 from headrace.components.statistics.categories import Categories, add_values, merge_categories, text_statistics
 from headrace.components.statistics.columns import ColumnStatistics
@@ -25,6 +26,8 @@ Targets = Mapping[str, str]
 """The file of each split's statistics."""
 Write = Callable[[tuple[str, Any]], None]
 """Takes a key of the shards and the output for it."""
+BATCHES_BETWEEN_TRIMS = 16
+"""64 MB of examples."""
 
 
 @dataclass
@@ -114,10 +117,11 @@ def to_files(targets: Targets) -> Write:
 
 def _accumulated(group: FileGroup, combiner: StatisticsCombiner) -> tuple[str, tuple[int, Accumulator]]:
     """The accumulator of a group, with its key and number."""
-    accumulator = combiner.create_accumulator()
+    accumulator, trim = combiner.create_accumulator(), HeapTrim(BATCHES_BETWEEN_TRIMS)
     for file in group.files:
         for batch in batches(file):
             accumulator = combiner.add_input(accumulator, batch)
+            trim.count()
     return group.key, (group.number, combiner.compact(accumulator))
 
 

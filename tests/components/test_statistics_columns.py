@@ -1,6 +1,7 @@
 """Our accumulators of columns against TFDV's generator: the same protos, however the rows are divided."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,9 @@ from tensorflow_data_validation.statistics.generators.basic_stats_generator impo
 from tensorflow_data_validation.utils import quantiles_util
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics, Histogram
 
-from headrace.components.statistics import categories, protos
+from headrace.components.examples.decode import lists
+from headrace.components.file_groups import FileGroup
+from headrace.components.statistics import categories, combine, protos
 from headrace.components.statistics.columns import EPSILON, ColumnStatistics
 from headrace.components.statistics.histograms import Quantiles, Range, equal_width_histogram, quantiles_histogram
 
@@ -116,3 +119,23 @@ def test_a_column_of_two_types_is_refused_by_name() -> None:
     statistics.add(pa.record_batch({"a": pa.array([[1]]), "b": pa.array([[1]])}))
     with pytest.raises(TypeError, match="feature b has values of types INT and STRING"):
         statistics.add(pa.record_batch({"b": pa.array([[b"x"]])}))
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_batches_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    random, rows = np.random.default_rng(0), 20_000
+    values = [pa.array(random.random(rows), pa.float32()) for _ in range(12)]
+    values += [pa.array(random.integers(0, 50, rows).astype(str)).cast(pa.large_binary()) for _ in range(3)]
+    columns = [lists(own, np.ones(rows, np.bool_)) for own in values]
+    batch = pa.RecordBatch.from_arrays(columns, [f"column {number}" for number in range(15)])
+    monkeypatch.setattr(combine, "batches", lambda _: (batch for _ in range(100)))
+    before = anonymous_mb()
+    group = FileGroup("train", 0, ("rows",))
+    _, (_, accumulator) = combine._accumulated(group, combine.StatisticsCombiner())
+    assert accumulator.columns.num_examples == 100 * rows
+    assert anonymous_mb() - before < 75  # 112 without returning what is free
+
+
+def anonymous_mb() -> float:
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) / 1e3

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from headrace.common.errors import TrainingError
+from headrace.trainer.input import gathered
 from headrace.trainer.input.memory import (
     CACHE_WORDS,
     ExampleSample,
@@ -20,7 +21,7 @@ from headrace.trainer.input.memory import (
 )
 from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.pipeline import InputPipeline
-from headrace.trainer.input.reading import records_of
+from headrace.trainer.input.reading import InputOptions, records_of
 
 SIZES = [130, 1, 0, 2100, 269]
 TOTAL = sum(SIZES)
@@ -147,6 +148,24 @@ def test_columns_are_what_parsing_one_example_at_a_time_gives(shards: list[str],
             np.testing.assert_array_equal(label[place], expected.pop("label"))
             for name, value in expected.items():
                 np.testing.assert_array_equal(features[name][place], value)
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 200])
+def test_batches_are_the_same_however_many_examples_are_gathered_at_once(
+    shards: list[str], monkeypatch: pytest.MonkeyPatch, prefetch: int
+) -> None:
+    def batches(at_once: int) -> list[list[list[int]]]:
+        monkeypatch.setattr(gathered, "GATHERED", at_once)
+        reading = InputOptions(prefetch=prefetch)
+        split = pipeline(reading=reading).open("train", shards, start=3)
+        endless = pipeline(reading=reading, steps_per_epoch=1).open("train", shards)
+        assert split.endless
+        return [epoch(split.endless().take(100)), epoch(split.dataset), epoch(endless.dataset.take(100))]
+
+    one_by_one = batches(1)
+    assert [len(found) for found in one_by_one] == [100, TOTAL // 64 + 1 - 3, 100]
+    assert batches(640) == one_by_one
+    assert batches(1 << 20) == one_by_one
 
 
 def test_endless_split_in_memory_runs_through_all_examples_before_repeating_any(shards: list[str]) -> None:

@@ -29,10 +29,10 @@ from headrace.trainer.input.shuffle import (
     small_integers,
 )
 
-GATHERED = 4096
-"""Examples that are fetched from memory at once, if batches are smaller."""
+GATHERED = 16384
+"""Examples that are fetched from memory at once, if batches are smaller. To cut batches from them copies nothing."""
 GATHERED_AHEAD = 2
-"""Prefetched elements of that size."""
+"""Least number of prefetched elements of that size."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,8 @@ def open_gathered(batching: Batching, examples: ExamplesInMemory, start: int = 0
     at_once = max(examples.at_once // batch_size, 1) if examples.packing.can_be_split else 1
     begin, order = _order(batching, examples, start, batch_size * at_once)
     reading = batching.reading_memory
+    cut_ahead = at_once > 1 and batching.load is None and reading.prefetch != tf.data.AUTOTUNE
+    ahead = max(-(-reading.prefetch // at_once), GATHERED_AHEAD)
 
     @no_autograph
     def gather(which: tf.Tensor) -> InputBatch:
@@ -117,8 +119,8 @@ def open_gathered(batching: Batching, examples: ExamplesInMemory, start: int = 0
     def whole_epochs() -> tf.data.Dataset:
         batches = epoch_numbers(begin, endless=True).flat_map(order).map(gather)
         if at_once > 1:
-            batches = batches.prefetch(GATHERED_AHEAD).flat_map(split_rows(batch_size))
-        return reading.finished(batching.loaded(batches))
+            batches = batches.prefetch(ahead).flat_map(split_rows(batch_size))
+        return reading.finished(batching.loaded(batches), is_ahead=cut_ahead)
 
     def one_epoch() -> tf.data.Dataset:
         if examples.whole is not None and not batching.shuffle and not begin.examples:
@@ -127,11 +129,11 @@ def open_gathered(batching: Batching, examples: ExamplesInMemory, start: int = 0
         else:
             indices = epoch_numbers(begin, batching.endless).flat_map(order).rebatch(batch_size * at_once)
             batches = indices.map(gather)
-            batches = batches.prefetch(GATHERED_AHEAD).rebatch(batch_size) if at_once > 1 else batches
+            batches = batches.prefetch(ahead).rebatch(batch_size) if at_once > 1 else batches
         dataset = batching.loaded(batches)
         if not batching.endless and not begin.examples:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps))
-        return reading.finished(dataset)
+        return reading.finished(dataset, is_ahead=cut_ahead)
 
     def peek() -> tf.data.Dataset:
         return without_autotune(batching.loaded(tf.data.Dataset.range(size).batch(batch_size).map(gather)))
