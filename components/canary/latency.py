@@ -39,8 +39,8 @@ def measure_latency(ask_each: Callable[[], Sequence[float]], limits: LatencyLimi
     It is the first attempt that meets both limits at once, or else the one with the least excess, so both figures are
     of the same requests.
 
-    ask_each: sends the requests, one after the other, and returns the seconds until each answer; none of them if one was
-    not answered.
+    ask_each: sends the requests, one after the other, and returns the seconds until each answer; nothing if one was not
+    answered.
     """
     best = dict[str, float]()
     for _ in range(ATTEMPTS):
