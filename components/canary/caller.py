@@ -38,7 +38,7 @@ LONGEST = 240
 _FATAL = re.compile(r"^F\d{4} |Check failed|^terminate called|^Fatal Python error", re.MULTILINE)
 _NO_WORDS = re.compile(r" \[\[\{\{node.*|^Name: <unknown>, |(?<=^Could not parse example input), value: .*")
 """Parts of TensorFlow's errors that tell a reader nothing."""
-_ON_CPU = {"CUDA_VISIBLE_DEVICES": "-1", "PYTHONUNBUFFERED": "1"}
+_ON_CPU = {"CUDA_VISIBLE_DEVICES": "-1", "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 """An accelerator's memory may be full of the Evaluator, and its sums are rounded otherwise."""
 
 
