@@ -127,8 +127,8 @@ class Caller:
         running, found = self._running, list[Answer]()
         header = {"feeds": list(feeds), "fetches": list(fetches), "rows": rows}
         while len(found) < rows and all(one.outcome == "answered" for one in found[-1:]):
-            request = ({}, ()) if found else (header, list(feeds.values()))
-            found.append(self._receive(running, *request, self.patience))
+            arrays = [] if found else list(feeds.values())
+            found.append(self._receive(running, {} if found else header, arrays, self.patience))
         return found
 
     def _receive(
