@@ -2,7 +2,7 @@
 
 Of the model, only the variables and tables of the signatures are written, not its layers: the V1 and C++ loaders
 (TensorFlow Serving, BulkInferrer) cannot find the variables of a Keras 3 model that `tf.saved_model.save` wrote. Of the
-two tables that TFT makes of each vocabulary, the graph reads one; each is nine functions, which every loader loads.
+two tables that TFT makes of each vocabulary, the graph reads one. Every loader loads the functions of each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.saved_model.experimental import TrackableResource
 
-from headrace.trainer.private_api import AutoTrackable
+from headrace.trainer.private_api import AutoTrackable, keep_functions
 from headrace.trainer.signatures import Signatures
 
 WEIGHTS = "assets.extra/model.weights.h5"
@@ -34,6 +34,8 @@ def export(directory: str, signatures: Signatures, weights: Path) -> None:
     read = {id(tensor) for function in traced.values() for tensor in function.captured_inputs}
     tables = (*_tables(signatures.model), *_tables(signatures.loaded))
     root.tables = [table for table in tables if id(table.resource_handle) in read]
+    for table in root.tables:
+        keep_functions(table)
     tf.saved_model.save(root, directory, traced)
     extra = Path(directory, WEIGHTS)
     extra.parent.mkdir(parents=True, exist_ok=True)

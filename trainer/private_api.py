@@ -5,6 +5,7 @@ They may change with any version; a test fails for versions other than the ones 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ __all__ = [
     "disable_gradient_reduction",
     "ensure_global_seeds",
     "global_seeds",
+    "keep_functions",
     "moving_averages",
     "optimizer_slots",
     "remove_function",
@@ -92,3 +94,22 @@ def add_function(function: Any) -> None:
 def remove_function(name: str) -> None:
     """Remove a function that `add_function` added."""
     context.context().remove_function(name)
+
+
+def keep_functions(table: Any) -> None:
+    """Let a table that was loaded be saved with the three functions that it was loaded with.
+
+    TensorFlow would write each of them within two others, which every loader then has to load.
+    """
+    loaded = {name: getattr(table, name) for name in ("_create_resource", "_initialize", "_destroy_resource")}
+    if not all(len(getattr(function, "concrete_functions", ())) == 1 for function in loaded.values()):
+        return  # it was made here
+    for function in loaded.values():
+        (concrete,) = function.concrete_functions
+        function.get_concrete_function = functools.partial(_same, concrete)
+    children = table._trackable_children
+    table._trackable_children = lambda *args, **kwargs: {**children(*args, **kwargs), **loaded}
+
+
+def _same(concrete: Any) -> Any:
+    return concrete

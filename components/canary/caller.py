@@ -38,7 +38,7 @@ LONGEST = 240
 _FATAL = re.compile(r"^F\d{4} |Check failed|^terminate called|^Fatal Python error", re.MULTILINE)
 _NO_WORDS = re.compile(r" \[\[\{\{node.*|^Name: <unknown>, |(?<=^Could not parse example input), value: .*")
 """Parts of TensorFlow's errors that tell a reader nothing."""
-_ON_CPU = {"CUDA_VISIBLE_DEVICES": "-1", "PYTHONUNBUFFERED": "1"}
+_ON_CPU = {"CUDA_VISIBLE_DEVICES": "-1", "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 """An accelerator's memory may be full of the Evaluator, and its sums are rounded otherwise."""
 
 
@@ -47,7 +47,7 @@ class Answer:
     """The outcome of one request, or of loading the model.
 
     detail: the error, or how the process ended; seconds: that it took; peak: the most memory of the process so far, in
-    bytes.
+    bytes, 0 if it was not asked for.
     """
 
     outcome: Outcome
@@ -117,6 +117,20 @@ class Caller:
         header = {"feeds": list(feeds), "fetches": list(fetches)}
         return self._receive(self._running, header, list(feeds.values()), self.patience)
 
+    def ask_each(self, feeds: Mapping[str, NDArray[Any]], fetches: Sequence[str], rows: int) -> list[Answer]:
+        """The same for each of the first rows by itself, one after the other, until one is not answered. The answers
+        have no arrays. A feed of rank 0 is for all rows.
+        """
+        loaded = self.load()
+        if self._running is None or loaded.outcome != "answered":
+            return [loaded]
+        running, found = self._running, list[Answer]()
+        header = {"feeds": list(feeds), "fetches": list(fetches), "rows": rows}
+        while len(found) < rows and all(one.outcome == "answered" for one in found[-1:]):
+            arrays = [] if found else list(feeds.values())
+            found.append(self._receive(running, {} if found else header, arrays, self.patience))
+        return found
+
     def _receive(
         self, running: _Running, header: dict[str, Any], arrays: Sequence[NDArray[Any]], patience: float
     ) -> Answer:
@@ -141,7 +155,7 @@ class Caller:
         said, found = answer
         if "error" in said:
             return Answer("refused", first_line(said["error"]))
-        return Answer("answered", "", found, said["seconds"], said["peak"])
+        return Answer("answered", "", found, said["seconds"], said.get("peak", 0))
 
     def _how_it_ended(self, code: int) -> str:
         """The signal, and what the process wrote last about it."""

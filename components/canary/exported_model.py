@@ -14,6 +14,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from headrace.common.errors import RunError
+from headrace.common.names import join_names
 from headrace.components.canary.caller import Answer, Caller, first_line
 from headrace.components.canary.generation import generation_inputs, is_generation
 from headrace.components.canary.signatures import (
@@ -61,8 +62,16 @@ class ExportedModel:
             raise UnmadeError(f"its inputs cannot be computed of the examples: {reason}") from error
 
     def request(self, signature: Signature, inputs: Inputs) -> Answer:
-        """Ask the process."""
+        """Ask the process. A request that lacks an input is refused, as TensorFlow Serving refuses it, before the model
+        is asked (`VerifyRequestInputsSize` in its predict_util.cc).
+        """
+        if missing := sorted(signature.feeds.keys() - inputs.keys()):
+            return Answer("refused", f"the request lacks {join_names(missing)}")
         return self._caller.ask(signature.tensors(inputs), list(signature.fetches.values()))
+
+    def request_each(self, signature: Signature, inputs: Inputs, rows: int) -> list[Answer]:
+        """Ask the process with one row after the other, until one is not answered. The answers have no arrays."""
+        return self._caller.ask_each(signature.tensors(inputs), list(signature.fetches.values()), rows)
 
     def outputs(self, name: str, examples: NDArray[Any]) -> Inputs | str:
         """What a signature answers in the process for serialized tf.Examples [n], by name, or why it does not."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-
-from headrace.components.canary.inputs import rows_of
-from headrace.components.canary.signatures import Inputs
 
 ATTEMPTS = 3
 """How often the latency is measured before it counts as above a limit: what else the machine does only adds to it."""
@@ -36,24 +33,20 @@ class LatencyLimits(NamedTuple):
                 yield f"{what}; {section}.latency_{name} allows {limit:g} ms"
 
 
-def measure_latency(
-    ask: Callable[[Inputs], float | None], inputs: Inputs, count: int, limits: LatencyLimits
-) -> dict[str, float]:
-    """`p50_ms` and `p99_ms` of one attempt; empty if a request was not answered, or there is none.
+def measure_latency(ask_each: Callable[[], Sequence[float]], limits: LatencyLimits) -> dict[str, float]:
+    """`p50_ms` and `p99_ms` of one attempt; empty if a request was not answered.
 
     It is the first attempt that meets both limits at once, or else the one with the least excess, so both figures are
     of the same requests.
 
-    ask: sends a request, and returns the seconds until the answer, None if there was none; inputs: of `count` examples.
+    ask_each: sends the requests, one after the other, and returns the seconds until each answer; nothing if one was not
+    answered.
     """
     best = dict[str, float]()
-    for _ in range(ATTEMPTS if count else 0):
-        seconds: list[float] = []
-        for number in range(count):
-            took = ask(rows_of(inputs, slice(number, number + 1)))
-            if took is None:
-                return {}
-            seconds.append(took)
+    for _ in range(ATTEMPTS):
+        seconds = ask_each()
+        if not seconds:
+            return {}
         p50, p99 = (float(1000 * value) for value in np.percentile(seconds, [50, 99]))
         measured = {"p50_ms": p50, "p99_ms": p99}
         best = min(best or measured, measured, key=limits.excess)

@@ -7,6 +7,9 @@ Requests come from standard input, and answers go to standard output, as message
     {"feeds": [tensors], "fetches": [tensors]} and the arrays that are fed, in this order
     → {"seconds": its time, "peak": bytes of memory} and the arrays that were fetched; or {"error": TensorFlow's text}
 
+With "rows", each of so many rows of the arrays is fed by itself. The answers, of one message for each until there is an
+error, have no arrays, and the last one has the peak.
+
 The first answer, without arrays, is about loading the model. Whatever TensorFlow prints goes to standard error.
 """
 
@@ -15,8 +18,11 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from numpy.typing import NDArray
 
 from headrace.components.canary.c_api import RefusedError, TfSession
 from headrace.components.canary.messages import read, write
@@ -35,13 +41,25 @@ def main(library: str, model: str) -> None:
     write(answers, {"seconds": time.perf_counter() - start, "peak": peak_memory()})
     while (request := read(sys.stdin.buffer)) is not None:
         header, arrays = request
-        start = time.perf_counter()
-        try:
-            found: list[Any] = session.run(dict(zip(header["feeds"], arrays, strict=True)), header["fetches"])
-        except RefusedError as error:
-            write(answers, {"error": str(error)})
-        else:
-            write(answers, {"seconds": time.perf_counter() - start, "peak": peak_memory()}, found)
+        for row in range(header.get("rows", 0)):
+            one = [array[row : row + 1] if array.ndim else array for array in arrays]
+            said, _ = answer(session, header, one)
+            write(answers, {**said, "peak": peak_memory()} if row + 1 == header["rows"] else said)
+            if "error" in said:
+                break
+        if "rows" not in header:
+            said, found = answer(session, header, arrays)
+            write(answers, {**said, "peak": peak_memory()}, found)
+
+
+def answer(session: TfSession, header: Mapping[str, Any], arrays: Sequence[NDArray[Any]]) -> tuple[dict[str, Any], Any]:
+    """The seconds that a request took, and the arrays that it fetched; or the error and no arrays."""
+    start = time.perf_counter()
+    try:
+        found = session.run(dict(zip(header["feeds"], arrays, strict=True)), header["fetches"])
+    except RefusedError as error:
+        return {"error": str(error)}, []
+    return {"seconds": time.perf_counter() - start}, found
 
 
 def peak_memory() -> int:

@@ -19,7 +19,7 @@ import numpy as np
 from headrace.common.errors import RunError
 from headrace.components.canary.agreement import compare, why_not_drawn
 from headrace.components.canary.caller import PATIENCE, first_line
-from headrace.components.canary.inputs import odd_inputs
+from headrace.components.canary.inputs import odd_inputs, rows_of
 from headrace.components.canary.latency import LatencyLimits, measure_latency
 from headrace.components.canary.signatures import Inputs, RealInputs
 from headrace.components.canary.staging import Stage, staged
@@ -147,15 +147,19 @@ class _ServerExamination:
         what = f"{client.protocol}: {probe.name}"
         limits = LatencyLimits(self._settings.latency_p50_ms, self._settings.latency_p99_ms)
 
-        def ask(one: Inputs) -> float | None:
-            reply = self._send(client, probe, one, "one real example")
-            if reply.outcome == "answered":
-                return reply.seconds
-            why = f"one real example was not answered ({reply.outcome}): {first_line(reply.detail)}"
-            self._reasons.append(f"{what}: {why}")
-            return None
+        def ask_each() -> list[float]:
+            seconds = list[float]()
+            for row in range(probe.examples):
+                one = rows_of(probe.made.inputs, slice(row, row + 1))
+                reply = self._send(client, probe, one, "one real example")
+                if reply.outcome != "answered":
+                    why = f"one real example was not answered ({reply.outcome}): {first_line(reply.detail)}"
+                    self._reasons.append(f"{what}: {why}")
+                    return []
+                seconds.append(reply.seconds)
+            return seconds
 
-        found = measure_latency(ask, probe.made.inputs, probe.examples, limits)
+        found = measure_latency(ask_each, limits)
         for violation in limits.violations(found, "deploy.canary.server", " through the network"):
             self._reasons.append(f"{what}: {violation}")
         return found

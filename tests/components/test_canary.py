@@ -22,6 +22,7 @@ from headrace.components.canary.agreement import difference, few_texts_differ
 from headrace.components.canary.caller import Caller
 from headrace.components.canary.component import Canary
 from headrace.components.canary.examination import Limits, examine
+from headrace.components.canary.exported_model import ExportedModel
 from headrace.components.canary.inputs import texts
 from headrace.components.canary.latency import LatencyLimits, measure_latency
 from headrace.components.canary.signatures import Signature, make_inputs, read_signatures
@@ -100,6 +101,31 @@ def test_cpp_answers_as_numpy_computes_and_the_process_survives_what_it_refuses(
         assert caller.ask(signature.tensors({"examples": texts([])}), fetches).arrays[0].shape == (0, 1)
 
 
+def test_rows_are_asked_one_by_one_up_to_the_first_that_is_refused(plain: Path) -> None:
+    signature = read_signatures(plain)["serving_default"]
+    fetches, rows = [*signature.fetches.values()], [*EXAMPLES[:2], b"not an example", EXAMPLES[2]]
+    with Caller(plain) as asked:
+        *answered, refused = asked.ask_each(signature.tensors({"examples": texts(rows)}), fetches, len(rows))
+        assert [one.outcome for one in answered] == ["answered"] * 2
+        assert (refused.outcome, refused.detail) == ("refused", "Could not parse example input")
+        found = asked.ask_each(signature.tensors({"examples": texts(rows)}), fetches, 2)
+        assert [one.outcome for one in found] == ["answered"] * 2
+        assert found[-1].peak > 1e8 > min(one.seconds for one in found) > 0
+        assert asked.ask(signature.tensors({"examples": texts(EXAMPLES)}), fetches).arrays[0].shape == (8, 1)
+
+
+def test_a_request_without_an_input_that_the_graph_does_not_need_is_refused_as_by_a_server(tmp_path: Path) -> None:
+    spec = {name: tf.TensorSpec([None], tf.float32, name) for name in ("a", "b")}
+    folder = saved(tmp_path / "model", doubled, first=(lambda inputs: {"first": 1 * inputs["a"]}, [spec]))
+    with Caller(folder) as asked:
+        model = ExportedModel(folder, asked)
+        signature = model.signatures["first"]
+        whole, part = {name: np.ones(2, np.float32) for name in spec}, {"a": np.ones(2, np.float32)}
+        assert asked.ask(signature.tensors(whole), [*signature.fetches.values()]).outcome == "answered"
+        answer = model.request(signature, part)
+        assert (answer.outcome, answer.detail) == ("refused", "the request lacks b")
+
+
 def test_scalars_of_every_type_go_through_cpp_unchanged(tmp_path: Path) -> None:
     types = (tf.string, tf.float32, tf.float64, tf.int32, tf.int64, tf.uint8, tf.bool, tf.float16)
     spec = {f"x{number}": tf.TensorSpec([], type_, f"x{number}") for number, type_ in enumerate(types)}
@@ -156,9 +182,9 @@ def test_a_median_above_its_limit_refuses_a_model_whose_p99_is_within_its_own(pl
 
 def measured(attempts: list[list[float]], limits: LatencyLimits) -> tuple[dict[str, float], int]:
     """What is reported of requests that take so many milliseconds, attempt by attempt, and how many were sent."""
-    left = iter([one / 1000 for attempt in attempts for one in attempt])
-    found = measure_latency(lambda _: next(left), {"x": np.zeros(100)}, 100, limits)
-    return found, 100 * len(attempts) - len([*left])
+    left = iter([[one / 1000 for one in attempt] for attempt in attempts])
+    found = measure_latency(lambda: next(left), limits)
+    return found, 100 * (len(attempts) - len([*left]))
 
 
 SLOW_MEDIAN, SLOW_TAIL, FAST = [9.0] * 100, [1.0] * 90 + [40.0] * 10, [3.0] * 100

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -174,6 +175,9 @@ def test_only_the_tables_that_a_signature_reads_are_exported(exported: Callable[
     kinds = [node.WhichOneof("kind") for node in meta.object_graph_def.nodes]
     assert kinds.count("resource") == 1  # the vocabulary of colors
     assert len(meta.asset_file_def) == 1
+    names = [function.signature.name for function in meta.graph_def.library.function]
+    of_tables = [name for name in names if re.search("_(creator|initializer|destroyer)_", name)]
+    assert len(of_tables) == 3, of_tables  # as they were loaded, not within others
 
 
 def with_values(serialized: bytes, column: str, values: list[Any]) -> bytes:
