@@ -8,7 +8,7 @@ A short training takes most of its time for making these graphs, and that time g
 compute the results of all metrics in each step, and have a step three functions deep: in a branch in a loop. Here a
 step is the loop's body, and the results have a function of their own, which training and evaluation share and which is
 called once per execution. The steps are the model's own, so weights, losses and metrics are the same, bit by bit. On
-the taxi example, a training took 0.2 CPU seconds less, of 1.3.
+the taxi example, both graphs took 0.1 CPU seconds less, of 0.85.
 """
 
 from __future__ import annotations
