@@ -154,6 +154,7 @@ def _prepared(example: str, root: Path) -> tuple[keras.Model, InputSplit, int]:
 
     from headrace.configs.loading.loader import load
     from headrace.pipeline.verbs.training_input import transformed
+    from headrace.trainer import executions
     from headrace.trainer.fitting import choose_steps_per_execution
     from headrace.trainer.input.inputs import plan_inputs
     from headrace.trainer.model import build_model, compile_model
@@ -171,6 +172,7 @@ def _prepared(example: str, root: Path) -> tuple[keras.Model, InputSplit, int]:
     one_iterator = inputs.train.endless is not None
     together = choose_steps_per_execution(sections.train, inputs.train.steps, one_iterator=one_iterator).steps
     compile_model(model, sections.label, sections.train, together, None)
+    executions.install(model)
     model.make_train_function()
     return model, inputs.train, together
 

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from headrace.common.figures import figure
 from headrace.configs.schema.train import TrainConfig
+from headrace.trainer import executions
 from headrace.trainer.budget import NO_BUDGET, Budget
 from headrace.trainer.callbacks.checkpoint import Checkpoint, TrainingPausedError
 from headrace.trainer.callbacks.epoch_log import Epoch, EpochLog, History
@@ -123,6 +124,7 @@ class Training:
     def loop(self, model: keras.Model, begin: TrainingPosition) -> Callable[..., object]:
         """The function that trains the model: Keras' `fit`, or the loop over several devices."""
         if not self.choice.distributed:
+            executions.install(model)
             return functools.partial(model.fit, verbose=0, shuffle=False)
         fixed_batch = self.train.global_batch_size if self.choice.strategy == "tpu" else None
         own = self.inputs.own_batches

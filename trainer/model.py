@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from headrace.common.errors import TrainingError
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.train import Precision, TrainConfig
-from headrace.trainer import columns, models
+from headrace.trainer import adam, columns, models
 from headrace.trainer.models.layers import label_variances
 from headrace.trainer.optimizers import optimizer
 from headrace.trainer.preprocessing import with_vocabulary
@@ -93,6 +93,7 @@ def compile_model(
         steps_per_execution=steps_per_execution,
         jit_compile=train.jit == "on",  # auto: headrace.trainer.callbacks.jit may change it during training
     )
+    adam.install(model.optimizer)
     tables = TableUpdates.install(model.optimizer, train)
     model.optimizer.build(model.trainable_variables)  # otherwise Keras traces the first step twice
     return tables

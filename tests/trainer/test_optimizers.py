@@ -9,12 +9,14 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from pydantic import TypeAdapter
 from trainings import train_alone
 
 from headrace.common.errors import TrainingError
 from headrace.configs.schema.optimizer import LearningRateSchedule
 from headrace.configs.schema.train import TrainConfig
+from headrace.trainer import adam
 from headrace.trainer.optimizers import LearningRate, learning_rate, leftover_batches, optimizer
 from headrace.trainer.run import run_fn
 
@@ -139,6 +141,50 @@ def test_adamw_is_a_hand_written_step() -> None:
         mean, square = 0.9 * mean + 0.1 * gradient, 0.9 * square + 0.1 * gradient**2
         weight = weight - 0.01 * (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.9**step)) + 1e-7)
     np.testing.assert_allclose(found[0], weight, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "scaled"),
+    [
+        ({}, False),
+        ({"beta_1": 0.5, "beta_2": 0.9, "epsilon": 1e-3, "gradient_accumulation_steps": 2}, False),
+        ({"use_ema": True, "weight_decay": 0.1}, True),
+    ],
+)
+def test_adam_with_fewer_operations_is_keras_adam(settings: dict[str, Any], scaled: bool) -> None:
+    found = []
+    for shared in (True, False):
+        made: Any = keras.optimizers.Adam(0.1, clipnorm=1.0, **settings)
+        made = keras.optimizers.LossScaleOptimizer(made, 4.0) if scaled else made
+        if shared:
+            adam.install(made)
+        weights, step = applied(made)
+        for gradients in zip(GRADIENTS, BIASES, strict=True):
+            step(*(tf.constant(gradient) * made.scale_loss(1.0) for gradient in gradients))
+        assert operations(step, "Pow") == (2 if shared else 4)
+        found.append([np.asarray(variable) for variable in [*weights, *made.variables]])
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def applied(made: keras.optimizers.Optimizer) -> tuple[list[keras.Variable], Any]:
+    """Two weights, and the graph that applies their gradients."""
+    weights = [keras.Variable(np.ones((4, 3), np.float32)), keras.Variable(np.zeros(3, np.float32))]
+    made.build(weights)
+    return weights, tf.function(lambda *gradients: made.apply(list(gradients), weights), autograph=False)
+
+
+def operations(step: Any, kind: str) -> int:
+    """How many operations of a kind are in the graph of a step, and in the functions that it calls."""
+    graph = step.get_concrete_function(tf.constant(GRADIENTS[0]), tf.constant(BIASES[0])).graph.as_graph_def()
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    return sum(node.op == kind for node in nodes)
+
+
+def test_other_kinds_of_adam_keep_their_formula() -> None:
+    for made in (keras.optimizers.Adam(amsgrad=True), keras.optimizers.AdamW(), keras.optimizers.SGD()):
+        adam.install(made)
+        assert "update_step" not in vars(made)
 
 
 def clipped(kind: str, limit: float, gradient: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
