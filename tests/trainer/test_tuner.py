@@ -129,7 +129,7 @@ PARAMETERS = {
 @pytest.mark.parametrize(
     ("algorithm", "many", "where", "place"),
     [
-        ("random", {"max_trials": 2, "epochs": 1}, (1, 12, "SIGTERM"), "epoch 1, 16"),
+        ("random", {"max_trials": 3, "epochs": 1}, (2, 12, "SIGTERM"), "epoch 1, 16"),
         (
             "bayesian",
             {"max_trials": 4, "epochs": 1},
