@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 import sys
 import zipfile
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+FOLDERS = ("common", "configs", "trainer", "components", "pipeline")
 BUILT_FROM = (
     "setup.py",
     "pyproject.toml",
     "README.md",
     "LICENSE",
     "src",
-    "common",
-    "configs",
-    "trainer",
-    "components",
-    "pipeline",
+    *FOLDERS,
 )
 
 
@@ -50,8 +49,7 @@ def test_a_wheel_puts_one_name_into_site_packages(wheel: zipfile.ZipFile) -> Non
 
 @pytest.mark.slow
 def test_a_wheel_has_every_file_that_the_project_reads(wheel: zipfile.ZipFile) -> None:
-    folders = ("common", "configs", "trainer", "components", "pipeline")
-    files = {file.relative_to(ROOT) for folder in folders for file in (ROOT / folder).rglob("*") if file.is_file()}
+    files = {file.relative_to(ROOT) for folder in FOLDERS for file in (ROOT / folder).rglob("*") if file.is_file()}
     wanted = {f"headrace/{file}" for file in files if file.suffix not in {".pyc", ".md"}}
     assert wanted <= {*wheel.namelist()}
 
@@ -66,3 +64,13 @@ def test_a_users_own_trainer_stands_beside_ours(wheel: zipfile.ZipFile, tmp_path
     mine, ours = done.stdout.split()
     assert mine == "True"
     assert (tmp_path / ours).samefile(tmp_path / "site" / "headrace" / "trainer" / "sections.py")
+
+
+def test_no_class_name_has_two_meanings() -> None:
+    homes = defaultdict(list)
+    for file in (file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py")):
+        for node in ast.parse(file.read_bytes()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(f"{file.relative_to(ROOT)}:{node.lineno}")
+    del homes["Executor"]  # TFX's word for the class that runs a component: each component may have one
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
