@@ -26,7 +26,7 @@ BUILT_FROM = (
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    """Made as `pip install .` does, from a copy, as a build leaves folders behind."""
+    """Made as `pip install .` does, from a copy, as a build leaves folders behind; here one of an earlier version."""
     copy = tmp_path_factory.mktemp("project")
     for name in BUILT_FROM:
         if (ROOT / name).is_dir():
@@ -34,6 +34,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
             shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=ignored)
         else:
             shutil.copy(ROOT / name, copy)
+    earlier = copy / "build" / "lib" / "headrace" / "common" / "removed_since.py"
+    earlier.parent.mkdir(parents=True)
+    earlier.touch()
     made = subprocess.run(
         [sys.executable, "setup.py", "-q", "bdist_wheel"], cwd=copy, capture_output=True, text=True, check=False
     )
@@ -52,6 +55,11 @@ def test_a_wheel_has_every_file_that_the_project_reads(wheel: zipfile.ZipFile) -
     files = {file.relative_to(ROOT) for folder in FOLDERS for file in (ROOT / folder).rglob("*") if file.is_file()}
     wanted = {f"headrace/{file}" for file in files if file.suffix not in {".pyc", ".md"}}
     assert wanted <= {*wheel.namelist()}
+
+
+@pytest.mark.slow
+def test_a_wheel_has_no_module_of_an_earlier_build(wheel: zipfile.ZipFile) -> None:
+    assert not [name for name in wheel.namelist() if "removed_since" in name]
 
 
 def test_a_users_own_trainer_stands_beside_ours(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
