@@ -59,7 +59,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary file that replaces `path` when the block ends, or is removed if the block raises.
 
     Multiple processes may replace the same file; the last one wins. The temporary file is locked while it is written,
-    which distinguishes it from one orphan behind by a killed process.
+    which distinguishes it from one that a killed process left behind.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_orphans(path)

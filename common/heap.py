@@ -25,7 +25,6 @@ class HeapTrim:
         self._every, self._counted = every, 0
 
     def count(self) -> None:
-        """Count a batch."""
         self._counted += 1
         if self._counted % self._every == 0:
             trim_heap()

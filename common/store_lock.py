@@ -58,7 +58,7 @@ class Timing:
         poll: how often others look for it, at most.
         patience: how long to wait for the lock in all.
         clock: returns seconds that never go back.
-        sleep: waits for so many.
+        sleep: waits for a number of seconds.
     """
 
     renew: float = 5.0

@@ -12,6 +12,7 @@ import copy
 import inspect
 import itertools
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -319,20 +320,37 @@ def _describe_string(schema: Schema, _: SectionWords) -> str:
 
 
 def _describe_list(schema: Schema, section: SectionWords) -> str:
+    """Such as `non-empty list of strings` or `list of 2 integers, each at least 1`."""
     least, most = schema.get("minItems", 0), schema.get("maxItems")
-    size = f" of {least}" if least and least == most else f" of at least {least}" if least else ""
     places = [describe_allowed(item, section) for item in schema.get("prefixItems", ())]
+    exact = f"{least} " if least and least == most else f"at least {least} " if least > 1 else ""
+    what = "non-empty list" if least == 1 and not exact else "list"
+    size = f" of {exact}".rstrip() if exact else ""
     if len(set(places)) > 1:  # the type of a tuple
-        return f"list{size}: {'; '.join(places)}"
-    return f"list{size}, each {places[0] if places else describe_allowed(schema.get('items', {}), section)}"
+        return f"{what}{size}: {'; '.join(places)}"
+    item = places[0] if places else describe_allowed(schema.get("items", {}), section)
+    if simple := _SIMPLE_ITEM.fullmatch(item):
+        limits = f", each {simple['limits']}" if simple["limits"] else ""
+        return f"{what} of {exact}{simple['noun']}s{limits}"
+    return f"{what}{size}, each {_grouped(item)}"
+
+
+_SIMPLE_ITEM = re.compile("(?P<noun>(non-empty )?(string|integer|number))(, (?!or )(?P<limits>(?!.*, or ).*))?")
+"""A description whose first word has a plural, with or without limits."""
 
 
 def _describe_mapping(schema: Schema, section: SectionWords) -> str:
+    """Such as `mapping from names to string`."""
     values = schema.get("additionalProperties", {})
     least = schema.get("minProperties", 0)
-    what = describe_allowed(values, section) if isinstance(values, dict) else "any value"
-    names = f"at least {least} name{'s' * (least > 1)}" if least else "names"
-    return f"mapping from {names} to {what}"
+    what = _grouped(describe_allowed(values, section)) if isinstance(values, dict) else "any value"
+    head = f"mapping from at least {least} names" if least > 1 else f"{'non-empty ' * least}mapping from names"
+    return f"{head} to {what}"
+
+
+def _grouped(words: str) -> str:
+    """Alternatives within alternatives, in parentheses."""
+    return f"({words})" if ", or " in words else words
 
 
 _TYPES: dict[str, Callable[[Schema, SectionWords], str]] = {

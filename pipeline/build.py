@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -9,6 +11,7 @@ from importlib import import_module
 from tfx.dsl.components.base.base_node import BaseNode
 from tfx.orchestration.pipeline import Pipeline
 
+from headrace.common.environment import quiet
 from headrace.common.errors import RunError
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.components import DECLARATIONS, Components, Declaration
@@ -45,7 +48,8 @@ def _components(config: PipelineConfig, folders: Folders) -> Components:
 def _make(name: str, declared: Declaration) -> Make:
     """The function that builds a component. Raises RunError for a line of the registry with a mistake."""
     try:
-        found: Make = getattr(import_module(declared.module), name)
+        with contextlib.nullcontext() if declared.module in sys.modules else quiet():  # TFX warns when it is imported
+            found: Make = getattr(import_module(declared.module), name)
     except (ImportError, AttributeError) as error:
         line = f'Components.{name}: "{declared.module}.{name}" cannot be imported'
         raise RunError(f"{line}: {type(error).__name__}: {error}; correct the line in the registry") from error

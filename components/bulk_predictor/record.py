@@ -15,7 +15,7 @@ class PublishedPredictions(BaseModel, frozen=True, extra="forbid"):
     """What PublishPredictions has done.
 
     Args:
-        output: the file with the predictions; None if there are none, for want of a model.
+        output: the file with the predictions; None if there are none, as there is no model.
         rows: how many rows it has.
         skipped: how many rows of the input could not be read.
         version: the pushed version of the model that predicted them; None if it is not in `deploy.push`.

@@ -59,7 +59,7 @@ class ExportedModel:
             return make_inputs(signature, self.python, examples, description)
         except tf.errors.OpError as error:
             reason = first_line(str(error.message))
-            raise UnmadeError(f"its inputs cannot be computed of the examples: {reason}") from error
+            raise UnmadeError(f"its inputs cannot be computed from the examples: {reason}") from error
 
     def request(self, signature: Signature, inputs: Inputs) -> Answer:
         """Ask the process. A request that lacks an input is refused, as TensorFlow Serving refuses it, before the model

@@ -24,7 +24,7 @@ from headrace.components.canary.latency import LatencyLimits, measure_latency
 from headrace.components.canary.signatures import Inputs, RealInputs
 from headrace.components.canary.staging import Stage, staged
 from headrace.components.canary.verdict import OddAnswer, ProtocolVerdict, ServerVerdict, SignatureVerdict
-from headrace.components.model_server.client import Client, Reply, ServerRequest, UnreachableError
+from headrace.components.model_server.client import Client, Reply, ServerRequest, ServerUnreachableError
 from headrace.components.model_server.connection import LoadError, opened, wait_until_answering, wait_until_loaded
 from headrace.configs.schema.serving import CanaryServer
 
@@ -69,7 +69,7 @@ def examine_on_server(
             wait_until_answering(clients, settings.timeout_seconds)
             with staged(model, settings.folder) as stage:
                 return _ServerExamination(settings, clients, stage, patience).verdict(probes)
-    except UnreachableError as error:
+    except ServerUnreachableError as error:
         if settings.on_unreachable == "warn":
             logger.warning(f"deploy.canary.server: {error}; the model was not tried on it")
             return ServerVerdict(skipped=str(error))
@@ -92,7 +92,7 @@ class _ServerExamination:
         self._reasons: list[str] = []
 
     def verdict(self, probes: Sequence[SignatureProbe]) -> ServerVerdict:
-        """Raises UnreachableError if the server does not see the version, or another run removed it."""
+        """Raises ServerUnreachableError if the server does not see the version, or another run removed it."""
         found, seconds = list[ProtocolVerdict](), None
         try:
             seconds = self._loaded()
@@ -101,12 +101,12 @@ class _ServerExamination:
                 found.append(ProtocolVerdict(protocol=client.protocol, address=client.address, signatures=signatures))
         except LoadError as error:
             if not error.seen:
-                raise UnreachableError(str(error)) from None
+                raise ServerUnreachableError(str(error)) from None
             self._reasons.append(first_line(str(error)))
         except _LostError as error:
             if not self._stage.is_there():
                 what = f"version {self._version} was removed from deploy.canary.server.folder by another run"
-                raise UnreachableError(what) from None
+                raise ServerUnreachableError(what) from None
             self._reasons.append(str(error))
         return ServerVerdict(
             reasons=tuple(self._reasons), version=self._version, load_seconds=seconds, protocols=tuple(found)
@@ -119,7 +119,7 @@ class _ServerExamination:
         """
         try:
             return wait_until_loaded(self._clients, self._version, self._settings.timeout_seconds)
-        except UnreachableError as error:
+        except ServerUnreachableError as error:
             raise _LostError(f"the server did not survive loading the version: {first_line(str(error))}") from None
 
     def _ask(self, client: Client, probe: SignatureProbe) -> SignatureVerdict:
@@ -195,6 +195,6 @@ class _ServerExamination:
         """Wait until the server has the version, which it has at once unless a request ended it. Raises _LostError."""
         try:
             wait_until_loaded([client], self._version, self._settings.timeout_seconds)
-        except (UnreachableError, LoadError) as error:
+        except (ServerUnreachableError, LoadError) as error:
             how = f" ({first_line(detail)})" if detail else ""
             raise _LostError(f"{at}: the server did not survive it{how}: {first_line(str(error))}") from None

@@ -58,7 +58,7 @@ class ColumnGroup(NamedTuple):
         return 2 * math.ceil(math.log2(len(self.columns))) + REPEATS
 
 
-class Budget(NamedTuple):
+class WorkLimits(NamedTuple):
     """What importance may take. row: to predict a row; usual: for more than the fewest examples; each: to measure every
     column on these; screened: if even that takes more.
     """
@@ -69,12 +69,12 @@ class Budget(NamedTuple):
     screened: int
 
     @classmethod
-    def of_examples(cls, columns: int) -> Budget:
+    def of_examples(cls, columns: int) -> WorkLimits:
         """In values that are encoded: about ten seconds."""
         return cls(columns, WORK, WORK, WORK)
 
     @classmethod
-    def of_features(cls, row_work: int) -> Budget:
+    def of_features(cls, row_work: int) -> WorkLimits:
         """In units of a model's `row_work`: some seconds, and about one minute of a processor."""
         return cls(row_work, 2 * 10**9, 2 * 10**10, 2 * 10**10)
 
@@ -84,8 +84,8 @@ def planned(columns: int, available: int, row_work: int | None = None) -> Plan:
     open. row_work: of the model if it predicts from the sample's features, None if from examples.
     """
     columns = max(columns, 1)
-    usual = Budget.of_examples(columns)
-    row, most, for_each, screened = usual if row_work is None else Budget.of_features(row_work)
+    usual = WorkLimits.of_examples(columns)
+    row, most, for_each, screened = usual if row_work is None else WorkLimits.of_features(row_work)
     many = max(most // (REPEATS * columns * row), usual.usual // (REPEATS * columns**2))
     if many >= LEAST_EXAMPLES:
         return Plan(min(many, MOST_EXAMPLES, available))

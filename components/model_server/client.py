@@ -17,7 +17,7 @@ STATUS_SECONDS = 5.0
 Outcome = Literal["answered", "refused", "crashed", "hung"]
 
 
-class UnreachableError(Exception):
+class ServerUnreachableError(Exception):
     """The server does not answer, or not as TensorFlow Serving does. `str(error)` says which one and why."""
 
 
@@ -56,7 +56,7 @@ class Client(Protocol):
     address: str
 
     def states(self) -> dict[int, VersionState]:
-        """The versions of the model that the server knows; empty if it knows none. Raises UnreachableError."""
+        """The versions of the model that the server knows; empty if it knows none. Raises ServerUnreachableError."""
 
     def predict(self, request: ServerRequest, seconds: float) -> Reply:
         """Send a request. seconds: its time limit."""

@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from headrace.components.model_server.client import AVAILABLE, END, Client, UnreachableError, VersionState
+from headrace.components.model_server.client import AVAILABLE, END, Client, ServerUnreachableError, VersionState
 from headrace.configs.schema.model_registry import filled
 from headrace.configs.schema.serving import ServingAddress
 
@@ -32,7 +32,7 @@ class LoadError(Exception):
 
 @contextlib.contextmanager
 def opened(settings: ServingAddress, pipeline: str) -> Iterator[Sequence[Client]]:
-    """The clients of the addresses that are configured. Raises UnreachableError if `ca_file` cannot be read."""
+    """The clients of the addresses that are configured. Raises ServerUnreachableError if `ca_file` cannot be read."""
     model, found = filled(settings.model, pipeline), list[Client]()
     with contextlib.ExitStack() as stack:
         if settings.rest is not None:
@@ -51,16 +51,16 @@ def opened(settings: ServingAddress, pipeline: str) -> Iterator[Sequence[Client]
 def wait_until_answering(
     clients: Sequence[Client], seconds: float, sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Wait until the server answers in each way. Raises UnreachableError."""
+    """Wait until the server answers in each way. Raises ServerUnreachableError."""
     end = time.monotonic() + seconds
     for client in clients:
         while True:
             try:
                 client.states()
                 break
-            except UnreachableError as error:
+            except ServerUnreachableError as error:
                 if time.monotonic() >= end:
-                    raise UnreachableError(f"{error} (within {seconds:g} s)") from None
+                    raise ServerUnreachableError(f"{error} (within {seconds:g} s)") from None
                 sleep(POLL_SECONDS)
 
 
@@ -69,7 +69,8 @@ def wait_until_loaded(
 ) -> float:
     """Wait until the server says in each way that a version is AVAILABLE; returns the seconds that it took.
 
-    Raises LoadError if it reports an error, or is not done in time; UnreachableError if it does not answer at the end.
+    Raises LoadError if it reports an error, or is not done in time; ServerUnreachableError if it does not answer at
+    the end.
     """
     start = time.monotonic()
     for client in clients:
@@ -77,7 +78,7 @@ def wait_until_loaded(
             late = time.monotonic() >= start + seconds
             try:
                 state = client.states().get(version)
-            except UnreachableError:
+            except ServerUnreachableError:
                 if late:
                     raise
                 state = None

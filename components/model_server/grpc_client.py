@@ -16,7 +16,13 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from headrace.components.model_server.client import STATUS_SECONDS, Reply, ServerRequest, UnreachableError, VersionState
+from headrace.components.model_server.client import (
+    STATUS_SECONDS,
+    Reply,
+    ServerRequest,
+    ServerUnreachableError,
+    VersionState,
+)
 
 _OPTIONS = (
     ("grpc.max_send_message_length", -1),
@@ -49,7 +55,7 @@ class GrpcClient:
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.NOT_FOUND:
                 return {}
-            raise UnreachableError(f"{self.address} does not answer: {_why(error)}") from None
+            raise ServerUnreachableError(f"{self.address} does not answer: {_why(error)}") from None
         return {one.version: _state(one) for one in answer.model_version_status}
 
     def predict(self, request: ServerRequest, seconds: float) -> Reply:
@@ -95,4 +101,4 @@ def _credentials(ca_file: str | None) -> Any:
     try:
         return grpc.ssl_channel_credentials(Path(ca_file).read_bytes())
     except OSError as error:
-        raise UnreachableError(f"ca_file {ca_file} cannot be read: {error}") from None
+        raise ServerUnreachableError(f"ca_file {ca_file} cannot be read: {error}") from None

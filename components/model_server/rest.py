@@ -15,7 +15,13 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.components.model_server.client import STATUS_SECONDS, Reply, ServerRequest, UnreachableError, VersionState
+from headrace.components.model_server.client import (
+    STATUS_SECONDS,
+    Reply,
+    ServerRequest,
+    ServerUnreachableError,
+    VersionState,
+)
 
 BYTES = "_bytes"
 """End of the names of outputs that are bytes, which come in Base64."""
@@ -41,13 +47,15 @@ class RestClient:
         try:
             status, body = self._send("GET", self._path, None, STATUS_SECONDS)
         except _LOST as error:
-            raise UnreachableError(f"{self.address} does not answer: {_why(error)}") from None
+            raise ServerUnreachableError(f"{self.address} does not answer: {_why(error)}") from None
         found = _json(body)
         if status == 404 and "error" in found:
             return {}
         if status != 200 or "model_version_status" not in found:
             said = f": {found['error']}" if "error" in found else ""
-            raise UnreachableError(f"{self.address} answers with status {status}, not as TensorFlow Serving{said}")
+            raise ServerUnreachableError(
+                f"{self.address} answers with status {status}, not as TensorFlow Serving{said}"
+            )
         return {int(one["version"]): _state(one) for one in found["model_version_status"]}
 
     def predict(self, request: ServerRequest, seconds: float) -> Reply:
@@ -104,7 +112,7 @@ class RestClient:
         try:
             context = ssl.create_default_context(cafile=self._ca_file)
         except OSError as error:
-            raise UnreachableError(f"ca_file {self._ca_file} cannot be read: {error}") from None
+            raise ServerUnreachableError(f"ca_file {self._ca_file} cannot be read: {error}") from None
         return http.client.HTTPSConnection(self._host, self._port, timeout=seconds, context=context)
 
 

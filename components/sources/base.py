@@ -33,8 +33,8 @@ _DEADLINE: ContextVar[float | None] = ContextVar("_DEADLINE", default=None)
 
 @contextmanager
 def answered_within(seconds: float) -> Iterator[None]:
-    """Inside the block, a server of data has so many seconds in all to answer. A source that waits for one then raises
-    UnreachableError.
+    """Give the servers of data `seconds` in total to answer inside the block. After that, a source that waits for one
+    raises UnreachableError.
     """
     token = _DEADLINE.set(time.monotonic() + seconds)
     try:

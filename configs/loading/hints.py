@@ -82,7 +82,7 @@ def meaning(schema: Schema) -> str:
 
 
 def elsewhere(name: str, where: KeyPath) -> str:
-    """For a setting in the wrong section, where one with that name exists."""
+    """A suggestion for a setting in the wrong section: the section that has one of that name."""
     homes = [path for path, section in _all_sections() if name in section.get("properties", {}) and path != where]
     return f'; did you mean "{dotted((*homes[0], name))}"?' if homes else ""
 

@@ -25,7 +25,7 @@ from headrace.configs.schema.section import RefusedSettingError, Section
 
 
 def valid_sections(values: dict[str, Any]) -> dict[str, object]:
-    """The sections of a config (plain values), without their refused settings; without those refused as a whole."""
+    """The sections of a config as plain values, without refused settings and without sections refused as a whole."""
     return dict(_without_refused(PipelineConfig, values))
 
 

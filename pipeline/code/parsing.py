@@ -11,16 +11,15 @@ import ast
 import contextlib
 import hashlib
 import json
-import os
 import platform
 import re
-import tempfile
 from collections.abc import Iterator
 from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headrace.common.durable import write_text
 from headrace.common.environment import cache_folder
 
 MAX_ENTRIES = 5_000
@@ -78,7 +77,7 @@ class ParseCache:
         merged = {**self._known, **self._used}
         self._known = merged if len(merged) <= MAX_ENTRIES else dict(self._used)
         with contextlib.suppress(OSError, RuntimeError):
-            _write(_file(), json.dumps(self._known))
+            write_text(_file(), json.dumps(self._known))
 
 
 @cache
@@ -99,19 +98,6 @@ def _load() -> dict[str, Any]:
         return read if isinstance(read, dict) else {}
     except (OSError, RuntimeError, ValueError):
         return {}
-
-
-def _write(file: Path, text: str) -> None:
-    """Replace the file atomically, as other processes may be reading it."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=file.parent, prefix=".sources-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        Path(partial).replace(file)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
 
 
 def _content(spec: ModuleSpec) -> bytes | None:

@@ -139,7 +139,6 @@ class StoredHome:
 
     @property
     def name(self) -> str:
-        """The name of the pipeline."""
         return self._uri.rpartition("/")[2]
 
     @cached_property

@@ -25,7 +25,7 @@ _UNJUDGED = NEITHER_IS_BETTER | {"calibration"}
 
 
 @dataclass(frozen=True)
-class Column:
+class ComparedColumn:
     """One of what is compared. label: as it was named; run: its id, if that is another; look: CSS classes."""
 
     label: str
@@ -45,7 +45,7 @@ class MetricCell:
 def comparison_page(found: Comparison) -> str:
     """Render the HTML."""
     columns = [
-        Column(name, run if run != name else "", look(number))
+        ComparedColumn(name, run if run != name else "", look(number))
         for number, (name, run) in enumerate(zip(found.names, found.runs, strict=True))
     ]
     template = public_environment(_TEMPLATES).get_template("comparison.html")

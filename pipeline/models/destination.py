@@ -101,7 +101,7 @@ class Destination:
         return self.record.model_of(self.record_file, self.path / version)
 
     def versions_of(self, entry: Entry) -> list[str]:
-        """The versions as which a model was ever pushed, oldest first."""
+        """The versions under which a model was pushed, oldest first."""
         pushed = self.record.models.get(str(self.path), {})
         return sorted((name for name in pushed if self.model_of(name) == entry.uri), key=int)
 

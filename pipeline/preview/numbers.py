@@ -26,7 +26,7 @@ from headrace.pipeline.preview.columns import (
     rounds,
     ways_out,
 )
-from headrace.pipeline.preview.texts import Texts, Use, texts_of
+from headrace.pipeline.preview.texts import TextDiagnosis, Use, texts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +70,7 @@ class _Unfit(NamedTuple):
     column: str
     where: KeyPath
     reader: str
-    texts: Texts
+    texts: TextDiagnosis
 
     @property
     def mistake(self) -> tuple[str, str, bool]:
@@ -85,7 +85,7 @@ def _further(config: PipelineConfig, numbers: Mapping[str, KeyPath]) -> Iterator
             yield column, where
 
 
-def _ways_out(config: PipelineConfig, found: FirstRows, alike: Mapping[str, Texts]) -> str:
+def _ways_out(config: PipelineConfig, found: FirstRows, alike: Mapping[str, TextDiagnosis]) -> str:
     from headrace.components.example_gen.head import why_not_numbers
 
     ways = {name: texts.way for name, texts in alike.items() if texts.way is not None}

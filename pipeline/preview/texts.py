@@ -35,7 +35,7 @@ _ELSEWHERE = {
 }
 
 
-class Texts(NamedTuple):
+class TextDiagnosis(NamedTuple):
     """what: in words, the same for all columns with the same mistake; example: ` such as 3,5`, or nothing; way: what to
     do; None if most of the texts are numbers, so that the others are the mistake.
     """
@@ -45,19 +45,21 @@ class Texts(NamedTuple):
     way: str | None = None
 
 
-def texts_of(facts: ColumnFacts, source: SourceConfig, use: Use) -> Texts:
+def texts_of(facts: ColumnFacts, source: SourceConfig, use: Use) -> TextDiagnosis:
     """What the texts of a column of the kind `string` or `bytes` are."""
     if facts.scalar != "string" or not facts.present:
-        return Texts("binary values", way=_ELSEWHERE.get(use, "leave the column out, or read it as `column: image`"))
+        return TextDiagnosis(
+            "binary values", way=_ELSEWHERE.get(use, "leave the column out, or read it as `column: image`")
+        )
     found = _dates(facts, use) or _marked(facts, source) or _mostly_numbers(facts) or _with_unit(facts, use)
     if found is not None:
         return found
     if use == "weight":
-        return Texts("text", _example(facts), _ELSEWHERE[use])
+        return TextDiagnosis("text", _example(facts), _ELSEWHERE[use])
     return _of_label(facts) if use == "label" else _of_feature(facts)
 
 
-def _dates(facts: ColumnFacts, use: Use) -> Texts | None:
+def _dates(facts: ColumnFacts, use: Use) -> TextDiagnosis | None:
     """Dates that `column: datetime` reads, or whose first value at least looks like one."""
     from headrace.components.inference.dates import find_dates
 
@@ -65,12 +67,12 @@ def _dates(facts: ColumnFacts, use: Use) -> Texts | None:
     if dates is None and (facts.is_list or not _DATE.fullmatch(facts.texts[0].as_py())):
         return None
     if use != "feature":
-        return Texts("dates", f" such as {facts.least}", _ELSEWHERE[use])
+        return TextDiagnosis("dates", f" such as {facts.least}", _ELSEWHERE[use])
     way = _DATES if dates is None or dates.format is None else f"{_DATES}; set `format: {to_flow(dates.format)}`"
-    return Texts("dates", f" such as {facts.least}", way)
+    return TextDiagnosis("dates", f" such as {facts.least}", way)
 
 
-def _marked(facts: ColumnFacts, source: SourceConfig) -> Texts | None:
+def _marked(facts: ColumnFacts, source: SourceConfig) -> TextDiagnosis | None:
     """Numbers with a decimal comma, or with marks between groups of digits."""
     import pyarrow.compute as pc
 
@@ -94,43 +96,43 @@ def _marked(facts: ColumnFacts, source: SourceConfig) -> Texts | None:
         way = f"{way} another delimiter, such as ';', or with decimal points"
     else:
         way = f"set {settings}"
-    return Texts(what, f" such as {odd[0].as_py()!r}", way)
+    return TextDiagnosis(what, f" such as {odd[0].as_py()!r}", way)
 
 
-def _mostly_numbers(facts: ColumnFacts) -> Texts | None:
+def _mostly_numbers(facts: ColumnFacts) -> TextDiagnosis | None:
     """Numbers with some other texts among them, which are the mistake; or numbers that are stored as text."""
     import pyarrow.compute as pc
 
     if facts.is_list:
         return None
     numbers = pc.match_substring_regex(facts.texts, f"^{_NUMBER}$")
-    return Texts("text") if (pc.mean(numbers).as_py() or 0.0) >= 0.5 else None
+    return TextDiagnosis("text") if (pc.mean(numbers).as_py() or 0.0) >= 0.5 else None
 
 
-def _with_unit(facts: ColumnFacts, use: Use) -> Texts | None:
+def _with_unit(facts: ColumnFacts, use: Use) -> TextDiagnosis | None:
     """Numbers that all have a unit, such as `50%`, `$3.50` and `3 km`."""
     from headrace.components.inference.units import units_of
 
     if facts.is_list or not units_of(facts.texts.to_pylist()):
         return None
     way = "remove the unit in the data" + (", or compute a number with `column: custom`" if use == "feature" else "")
-    return Texts("numbers with a unit", _example(facts), way)
+    return TextDiagnosis("numbers with a unit", _example(facts), way)
 
 
-def _of_feature(facts: ColumnFacts) -> Texts:
+def _of_feature(facts: ColumnFacts) -> TextDiagnosis:
     from headrace.components.inference import columns
     from headrace.pipeline.preview.vectors import vector_settings
 
     vector = None if facts.is_list else vector_settings(facts.texts.to_pylist())
     if vector is not None:
-        return Texts("lists of numbers", _example(facts), f"use {to_flow(vector)}")
+        return TextDiagnosis("lists of numbers", _example(facts), f"use {to_flow(vector)}")
     choice = columns.choose(facts)
     what = {columns.LISTS: "lists of texts", columns.BOOLEANS: "false and true"}.get(choice.group, "text")
     if choice.group == columns.LEFT_OUT:
-        return Texts(
+        return TextDiagnosis(
             what, _example(facts), f"leave the column out, as there is nothing to learn from: {choice.comment}"
         )
-    return Texts(what, _example(facts), f"use {_shortened(choice)}")
+    return TextDiagnosis(what, _example(facts), f"use {_shortened(choice)}")
 
 
 def _shortened(choice: Choice) -> str:
@@ -141,17 +143,17 @@ def _shortened(choice: Choice) -> str:
     return to_flow(settings)
 
 
-def _of_label(facts: ColumnFacts) -> Texts:
+def _of_label(facts: ColumnFacts) -> TextDiagnosis:
     """What can be predicted instead of a number."""
     from headrace.components.inference.labels import choose_label
 
     try:
         settings = dict(choose_label(facts).settings)
     except DataError as error:
-        return Texts("text", _example(facts), f"it cannot be predicted as classes either: {error.what}")
+        return TextDiagnosis("text", _example(facts), f"it cannot be predicted as classes either: {error.what}")
     if not isinstance(classes := settings.get("classes", ()), int) and len(classes) > LISTED:
-        return Texts("text", _example(facts), f"set `kind: {settings['kind']}`, with its values as `classes`")
-    return Texts(
+        return TextDiagnosis("text", _example(facts), f"set `kind: {settings['kind']}`, with its values as `classes`")
+    return TextDiagnosis(
         "text",
         _example(facts),
         "set " + " and ".join(f"`{name}: {to_flow(value)}`" for name, value in settings.items()),

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from headrace.components.model_server.client import UnreachableError
+from headrace.components.model_server.client import ServerUnreachableError
 from headrace.components.model_server.connection import LoadError, opened, wait_until_answering, wait_until_loaded
 from headrace.components.stored_models.stored_versions import shown
 from headrace.configs.schema.model_registry import filled
@@ -92,7 +92,7 @@ def bring_up(serving: ServingConfig, pipeline: str, service: ModelService) -> Se
     address = " and ".join(filter(None, (serving.rest, serving.grpc)))
     try:
         seconds = _wait(serving, pipeline, {version, *(labels.named.values() if labels else ())})
-    except (LoadError, UnreachableError) as error:
+    except (LoadError, ServerUnreachableError) as error:
         rejected = isinstance(error, LoadError) and error.refused and error.version == version
         return ServingOutcome(
             version=version, address=address, config_updated=updated, error=str(error), rejected=rejected

@@ -1,6 +1,6 @@
 """Rows of requests that come at the same time, predicted by one call of the model.
 
-predict = Batching(call)
+predict = BatchedFunction(call)
 predict(rows)  # from any thread: the predictions for these rows
 
 Nothing waits for further rows: a request that finds the model idle calls it at once. Those that come meanwhile queue,
@@ -33,7 +33,7 @@ class _Request:
         return self.found is not None or self.error is not None
 
 
-class Batching:
+class BatchedFunction:
     """A function of rows that is called for several threads at once.
 
     call: returns a row for each row that it is given, whatever the others are. If it raises for the rows of several

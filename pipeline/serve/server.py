@@ -44,7 +44,7 @@ from headrace.pipeline.folders import Folders
 from headrace.pipeline.predict.models import ChosenModel, choose_model, pushed_versions
 from headrace.pipeline.predict.scoring import Form, predict_table
 from headrace.pipeline.predict.trained import TrainedModel
-from headrace.pipeline.serve.batching import Batching
+from headrace.pipeline.serve.batching import BatchedFunction
 from headrace.pipeline.serve.examples import ExamplesRequest, Method, answers_of, classifications, regressions
 from headrace.pipeline.serve.rest import (
     BadRequestError,
@@ -98,7 +98,7 @@ class LoadedModel:
         else:
             predictor = Predictor(chosen.folder.absolute(), self.description)
             predictor.load()
-            self._predict_rows = Batching(partial(predict_batch, predictor))
+            self._predict_rows = BatchedFunction(partial(predict_batch, predictor))
 
     def inputs(self, signature: str) -> dict[str, tf.TensorSpec]:
         """The inputs of a signature. Raises BadRequestError if there is no such signature."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
-from headrace.configs.schema.components import DECLARATIONS, Declaration, check_declarations
+from headrace.configs.schema.components import DECLARATIONS, IDS, Declaration, check_declarations
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,10 @@ def test_gate_whose_output_nothing_reads_guards_what_it_must() -> None:
 def test_every_component_is_built_by_a_function_of_the_dag_or_of_its_own_folder() -> None:
     own = r"headrace\.(pipeline\.dag|components(\.\w+)+)\.\w+"
     assert all(re.fullmatch(own, one.module) for one in DECLARATIONS.values())
+
+
+def test_the_page_about_the_design_lists_every_component() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "design.md").read_text(encoding="utf-8")
+    table = page[page.index("| node | does |") :].partition("\n\n")[0]
+    listed = ", ".join(re.findall(r"^\| ([A-Z].*?) \|", table, re.MULTILINE)).split(", ")
+    assert sorted(listed) == sorted(IDS)

@@ -118,9 +118,20 @@ def test_every_kind_of_feature_is_known_by_its_tag() -> None:
 @pytest.mark.parametrize(
     ("annotation", "words"),
     [
-        (tuple[int, int], "list of 2, each integer"),
+        (tuple[int, int], "list of 2 integers"),
         (tuple[int, str], "list of 2: integer; string"),
-        (tuple[int, ...], "list, each integer"),
+        (tuple[int, ...], "list of integers"),
+        (
+            Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)],
+            "non-empty list of integers, each at least 1",
+        ),
+        (Annotated[list[str], Field(min_length=2)], "list of at least 2 strings"),
+        (list[str | int], "list, each (string, or integer)"),
+        (list[Literal["a", "b"]], "list, each a or b"),
+        (
+            Annotated[dict[str, str | list[str]], Field(min_length=1)],
+            "non-empty mapping from names to (string, or list of strings)",
+        ),
         (list, "list, each any value"),
         (Literal["auto", True], "auto or true"),
         (Literal[False], "false"),

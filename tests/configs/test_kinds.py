@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -11,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from headrace.common.entry_points import additions
 from headrace.common.errors import RunError
 from headrace.configs.schema.kinds import Kind, OpenUnion
+from headrace.configs.schema.sources import SOURCES
 
 
 class Shape(Kind):
@@ -165,3 +167,12 @@ def test_line_of_the_registry_with_a_mistake_is_named(line: str, why: str) -> No
         _ = OpenUnion("headrace.shapes", base=Shape, tag="kind", built_in=(line,)).kinds
     assert f'the line "{line}" in the registry of headrace.shapes' in str(caught.value)
     assert why in str(caught.value)
+
+
+def test_the_page_about_data_lists_every_built_in_source() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    table = page[page.index("| kind | reads |") :].partition("\n\n")[0]
+    listed = [
+        kind for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for kind in re.findall(r"`(\w+)`", cell)
+    ]
+    assert sorted(listed) == sorted(SOURCES.kinds.keys() - SOURCES.installed)

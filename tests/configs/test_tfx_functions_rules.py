@@ -98,4 +98,4 @@ def test_schema_follows_both_forms() -> None:
     assert schema_at(("features", "columns", "fare", "numeric", "normalize")).path == ("features", "fare", "normalize")
     found = schema_at(("features", "function", "keys"))
     assert found.path == ("features", "keys")
-    assert describe_allowed(found.schema).startswith("list of at least 1")
+    assert describe_allowed(found.schema).startswith("non-empty list")

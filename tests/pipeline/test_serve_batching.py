@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.components.predict.call_size import BATCH_SIZE
-from headrace.pipeline.serve.batching import Batching
+from headrace.pipeline.serve.batching import BatchedFunction
 
 BAD = 99
 
@@ -38,7 +38,7 @@ def asked(values: list[int], arrow: pa.DataType) -> pa.RecordBatch:
 
 def answers(squares: Squares, requests: list[pa.RecordBatch]) -> list[list[int] | str]:
     """What each request gets, if all but the first come while that is being answered."""
-    predict = Batching(squares)
+    predict = BatchedFunction(squares)
 
     def ask(rows: pa.RecordBatch) -> list[int] | str:
         try:

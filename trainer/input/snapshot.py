@@ -49,7 +49,7 @@ _KEY_WORDS = {
 
 @dataclass
 class Snapshots:
-    """The snapshots in a folder."""
+    """Finds, writes and removes the snapshots in a folder."""
 
     folder: Path
     graph: Path

@@ -106,7 +106,7 @@ def choose(candidates: Mapping[int, Candidate], losses: Mapping[int, Losses], pr
 
 
 class Chosen(NamedTuple):
-    """A choice."""
+    """The candidate that was chosen, which need not have the lowest eval loss."""
 
     number: int
     lowest: int

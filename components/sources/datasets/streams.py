@@ -70,7 +70,7 @@ def listed(files: Sequence[str]) -> list[str]:
 
 
 def check_complete(files: Sequence[str]) -> None:
-    """Raise DataError if a file is missing that the list in the folder of these has."""
+    """Raise DataError if a file that the list in its folder names is missing."""
     for folder in dict.fromkeys(file.rpartition("/")[0] for file in files):
         for path in _listed_in(folder) or ():
             if path not in files and not has_files(path):

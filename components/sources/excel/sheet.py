@@ -48,7 +48,6 @@ class Sheet:
         return sum(column.nbytes for column in self.columns.values())
 
     def first(self, rows: int) -> Sheet:
-        """The first rows."""
         return Sheet(self.name, {name: own.slice(0, rows) for name, own in self.columns.items()}, self.numbers[:rows])
 
 

@@ -40,7 +40,7 @@ class NestedListError(BadLineError):
 
 
 class _Number(str):
-    """A number as written."""
+    """A number with the digits that the file has, which a float may lose."""
 
 
 class _Constant(str):

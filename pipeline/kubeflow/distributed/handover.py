@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.durable import write_text
 from headrace.configs.schema.train import CHECKPOINT_FOLDER
 from headrace.pipeline.kubeflow.pod.paths import FILES, PodPaths
 from headrace.pipeline.kubeflow.store import Store
@@ -38,10 +39,7 @@ class Handover:
         if not self.paths.mount:
             self.store.write(f"{self.uri}/{name}", text)
             return
-        path = self.paths.local(f"{self.uri}/{name}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.with_suffix(".partial").write_text(text, encoding="utf-8")
-        path.with_suffix(".partial").replace(path)
+        write_text(self.paths.local(f"{self.uri}/{name}"), text)
 
     def read(self, name: str) -> str | None:
         """The text of a file in the folder of the training, or None if there is none."""

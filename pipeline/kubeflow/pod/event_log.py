@@ -56,7 +56,7 @@ _READERS = 16
 
 
 @dataclass(frozen=True)
-class Event(Generic[Record]):
+class LoggedEvent(Generic[Record]):
     """What changed. kind: a word; time: when, in ISO 8601; "" to come after all that is known."""
 
     kind: str
@@ -83,7 +83,7 @@ class EventLog(Generic[State, Record]):
     record: type[Record]
     what: str
     way_out: str
-    news: Callable[[State, State], Iterable[Event[Record]]]
+    news: Callable[[State, State], Iterable[LoggedEvent[Record]]]
     after: Callable[[State, str, Record], State]
 
     def read(self, uri: str, store: Store) -> State:
@@ -193,7 +193,7 @@ def _digests(names: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def _name(event: Event[Record], text: str, names: Sequence[str], now: datetime) -> str:
+def _name(event: LoggedEvent[Record], text: str, names: Sequence[str], now: datetime) -> str:
     """The name of an event's object. names: those that are there."""
     if event.time:
         time = datetime.fromisoformat(event.time)

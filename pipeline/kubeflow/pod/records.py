@@ -19,24 +19,24 @@ from collections.abc import Iterator
 from headrace.components.stored_models.blessed_record import Entry, Registry
 from headrace.components.stored_models.push_record import PushRecord
 from headrace.components.trigger.decision import TrainingRecord
-from headrace.pipeline.kubeflow.pod.event_log import Event, EventLog
+from headrace.pipeline.kubeflow.pod.event_log import EventLog, LoggedEvent
 
 _BLESSED, _JUDGED, _LITE, _WITHDRAWN, _PASSED, _PUSHED = "blessed", "judged", "lite", "withdrawn", "passed", "pushed"
 _CHANGES = {_JUDGED: ("judged_at", "compared_with"), _LITE: ("lite",), _WITHDRAWN: ("withdrawn_at",)}
 """What the events change that leave a blessing's time as it is."""
 
 
-def _new_blessings(known: Registry, now: Registry) -> Iterator[Event[Entry]]:
+def _new_blessings(known: Registry, now: Registry) -> Iterator[LoggedEvent[Entry]]:
     """Each with the whole entry, of which readers take what its event changed."""
     for entry in now.models:
         before = known.find(entry.uri)
         if before is None or before.blessed_at != entry.blessed_at:
-            yield Event(_BLESSED, entry, entry.blessed_at)
+            yield LoggedEvent(_BLESSED, entry, entry.blessed_at)
             continue
         times = {_JUDGED: entry.judged, _LITE: "", _WITHDRAWN: entry.withdrawn_at or ""}
         for kind, fields in _CHANGES.items():
             if any(getattr(before, field) != getattr(entry, field) for field in fields):
-                yield Event(kind, entry, times[kind])
+                yield LoggedEvent(kind, entry, times[kind])
 
 
 def _after_blessing(listed: Registry, kind: str, entry: Entry) -> Registry:
@@ -56,14 +56,14 @@ def _after_blessing(listed: Registry, kind: str, entry: Entry) -> Registry:
     return Registry(models=tuple(changed if each is known else each for each in listed.models))
 
 
-def _new_trainings(known: TrainingRecord, now: TrainingRecord) -> Iterator[Event[TrainingRecord]]:
+def _new_trainings(known: TrainingRecord, now: TrainingRecord) -> Iterator[LoggedEvent[TrainingRecord]]:
     if now.judged is not None and now.judged != known.judged:
         if now.blessed == now.judged:
-            yield Event(_BLESSED, TrainingRecord(judged=now.judged, blessed=now.judged))
+            yield LoggedEvent(_BLESSED, TrainingRecord(judged=now.judged, blessed=now.judged))
         else:
-            yield Event(_JUDGED, TrainingRecord(judged=now.judged))
+            yield LoggedEvent(_JUDGED, TrainingRecord(judged=now.judged))
     elif now.passed is not None and now.passed != known.passed:
-        yield Event(_PASSED, TrainingRecord(passed=now.passed))
+        yield LoggedEvent(_PASSED, TrainingRecord(passed=now.passed))
 
 
 def _after_training(known: TrainingRecord, kind: str, record: TrainingRecord) -> TrainingRecord:
@@ -72,10 +72,10 @@ def _after_training(known: TrainingRecord, kind: str, record: TrainingRecord) ->
     return known.with_passed(*record.passed) if record.passed is not None else known
 
 
-def _new_pushes(known: PushRecord, now: PushRecord) -> Iterator[Event[PushRecord]]:
+def _new_pushes(known: PushRecord, now: PushRecord) -> Iterator[LoggedEvent[PushRecord]]:
     for there, push in now.last.items():
         if push != known.last.get(there):
-            yield Event(_PUSHED, PushRecord(last={there: push}, models={there: {push.version: push.uri}}))
+            yield LoggedEvent(_PUSHED, PushRecord(last={there: push}, models={there: {push.version: push.uri}}))
 
 
 def _after_push(known: PushRecord, kind: str, record: PushRecord) -> PushRecord:
