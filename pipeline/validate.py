@@ -115,6 +115,10 @@ def _read_header(config: PipelineConfig, span: Span) -> _Header:
             rejected.append(header_mistake(source, error))
             other = read_otherwise(source, error)
             is_guess |= error.setting is not None and error.setting[0] == "encoding"
+        except DataError:
+            if not is_guess:
+                raise
+            return _Header(config, [], rejected, is_guess)  # files of several encodings, of which the guess is one
         else:
             other = None
         if other is None:

@@ -317,6 +317,17 @@ def test_names_in_an_encoding_that_was_only_guessed_are_not_held_against_the_con
     assert places(CONFIG + '  "Ч*": auto\n') == ["data.source.path"]
 
 
+@pytest.mark.parametrize("auto", ["", '  "*": auto\n'])
+def test_splits_in_two_encodings_are_reported_by_the_header_that_cannot_be_read(auto: str) -> None:
+    paths = {split: f"{split}.csv" for split in ("train", "eval", "test")}
+    for split, path in paths.items():
+        rows = "".join(f"{row}.5,{row % 7},{row % 2}\n" for row in range(80))
+        Path(path).write_text(f"fare,größe,tip\n{rows}", encoding="cp1252" if split == "eval" else "utf-8")
+    features = "  size: {column: numeric, key: größe}\n"
+    (message,) = both(CONFIG.replace("path: trips.csv", f"path: {json.dumps(paths)}") + features + auto)
+    assert "eval.csv:1: the header is not UTF-8" in message
+
+
 def test_columns_that_are_not_of_their_types_are_all_reported() -> None:
     columns_with_dates()
     types = "  types: {zone: int, day: float}\nlabel:"
