@@ -111,6 +111,18 @@ class UnreadableColumnError(DataError):
     """A column of the data is of a type that no feature can hold, such as a map."""
 
 
+class ContradictionError(DataError):
+    """Records contradict each other in a column, so that leaving some of them out would not help.
+
+    Args:
+        readable_as: The type by which all of its values can be read.
+    """
+
+    def __init__(self, what: str, *, readable_as: str | None = None, **place: Any) -> None:
+        super().__init__(what, **place)
+        self.readable_as = readable_as
+
+
 def _data_error(kind: type[DataError], what: str, fields: dict[str, Any]) -> DataError:
     return kind(what, **fields)
 

@@ -115,6 +115,10 @@ def _read_header(config: PipelineConfig, span: Span) -> _Header:
             rejected.append(header_mistake(source, error))
             other = read_otherwise(source, error)
             is_guess |= error.setting is not None and error.setting[0] == "encoding"
+        except DataError:
+            if not is_guess:
+                raise
+            return _Header(config, [], rejected, is_guess)  # files of several encodings, of which the guess is one
         else:
             other = None
         if other is None:
@@ -130,7 +134,7 @@ def _check_rows(
     uncertain: Paths,
 ) -> RowsCheck:
     """Check the first rows; and again without columns that are not of their declared type, or of one that no feature
-    can hold, because of the others.
+    can hold, or contradict each other, because of the others.
     """
     mistyped, unreadable = dict[str, str](), set[str]()
     while True:
@@ -139,9 +143,9 @@ def _check_rows(
         if judged is None:
             return RowsCheck([*_mistyped(config, mistyped)])
         check = check_rows(judged, spans, columns, inferred_labels, without=unreadable)
+        more = (check.mistyped.keys() - mistyped.keys()) | (check.unreadable - unreadable)
         unreadable |= check.unreadable
-        more = check.mistyped.keys() - mistyped.keys()
-        mistyped |= check.mistyped
+        mistyped = {**check.mistyped, **mistyped}
         if not more or len(mistyped) > LISTED:
             check = certain_part(config, check, uncertain)
             if not more:

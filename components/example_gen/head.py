@@ -105,7 +105,8 @@ def _with_others_of_column(error: DataError, source: Source, part: object, decla
             return str(error)
         scan = source.scan(part, declared)
         readable = sum(scan.rows.values())
-        return with_others(error, scan.skipped, readable) if scan.skipped.are_few(readable) else str(error)
+        few = scan.skipped.are_few(readable)
+        return with_others(error, scan.skipped, readable, of_column=True) if few else str(error)
     except DataError:
         return str(error)
 

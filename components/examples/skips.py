@@ -72,18 +72,18 @@ def lenient(data: DataConfig) -> Iterator[DataConfig]:
         yield data.model_copy(update={"on_bad_record": "skip", "source": source})
 
 
-def with_others(error: DataError, skipped: Skipped, readable: int) -> str:
+def with_others(error: DataError, skipped: Skipped, readable: int, *, of_column: bool = False) -> str:
     """The message about a record that cannot be read, and about the others: those with the same mistake in one line.
-    If it is about a column, the others are those with a mistake in it.
 
     Args:
         error: About the first of them.
         skipped: All such records, the first one too.
         readable: The number of records that can be read. If these are fewer, the message is about the first one alone,
             as the mistake is in how the file is read.
+        of_column: Whether the others are only those with a mistake in the same column.
     """
     first = str(error).partition("\n")[0]
-    named = "" if error.column is None else f"column {error.column!r}: "
+    named = "" if error.column is None or not of_column else f"column {error.column!r}: "
     others = [each for each in skipped.reported if named in each]
     if first in others:
         others.remove(first)

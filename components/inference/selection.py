@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from headrace.common.errors import DataError
+from headrace.common.errors import ContradictionError, DataError
 from headrace.common.names import did_you_mean_or_list
 from headrace.components.examples.skips import lenient, with_others
 from headrace.components.inference.columns import LEFT_OUT, Choice
@@ -41,12 +41,17 @@ def resolve_readable(
 ) -> tuple[Resolved, str]:
     """The same without the records that cannot be read, of which this is the first, and what is wrong with them.
 
-    Raises the error if these are not few, and DataError as `resolve` does.
+    Raises the error if these are not few, ContradictionError about a column of the others, and DataError as `resolve`
+    does.
     """
     what = ""
     for data in lenient(config.data):
         try:
             sample, unreadable = _sample(config.model_copy(update={"data": data}), selections)
+        except ContradictionError as other:
+            if other.readable_as is None or other.column in config.label.columns:
+                break
+            raise
         except DataError:
             break
         what = what or with_others(error, sample.skipped, sample.rows)

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.errors import DataError
+from headrace.common.errors import ContradictionError
 from headrace.components.sources.types import Kind, with_article
 
 DOT = "."
@@ -52,14 +52,14 @@ def parents_of(names: Iterable[str]) -> frozenset[str]:
 
 
 def check_objects(kinds: Mapping[str, Kind], objects: Mapping[str, str]) -> None:
-    """Raise DataError for a key with an object in some records and a value in others.
+    """Raise ContradictionError for a key with an object in some records and a value in others.
 
     objects: the paths of objects, each with a file that has one.
     """
     for path in sorted(objects):
         if kinds.get(path, "missing") != "missing":
             below = next((name for name in kinds if name.startswith(f"{path}{DOT}")), None)
-            raise DataError(
+            raise ContradictionError(
                 f"is {with_article(kinds[path])} in some records, but an object in others"
                 f"{f', which have {below!r}' if below else ''}",
                 file=objects[path],

@@ -22,7 +22,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from headrace.common.errors import DataError, HeaderError, UnreachableError, UnreadableColumnError
+from headrace.common.errors import ContradictionError, DataError, HeaderError, UnreachableError, UnreadableColumnError
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.alike import merge_errors
 from headrace.configs.loading.pinned_selection import FILE_NAME, PinnedSelection, Selected, stored_selection
@@ -98,6 +98,13 @@ class _DataMistakes:
     violations: list[Violation] = field(default_factory=list)
     is_of_guessed_encoding: bool = False
 
+    def without_contradiction(self, config: PipelineConfig, error: ContradictionError) -> PipelineConfig:
+        """The config by which the column can be read all the same."""
+        column, data = str(error.column), config.data
+        self.mistyped[column] = str(error)
+        types = {**data.types, column: error.readable_as}
+        return config.model_copy(update={"data": data.model_copy(update={"types": types})})
+
     def located(self, written: WrittenSelections, config: PipelineConfig) -> Iterator[LocatedProblem]:
         where = source_setting(config.data.source)
         for path, what in [*((where, what) for what in merge_errors(self.mistyped)), *self.violations]:
@@ -143,13 +150,26 @@ def _found_readable(
             if error.column in data.types and error.column not in config.label.columns:
                 mistakes.mistyped[error.column] = str(error)
                 update = {"types": {name: kind for name, kind in data.types.items() if name != error.column}}
+            elif isinstance(error, ContradictionError) and _is_readable(error, config):
+                config = mistakes.without_contradiction(config, error)
+                continue
             elif error.file is None or isinstance(error, UnreadableColumnError):
                 raise
             else:
-                found = _imported(READABLE_RESOLVER)(config, selections, auto_labels, error)
+                try:
+                    found = _imported(READABLE_RESOLVER)(config, selections, auto_labels, error)
+                except ContradictionError as other:
+                    config = mistakes.without_contradiction(config, other)
+                    continue
                 mistakes.violations.append((source_setting(data.source), found[1]))
                 return _found(config, written, partial(itemgetter(0), found))
         config = config.model_copy(update={"data": data.model_copy(update=update)})
+
+
+def _is_readable(error: ContradictionError, config: PipelineConfig) -> bool:
+    """Whether a type of its column lets the others be looked at."""
+    column, data = error.column, config.data
+    return error.readable_as is not None and column not in {*data.types, *config.label.columns}
 
 
 def _imported(path: tuple[str, str]) -> Any:

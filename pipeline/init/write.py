@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace.common.durable import write_text
-from headrace.common.errors import RunError
+from headrace.common.errors import DataError, RunError
 from headrace.common.names import did_you_mean, join_names
+from headrace.components.examples.skips import with_others
 from headrace.components.inference.sample import Sample, read_readable, read_sample
 from headrace.components.inference.table import infer, labels_of
 from headrace.components.spans.source_state import source_patterns
@@ -72,13 +73,28 @@ def _read(source: dict[str, Any]) -> tuple[dict[str, Any], Sample, dict[str, str
     """The source, with what its missing values and numbers look like; the sample; and the columns that it lacks, with
     the reason.
     """
-    sample, unreadable = read_readable(_window(source))
+    try:
+        sample, unreadable = read_readable(_window(source))
+    except DataError as error:
+        raise _naming_others(error, _window(source)) from None
     for found in (null_values, number_marks):
         settings = found(source, sample.texts())
         if settings:
             source = {**source, **settings}
             sample = read_sample(_window(source), unreadable)
     return source, sample, unreadable
+
+
+def _naming_others(error: DataError, data: DataConfig) -> DataError:
+    """The error, naming the other records that cannot be read too if they are few."""
+    if error.file is None:
+        return error
+    try:
+        sample, _ = read_readable(data.model_copy(update={"on_bad_record": "skip"}))
+    except DataError:
+        return error
+    few = sample.skipped.are_few(sample.rows)
+    return DataError(with_others(error, sample.skipped, sample.rows)) if few else error
 
 
 def _window(source: dict[str, Any]) -> DataConfig:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from headrace.common.errors import DataError, UnreachableError, UnreadableColumnError
+from headrace.common.errors import ContradictionError, DataError, UnreachableError, UnreadableColumnError
 from headrace.components.examples.skips import lenient, with_others
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import RowsSeen
@@ -50,7 +50,7 @@ class RowsCheck:
     it is probably a mistake.
 
     seen: how many rows were looked at; mistyped: columns for which no rows could be read, with a value that is not of
-    the declared type or of one that no feature can hold; unreadable: the latter ones.
+    the declared type, of one that no feature can hold, or of contradictory ones; unreadable: all but the first.
     """
 
     rejected: list[Violation] = field(default_factory=list)
@@ -80,14 +80,8 @@ def check_rows(
         except UnreachableError as error:
             found, own, more = None, [], [(where, f"the rows were not looked at: {error}")]
         except DataError as error:
-            found, own, more = None, [], []
-            apart = isinstance(error, UnreadableColumnError) and error.column not in config.label.columns
-            if error.column is not None and (apart or error.column in config.data.types):
-                what = str(error) if apart else _mistyped_values(config, spans, error, split)
-                check.mistyped[error.column] = _in_split(what, split)
-                check.unreadable |= {error.column} if apart else set()
-            else:
-                own, more = _check_readable(config, spans, error, _chosen(config, columns, without), split)
+            found = None
+            own, more = _check_unread(config, spans, error, _chosen(config, columns, without), split, check)
         else:
             own, more = ([], []) if found is None else _check_split(config, spans, found)
             why = getattr(config.data.source.load_implementation(), "no_head", "") if found is None else why
@@ -104,11 +98,34 @@ def check_rows(
     return check
 
 
+def _check_unread(
+    config: PipelineConfig, spans: Sequence[Span], error: DataError, chosen: Chosen, split: str, check: RowsCheck
+) -> tuple[list[Violation], list[Violation]]:
+    """What is rejected, and what is noted, if rows cannot be read; or nothing yet, but in `check` the column to leave
+    out before they are read again.
+    """
+    apart = isinstance(error, ContradictionError | UnreadableColumnError) and error.column not in config.label.columns
+    is_of_records = isinstance(error, ContradictionError) and error.readable_as is None
+    if is_of_records or not (apart or error.column in config.data.types):
+        try:
+            rejected, notes, are_few = _check_readable(config, spans, error, chosen, split)
+        except ContradictionError as other:
+            error, apart, are_few = other, True, False
+        if are_few or not apart:
+            return rejected, notes
+    column = str(error.column)
+    what = str(error) if apart else _mistyped_values(config, spans, error, split)
+    check.mistyped[column] = _in_split(what, split)
+    check.unreadable |= {column} if apart else set()
+    return [], []
+
+
 def _check_readable(
     config: PipelineConfig, spans: Sequence[Span], error: DataError, chosen: Chosen, split: str
-) -> tuple[list[Violation], list[Violation]]:
+) -> tuple[list[Violation], list[Violation], bool]:
     """What is rejected, and what is noted, if records cannot be read: they, and what is wrong with the other rows, if
-    they are few. error: the first of them.
+    they are few, and whether they are. error: the first of them. Raises ContradictionError about a column of the
+    other rows.
     """
     where, what = source_setting(config.data.source), ""
     for rows, is_guess in _readable_rows(config, spans, chosen, split):
@@ -117,8 +134,8 @@ def _check_readable(
             head = replace(rows.head, whole=False, settled=rows.head.whole or rows.head.settled)
             unfit, notes = _check_split(config, spans, replace(rows, head=head, complete=False))
             unfit = [each for each in unfit if not (is_guess and _is_about_texts_of_label(each))]
-            return [(where, what), *unfit], notes
-    return [(where, what or str(error))], []
+            return [(where, what), *unfit], notes, True
+    return [(where, what or str(error))], [], False
 
 
 def _readable_rows(
@@ -128,7 +145,9 @@ def _readable_rows(
     for number, data in enumerate(lenient(config.data)):
         try:
             found = _first_rows(config.model_copy(update={"data": data}), spans, chosen, split)
-        except DataError:
+        except DataError as error:
+            if isinstance(error, ContradictionError) and error.column not in {None, *config.label.columns}:
+                raise
             return
         if found is not None:
             yield found, number > 0

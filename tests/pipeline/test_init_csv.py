@@ -32,6 +32,15 @@ def test_a_header_with_another_delimiter_sets_it(tmp_path: Path) -> None:
     assert given_source(str(tmp_path / "x.csv"))["delimiter"] == ";"
 
 
+def test_all_rows_that_cannot_be_read_are_named_at_once(tmp_path: Path) -> None:
+    rows = [f"{number % 2},{number}.5\n" for number in range(40)]
+    rows[5] = rows[9] = "broken\n"
+    (tmp_path / "x.csv").write_text("".join(["y,size\n", *rows]), encoding="utf-8")
+    with pytest.raises(DataError, match=r"x\.csv:7: the row has 1 field") as caught:
+        described(tmp_path)
+    assert "x.csv:11: the row has 1 field" in str(caught.value)
+
+
 def test_a_european_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     rows = [f"{number % 2};{number},5;Köln\n" for number in range(40)]
     (tmp_path / "x.csv").write_bytes("".join(["y;größe;stadt\n", *rows]).encode("latin-1"))

@@ -32,7 +32,18 @@ class BadLineError(Exception):
 
 
 class ConflictError(BadLineError):
-    """A line that contradicts other lines, so that skipping it would not help."""
+    """A line that contradicts other lines, so that skipping it would not help.
+
+    readable_as: the type by which the column of both can be read.
+    """
+
+    def __init__(self, what: str, column: str | None = None, hint: str = "", readable_as: str | None = None) -> None:
+        super().__init__(what, column, hint)
+        self.readable_as = readable_as
+
+
+class ObjectError(BadLineError):
+    """An object where other lines have a value."""
 
 
 class NestedListError(BadLineError):
@@ -112,7 +123,7 @@ class LineParser:
         members: dict[str, Any] = {}
         found = parse_line(line)
         if (column := self.known.value_among(found.objects)) is not None:
-            raise BadLineError("is an object here, but not in other records", column)
+            raise ObjectError("is an object here, but not in other records", column)
         for name, value in found.members:
             if self.names is None:
                 _check_name(name)
@@ -133,6 +144,7 @@ class LineParser:
                 f"is {what[0]} here, but {what[1]} in other records",
                 name,
                 f"Set `data.types.{name}: string` to read both as text",
+                "string list" if kind.endswith(LIST) or before.endswith(LIST) else "string",
             )
         return widest([kind, before])
 
@@ -195,7 +207,7 @@ def _kind(value: Any, name: str) -> Kind:
         mixed = {_scalar_kind(item, name, "") for item in value}
         if "string" in mixed and len(mixed) > 1:
             hint = f"Set `data.types.{name}: string list` to read all of them as text"
-            raise ConflictError("is a list of strings and other values", name, hint)
+            raise ConflictError("is a list of strings and other values", name, hint, "string list")
         return listed(inner) if inner != "missing" else inner
     return "missing" if value is None else _scalar_kind(value, name, "")
 

@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from headrace.common.errors import DataError, UnreadableColumnError
+from headrace.common.errors import ContradictionError, DataError, UnreadableColumnError
 from headrace.common.storage.files import stats
 from headrace.components.examples.parts import NAMED, part_length
 from headrace.components.examples.skips import Skips
@@ -23,6 +23,7 @@ from headrace.components.sources.jsonl.exact import (
     ConflictError,
     LineParser,
     NestedListError,
+    ObjectError,
 )
 from headrace.components.sources.jsonl.fast import (
     NOTHING_KNOWN,
@@ -174,8 +175,12 @@ class JsonlFiles(SourceFiles[FileSource], RowScanner):
     def _heads(self) -> Iterator[list[bytes]]:
         """The first lines of the first files."""
         for path in self.files[:HEAD_FILES]:
-            first = islice(blocks(LineRange(path), Skips(reported=0), open_text=self.open_text), HEAD_BLOCKS)
-            yield [line for _, line in islice((line for block in first for line in lines_of(block.text)), HEAD_LINES)]
+            yield [line for _, line in self._first_lines(path)]
+
+    def _first_lines(self, path: str) -> Iterator[tuple[int, bytes]]:
+        """The first lines of a file, with their places in its text."""
+        first = islice(blocks(LineRange(path), Skips(reported=0), open_text=self.open_text), HEAD_BLOCKS)
+        return islice(((block.offset + at, line) for block in first for at, line in lines_of(block.text)), HEAD_LINES)
 
     def _blocks(self, part: Iterable[LineRange], skips: Skips) -> Iterator[LineBlock]:
         to_skip = skips if self.options.skip_bad else None
@@ -203,19 +208,41 @@ class JsonlFiles(SourceFiles[FileSource], RowScanner):
             except BadLineError as error:
                 indent = len(line) - len(line.lstrip(b" \t\r"))
                 make_error = partial(self._line_error, block.path, block.offset + start + indent, error)
-                if isinstance(error, ConflictError) or not self.options.skip_bad:
+                if not self.options.skip_bad or isinstance(error, ConflictError) or _is_of_column(error, parser):
                     raise make_error() from None
                 skips.add(make_error)
         return parser
 
     def _line_error(self, path: str, offset: int, error: BadLineError) -> DataError:
         line = line_at(path, offset, open_truncated)
-        kind = UnreadableColumnError if isinstance(error, NestedListError) else DataError
-        return kind(error.what, file=path, line=line, column=error.column, hint=self.hint(error))
+        what = error.what
+        if isinstance(error, ObjectError) and error.column is not None:
+            what += self._such_as_value(error.column)
+        place: dict[str, Any] = {"file": path, "line": line, "column": error.column, "hint": self.hint(error)}
+        if isinstance(error, ConflictError | ObjectError):
+            return ContradictionError(what, readable_as=getattr(error, "readable_as", None), **place)
+        return (UnreadableColumnError if isinstance(error, NestedListError) else DataError)(what, **place)
+
+    def _such_as_value(self, column: str) -> str:
+        """Where the first value of a column is, among the first lines: it may be the mistake, not the objects."""
+        for path in self.files[:HEAD_FILES]:
+            for offset, line in self._first_lines(path):
+                parser = LineParser({}, (column,))
+                parser.note_kinds(line)
+                if parser.kinds.get(column, "missing") != "missing":
+                    return f", such as {path}:{line_at(path, offset, open_truncated)}"
+        return ""
 
     def hint(self, error: BadLineError) -> str:
         """What to do about a record that cannot be read."""
         return error.hint
+
+
+def _is_of_column(error: BadLineError, parser: LineParser) -> bool:
+    """Whether it is a list of lists where nothing else is known of the column, whose mistake it is, not the line's."""
+    column = error.column or ""
+    unknown = column not in parser.declared and parser.kinds.get(column, "missing") == "missing"
+    return isinstance(error, NestedListError) and unknown
 
 
 def _note_kinds(head: Sequence[bytes], parser: LineParser) -> None:

@@ -247,6 +247,15 @@ def test_all_values_that_are_not_numbers_are_named(kind: str, types: dict[str, s
     assert "?" in message.splitlines()[-1]
 
 
+def test_a_column_of_numbers_and_texts_hides_no_mistake_whatever_type_is_declared() -> None:
+    rows = [json.dumps({"fare": "?" if n == 40 else 1.5, "day": "mon", "tip": n % 2}) for n in range(80)]
+    Path("trips.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    text = CONFIG.replace("kind: csv, path: trips.csv}", "kind: jsonl, path: trips.jsonl}\n  types: {fare: float}")
+    number, day = both(text + "  day: {column: numeric}\n")
+    assert "trips.jsonl:41: column 'fare': \"?\" is not a float" in number
+    assert "features.day" in day
+
+
 @pytest.mark.parametrize("auto", ["", '  "*": auto\n'])
 def test_a_file_that_is_read_as_another_kind_is_one_mistake_however_many_lines_it_has(auto: str) -> None:
     rows = [{"fare": row + 0.5, "zone": "abc"[row % 3], "tip": row % 2} for row in range(40)]
@@ -271,6 +280,32 @@ def test_a_column_of_lists_of_lists_hides_no_mistake_of_others() -> None:
     assert places(features) == ["data.source.path", "features.day"]
 
 
+@pytest.mark.parametrize("auto", [False, True])
+@pytest.mark.parametrize("odd", [{"size": "12 m"}, {"size": {"value": 1}}, {"size": ["a", 1]}, {"user": 5}])
+def test_records_that_contradict_others_hide_no_other_mistake(odd: dict[str, object], *, auto: bool) -> None:
+    """Neither other records that cannot be read, nor what is wrong with other columns."""
+    features = "  size: {column: numeric}\n  day: {column: numeric}\n" + ('  "*": auto\n' if auto else "")
+    text = CONFIG.replace("kind: csv, path: trips.csv", "kind: jsonl, path: trips.jsonl") + features
+    row: dict[str, object] = {"user": {"age": 3}, "fare": 1.5, "day": "mon", "size": 2}
+    rows = [json.dumps({**row, "tip": n % 2, **(odd if n == 40 else {})}) for n in range(80)]
+    Path("trips.jsonl").write_text("\n".join([*rows[:20], "oops", *rows[20:]]), encoding="utf-8")
+    found = both(text)
+    assert "features.day" in [each.split(": ")[1] for each in found]
+    assert any("trips.jsonl:21: is not one JSON object" in each for each in found)
+    assert any("trips.jsonl:42" in each for each in found), "the record that contradicts the others"
+
+
+def test_a_column_of_lists_of_lists_hides_no_row_where_bad_ones_are_skipped() -> None:
+    source = "on_bad_record: skip\n  max_bad_fraction: 0.1\n  source: {kind: jsonl, path: trips.jsonl}"
+    text = CONFIG.replace("source: {kind: csv, path: trips.csv}", source) + '  "*": auto\n  day: {column: numeric}\n'
+    rows = [
+        json.dumps({"fare": n + 0.5, "day": "mon", "zone": "abc"[n % 3], "maps": [[n]], "tip": n % 2})
+        for n in range(80)
+    ]
+    Path("trips.jsonl").write_text("\n".join([*rows[:20], "oops", *rows[20:]]), encoding="utf-8")
+    assert places(text) == ["features.day"]
+
+
 def test_names_in_an_encoding_that_was_only_guessed_are_not_held_against_the_config() -> None:
     """These letters are Cyrillic: in the encoding that is tried they are others."""
     rows = "".join(f"{row}.5,{row % 2}\n" for row in range(80))
@@ -280,6 +315,17 @@ def test_names_in_an_encoding_that_was_only_guessed_are_not_held_against_the_con
     rows = "".join(f"{row}.5,{row % 2},{row % 3}\n" for row in range(80))
     Path("trips.csv").write_text(f"fare,tip,Чаевые\n{rows}", encoding="cp1251")
     assert places(CONFIG + '  "Ч*": auto\n') == ["data.source.path"]
+
+
+@pytest.mark.parametrize("auto", ["", '  "*": auto\n'])
+def test_splits_in_two_encodings_are_reported_by_the_header_that_cannot_be_read(auto: str) -> None:
+    paths = {split: f"{split}.csv" for split in ("train", "eval", "test")}
+    for split, path in paths.items():
+        rows = "".join(f"{row}.5,{row % 7},{row % 2}\n" for row in range(80))
+        Path(path).write_text(f"fare,größe,tip\n{rows}", encoding="cp1252" if split == "eval" else "utf-8")
+    features = "  size: {column: numeric, key: größe}\n"
+    (message,) = both(CONFIG.replace("path: trips.csv", f"path: {json.dumps(paths)}") + features + auto)
+    assert "eval.csv:1: the header is not UTF-8" in message
 
 
 def test_columns_that_are_not_of_their_types_are_all_reported() -> None:
