@@ -28,27 +28,39 @@ KERAS_OWN = (
     "make_train_function",
     "make_test_function",
 )
-"""Methods that a model may replace, perhaps to return other logs than its metrics: then it keeps Keras' graphs."""
+"""Methods that a model, or its class, may replace, perhaps to return other logs than its metrics: then it keeps Keras'
+graphs."""
 
 
 def install(model: keras.Model) -> None:
     """Make `fit` and `evaluate` of a compiled model use these graphs, on a single device.
 
-    A model that has one of the methods KERAS_OWN of its own is left as it is.
+    A model that has one of the methods KERAS_OWN of its own is left as it is; so is one that already has these graphs,
+    which follow when it is compiled again.
     """
-    if any(getattr(type(model), name) is not getattr(keras.Model, name) for name in KERAS_OWN):
+    if any(name in vars(model) or getattr(type(model), name) is not getattr(keras.Model, name) for name in KERAS_OWN):
         return
-    results = tf.function(model.get_metrics_result, autograph=False)
+    results: Callable[[], Any] | None = None
+
+    def shared_results() -> Callable[[], Any]:
+        nonlocal results
+        if results is None or model.train_function is model.test_function is None:  # compiled, with other metrics
+            results = tf.function(model.get_metrics_result, autograph=False)
+        return results
 
     def make_train_function(force: bool = False) -> None:
         if force or model.train_function is None:
+            of_metrics = shared_results()
             keras.Model.make_train_function(model, force=True)
-            model.train_function = _function(model, model.train_step, results, model.train_function)
+            if not model.run_eagerly:
+                model.train_function = _function(model, model.train_step, of_metrics, model.train_function)
 
     def make_test_function(force: bool = False) -> None:
         if force or model.test_function is None:
+            of_metrics = shared_results()
             keras.Model.make_test_function(model, force=True)
-            model.test_function = _function(model, model.test_step, results, model.test_function)
+            if not model.run_eagerly:
+                model.test_function = _function(model, model.test_step, of_metrics, model.test_function)
 
     model.make_train_function, model.make_test_function = make_train_function, make_test_function
 

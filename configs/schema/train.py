@@ -89,7 +89,8 @@ class InputConfig(Section):
     of cores minus one; else it shares TensorFlow's threads."""
     prefetch: Auto | Annotated[int, Field(ge=0)] = "auto"
     """Batches to prepare ahead of the step. auto: 16, or as many as fit in 64 MB, but at least two; with `autotune`,
-    tf.data decides."""
+    tf.data decides. Small batches of examples in memory are cut from up to 16,384 (16 MB) at a time, and two or more
+    such pieces are prepared ahead, also with 0."""
     length_buckets: Auto | tuple[PositiveInt, ...] | None = "auto"
     """Group examples of similar length into batches, to reduce padding of features with many values. A list: the
     lengths at which one bucket ends and the next begins; null: no grouping; auto: group if more than a quarter would be

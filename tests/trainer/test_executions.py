@@ -88,3 +88,41 @@ def test_a_model_with_a_step_of_its_own_keeps_its_logs() -> None:
     model = built(4, OwnStep)
     executions.install(model)
     assert fitted(model)[0]["batch"] == [ROWS % BATCH] * 3
+
+
+@pytest.mark.slow
+def test_a_step_that_was_given_to_one_model_keeps_its_logs() -> None:
+    model = built(4)
+    step = model.train_step
+    model.train_step = lambda batch: {**step(batch), "batch": tf.shape(batch[1])[0]}
+    executions.install(model)
+    assert fitted(model)[0]["batch"] == [ROWS % BATCH] * 3
+
+
+@pytest.mark.slow
+def test_a_model_that_is_compiled_again_has_the_metrics_of_the_last_time() -> None:
+    keras_own, ours = built(4), built(4)
+    executions.install(ours)
+    found = []
+    for model in (keras_own, ours):
+        fitted(model)
+        model.compile("sgd", "mse", metrics=["mse"], steps_per_execution=2)
+        found += [model.evaluate(data(), verbose=0, return_dict=True), fitted(model)]
+    assert found[:2] == found[2:]
+    assert found[0]["mse"] != found[0]["loss"]  # which has weights
+
+
+@pytest.mark.slow
+def test_a_model_that_is_compiled_to_run_eagerly_does() -> None:
+    model = built(4)
+    executions.install(model)
+    eager = list[bool]()
+
+    def loss(y: Any, predicted: Any) -> Any:
+        eager.append(tf.executing_eagerly())
+        return keras.losses.mean_squared_error(y, predicted)
+
+    model.compile("sgd", loss, run_eagerly=True)
+    fitted(model)
+    assert eager
+    assert all(eager)
