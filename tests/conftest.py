@@ -43,6 +43,9 @@ sys.dont_write_bytecode = False
 
 # Imports make millions of objects that stay: looking for garbage among them again and again takes a fifth of the time.
 gc.disable()
+# A forked child leaves the garbage of its parent alone: TensorFlow's functions crash where they are freed without its
+# threads.
+os.register_at_fork(after_in_child=gc.freeze)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

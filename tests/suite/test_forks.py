@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import socket
@@ -65,3 +66,35 @@ def test_others_are_served_after_one_that_was_killed(
     monkeypatch.setenv(forks.ALL, "1")
     done = forks.run([sys.executable, str(program), str(tmp_path / "again")])
     assert (done.returncode, (tmp_path / "again").exists()) == (0, True), done.stderr
+
+
+class _Freed:
+    """Writes into a pipe when it is freed."""
+
+    def __init__(self, pipe: int) -> None:
+        self.pipe, self.itself = pipe, self
+
+    def __del__(self) -> None:
+        os.write(self.pipe, b"freed")
+
+
+def test_a_child_leaves_the_garbage_of_its_parent_alone() -> None:
+    gc.collect()
+    reading, writing = os.pipe()
+    gc.disable()
+    try:
+        _Freed(writing)
+        pid = os.fork()
+        if pid == 0:
+            gc.collect()
+            os._exit(0)
+    finally:
+        gc.enable()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    os.set_blocking(reading, False)
+    with pytest.raises(BlockingIOError):
+        os.read(reading, 5)
+    gc.collect()
+    assert os.read(reading, 5) == b"freed"
+    os.close(reading)
+    os.close(writing)
