@@ -160,7 +160,7 @@ def _program(args: Any) -> Program | None:
         return Program(sys.executable, first, words, False)
     if first == str(beside) and beside.with_name("python").exists():
         return Program(str(beside.with_name("python")), first, words, False)
-    if first != sys.executable:
+    if first != sys.executable and not (Path(first).name == "python" and beside.exists()):
         return None
     safe = words[:1] == ["-P"]
     words = words[safe:]
