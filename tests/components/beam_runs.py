@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import re
-import shlex
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forks import Forked
+from forks import ForkedWorker
 from tfx.types import standard_artifacts
 
 from headrace.components.beam_pipelines import BeamPipelines
@@ -33,19 +32,6 @@ WITH_BEAM = [
     pytest.param(DIRECT, id="direct"),
     pytest.param(PROCESSES, id="multi_processing", marks=pytest.mark.slow),
 ]
-WORKER = ["-m", "apache_beam.runners.worker.sdk_worker_main"]
-
-
-class ForkedWorker(Forked):
-    """A worker that Beam starts by a line for the shell: a process of its own, forked with the imports done."""
-
-    program = WORKER
-
-    def __init__(self, args: Any, *rest: Any, shell: bool = False, **settings: Any) -> None:
-        words = shlex.split(args) if shell else args
-        if shell and words[1:] == WORKER:
-            words, shell = [words[0], *self.program], False
-        super().__init__(args if shell else words, *rest, shell=shell, **settings)
 
 
 @contextmanager

@@ -12,9 +12,10 @@ import bigquery_worker
 import grpc
 import pyarrow as pa
 import pytest
-from beam_runs import WITH_BEAM, ForkedWorker, same_with_beam
+from beam_runs import WITH_BEAM, same_with_beam
 from bigquery_servers import SCHEMA, Google, google_at_hand, rows
 from click.testing import CliRunner
+from forks import ForkedWorker
 from google.cloud.bigquery_storage_v1 import types
 from pydantic import ValidationError
 

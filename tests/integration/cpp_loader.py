@@ -2,8 +2,8 @@
 
     python cpp_loader.py LIBRARY MODEL CALLS RESULTS
 
-CALLS: JSON, a list of {"feeds": {tensor: {"dtype", "shape", "values"}}, "fetch": tensor}; texts are in base64. RESULTS:
-where to write the arrays that are fetched, as .npz by number.
+CALLS: JSON, a list of {"feeds": {tensor: {"dtype", "shape", "values"}}, "fetches": [tensor]}; texts are in base64.
+RESULTS: where to write the arrays that are fetched, as .npz by number.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ def main(library: str, folder: str, calls: str, results: str) -> None:
     session = TfSession(library, folder)
     fetched = []
     for call in json.loads(Path(calls).read_text(encoding="utf-8")):
-        (found,) = session.run({name: array(feed) for name, feed in call["feeds"].items()}, [call["fetch"]])
-        fetched.append(found.astype(np.bytes_) if found.dtype == object else found)
+        fetched += session.run({name: array(feed) for name, feed in call["feeds"].items()}, call["fetches"])
     assert "tensorflow" not in sys.modules
-    np.savez(results, *fetched)
+    np.savez(results, *(found.astype(np.bytes_) if found.dtype == object else found for found in fetched))
 
 
 if __name__ == "__main__":

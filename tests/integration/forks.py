@@ -28,6 +28,7 @@ import pkgutil
 import runpy
 import select
 import selectors
+import shlex
 import signal
 import socket
 import subprocess
@@ -52,8 +53,8 @@ the one that forks for all of them.
 FIRST = "HEADRACE_TEST_FIRST"
 """Environment variable: a Python file that forked programs run before anything else."""
 ALL = "HEADRACE_TEST_FORK_ALL"
-"""Environment variable: fork also what a forked program starts in its own session. A signal to that session would miss
-it, so this is for programs that run undisturbed.
+"""Environment variable: fork also what a forked program starts in its own session, and Beam's workers. A signal to that
+session would miss it, so this is for programs that run undisturbed.
 """
 LIBRARIES = (
     "tensorflow_model_analysis", "tfx.v1", "google_crc32c", "isal.igzip", "jinja2", "kfp.compiler", "kfp.kubernetes",
@@ -61,6 +62,7 @@ LIBRARIES = (
     "zlib_ng.gzip_ng",
 )  # fmt: skip
 """What commands and components import. The first two, which import most of the rest, come first."""
+BEAM_WORKER = ["-m", "apache_beam.runners.worker.sdk_worker_main"]
 LONGEST = 1 << 17
 """Bytes of a request, which is a single packet."""
 HUGE, MADV_COLLAPSE = 1 << 21, 25
@@ -120,6 +122,18 @@ class Forked(POPEN):
             self._waitpid_lock.release()
 
 
+class ForkedWorker(Forked):
+    """A worker that Beam starts by a line for the shell: a process of its own, forked with the imports done."""
+
+    program = BEAM_WORKER
+
+    def __init__(self, args: Any, *rest: Any, shell: bool = False, **settings: Any) -> None:
+        words = shlex.split(args) if shell else args
+        if shell and words[1:] == BEAM_WORKER:
+            words, shell = [words[0], *self.program], False
+        super().__init__(args if shell else words, *rest, shell=shell, **settings)
+
+
 def run(command: list[str], **settings: Any) -> subprocess.CompletedProcess[str]:
     """`subprocess.run` with what it prints captured as text."""
     with Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings) as process:
@@ -146,7 +160,7 @@ def _program(args: Any) -> Program | None:
         return Program(sys.executable, first, words, False)
     if first == str(beside) and beside.with_name("python").exists():
         return Program(str(beside.with_name("python")), first, words, False)
-    if first != sys.executable:
+    if first != sys.executable and not (Path(first).name == "python" and beside.exists()):
         return None
     safe = words[:1] == ["-P"]
     words = words[safe:]
@@ -321,7 +335,7 @@ def _become(asked: dict[str, Any]) -> None:
         sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
     if FIRST in os.environ:
         runpy.run_path(os.environ[FIRST], run_name="__main__")
-    subprocess.Popen = Forked  # type: ignore[misc]
+    subprocess.Popen = ForkedWorker if ALL in os.environ else Forked  # type: ignore[misc]
     importlib.invalidate_caches()  # files may be newer than what the server looked through
     if is_file:
         runpy.run_path(name, run_name="__main__")
@@ -354,7 +368,11 @@ def main(descriptor: int, head: str, *, only_libraries: bool) -> None:
     gc.freeze()
     gc.enable()
     collapse()
-    listener = socket.socket(fileno=descriptor)
+    serve(socket.socket(fileno=descriptor), end, path)
+
+
+def serve(listener: socket.socket, end: int, path: list[str]) -> NoReturn:
+    """Fork programs that are asked for, until `end` is closed at its other end. path: their `sys.path`."""
     place = listener.getsockname()
     asked = Server(listener, end, path).serve()
     _end_as(lambda: _become({**asked, "address": place}))

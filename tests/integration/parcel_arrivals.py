@@ -105,11 +105,11 @@ class Pushed:
         (number,) = versions(self.folder)
         return self.folder / "serving" / "parcels" / number
 
-    def predict(self, *arguments: str, config: str = "parcels.yaml") -> Finished:
-        return headrace(self.folder, "predict", config, *arguments)
+    def predict(self, *arguments: str, config: str = "parcels.yaml", **environment: str) -> Finished:
+        return headrace(self.folder, "predict", config, *arguments, **environment)
 
-    def table(self, *arguments: str) -> pa.Table:
-        done = self.predict(*arguments, "--output", "table.parquet")
+    def table(self, *arguments: str, **environment: str) -> pa.Table:
+        done = self.predict(*arguments, "--output", "table.parquet", **environment)
         assert done.code == 0, done.err
         return pq.read_table(self.folder / "table.parquet")
 

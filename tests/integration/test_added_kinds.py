@@ -123,6 +123,13 @@ class Added:
     def headrace(self, *arguments: str, **own: str) -> subprocess.CompletedProcess[str]:
         return self.project.headrace(*arguments, cwd=self.folder, **own)
 
+    def python(self, program: str, *arguments: str) -> str:
+        """What a program prints, run with no folder of its own in the search path."""
+        command = [str(self.project.environment / "bin" / "python"), "-P", program, *arguments]
+        done = forks.run(command, cwd=self.folder, env=without_pythonpath())
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
     def refused(self, *arguments: str) -> str:
         """What the command writes to standard error when it fails."""
         return self.failed(*arguments).stderr
@@ -193,8 +200,7 @@ def test_help_and_the_json_schema_show_what_is_installed_and_the_reference_does_
     assert schema["CyclicalFeature"]["properties"]["period"]["exclusiveMinimum"] == 0
     assert schema["AccessLogSource"]["properties"]["methods"]["description"].startswith("The methods of the requests")
     assert schema["ResidualModel"]["properties"]["kind"]["const"] == "residual"
-    check = [str(added.project.environment / "bin" / "python"), str(ROOT / "tools" / "config_reference.py"), "--check"]
-    subprocess.run(check, check=True, cwd=added.folder, env=without_pythonpath())
+    added.python(str(ROOT / "tools" / "config_reference.py"), "--check")
 
 
 def test_mistakes_in_settings_are_reported_with_their_lines(added: Added) -> None:
@@ -224,14 +230,14 @@ def test_an_installed_kind_is_known_by_the_endings_of_its_files(added: Added) ->
 def test_run_reads_computes_and_trains_what_the_pages_say(added: Added, verified: Path) -> None:
     counted = dict(line.split() for line in added.headrace("rows", "requests.yaml").stdout.splitlines())
     assert sum(map(int, counted.values())) == REQUESTS * 3 // 4
-    program = """
+    (added.folder / "look.py").write_text("""
 import json, headrace
 run = headrace.runs("requests.yaml")[0]
 missing = sum(run.examples(split)["bytes"].null_count for split in ("train", "eval", "test"))
 hours, waves = run.examples("eval")["hour"].to_pylist(), run.examples("eval", transformed=True)["hour_sine"].to_pylist()
 print(json.dumps([missing, hours, waves, [one.name for one in run.model().variables]]))
-"""
-    missing, hours, waves, weights = json.loads(added.project.python(program, cwd=added.folder).stdout.splitlines()[-1])
+""")
+    missing, hours, waves, weights = json.loads(added.python("look.py").splitlines()[-1])
     assert missing == sum(row % 5 == 0 and row % 4 != 3 for row in range(REQUESTS))
     expected = sorted(math.sin(2 * math.pi * each / 24) for each in hours)
     assert sorted(waves) == pytest.approx(expected, abs=1e-6)

@@ -79,7 +79,7 @@ def story(new_folder: Callable[[str], Path]) -> Iterator[Story]:
         run("down", "--set", "deploy.canary.server.timeout_seconds=1")
         server.faults(die_of_loading=True)
         server.start()
-        run("crashed", "--set", "deploy.canary.server={timeout_seconds: 5, on_unreachable: warn}")
+        run("crashed", "--set", "deploy.canary.server={timeout_seconds: 2, on_unreachable: warn}")
         server.faults()
         server.start()
         run(
@@ -323,7 +323,7 @@ def test_encrypted_server_is_asked_if_its_authority_is_known(story: Story, tmp_p
             options = ("--set", f"deploy.canary.server={{{common}, {more}}}")
             return headrace(story.folder, "run", "parcels.yaml", *options)
 
-        known, unknown = run(f"timeout_seconds: 120, ca_file: '{signed}'"), run("timeout_seconds: 2")
+        known, unknown = run(f"timeout_seconds: 120, ca_file: '{signed}'"), run("timeout_seconds: 1")
     assert known.code == 0, known.out + known.err
     assert known.ending("server").startswith("passed: ")
     assert unknown.code == 1

@@ -39,7 +39,7 @@ label: {key: label, kind: multiclass, classes: ["0", "1", "2", "3", "4", "5", "6
 features:
   image: {column: image, size_keys: [height, width, channel], height: 8, width: 8, channels: 1, stored: float32}
 model: {kind: image, filters: [32, 64], pooling: none, hidden: [64], augment: {translate: 0.1}}
-train: {epochs: 20, batch_size: 64, learning_rate: 0.002}
+train: {epochs: 10, batch_size: 64, learning_rate: 0.002}
 evaluate: {thresholds: {accuracy: {min: 0.95}}}
 deploy: {push: serving}
 """

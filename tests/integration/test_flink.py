@@ -29,6 +29,8 @@ from headrace.pipeline.kubeflow.verify.verify import as_compiled, compared
 pytestmark = pytest.mark.slow
 
 TAXI = ROOT / "configs" / "taxi.yaml"
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a JVM that ends before it has got faster by compiling its code again."""
 PAYMENTS = ("Cash", "Credit Card", "Unknown", "No Charge")
 
 
@@ -49,6 +51,12 @@ class Story:
 def story(new_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     if reason := pods_work():
         pytest.skip(reason)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", SHORT_LIVED)
+        yield from _story(new_folder, tmp_path_factory)
+
+
+def _story(new_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     try:
         parts = jars(tmp_path_factory.mktemp("flink_jars"))
     except MissingError as reason:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 from command import headrace
+from forks import ALL
 from kfp_cluster import BUCKET, Bucket
 from parcel_arrivals import PROBABILITIES, SCHEMA, Pushed, check, example, parcels, pushed_once, scalar, signature_rows
 
@@ -247,7 +248,8 @@ def long(pushed: Pushed) -> str:
 def test_new_data_in_several_parts_through_beam_keeps_its_order(
     pushed: Pushed, expected: np.ndarray, long: str, runner: str
 ) -> None:
-    found = pushed.table("--input", long, "--columns", "place,distance", "--set", f"beam={runner}")
+    given = ("--input", long, "--columns", "place,distance", "--set", f"beam={runner}")
+    found = pushed.table(*given, **{ALL: "1"})  # Beam's processes start with their imports done
     assert found["place"].to_pylist() == list(range(40 * len(pushed.rows)))
     assert found["distance"].to_pylist() == [row["distance"] for row in pushed.rows] * 40
     check(found, np.tile(expected, (40, 1)))

@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 import pytest
 import yaml
 from command import ROOT, Going, headrace, wait_until
+from forks import Forked
 from kfp_cluster import BUCKET, Bucket
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
@@ -67,7 +68,7 @@ def board(arguments: dict[str, list[str]], tmp_path: Path) -> Iterator[str]:
     (tmp_path / "logs").mkdir()
     there = {"/logs": str(tmp_path / "logs"), "0.0.0.0": "127.0.0.1", "6006": "0", "30": "1"}
     command = [sys.executable, "-m", "tensorboard.main", *(there.get(one, one) for one in arguments["tensorboard"])]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with Forked(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         lines = iter(process.stderr.readline, "")
         yield next(found[0] for line in lines if (found := re.search(r"http://127\.0\.0\.1:\d+", line)))

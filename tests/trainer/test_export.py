@@ -254,7 +254,7 @@ def test_two_columns_under_a_name_of_one_are_refused_by_the_cpp_runtime(
             dtype = tf.as_dtype(tensor.dtype).name
             feeds[tensor.name] = {"dtype": dtype, "shape": shape, "values": [zeros[dtype]] * int(np.prod(shape))}
         feeds[definition.inputs["amount"].name]["shape"] = [2, width] if width > 1 else [2]
-        return {"feeds": feeds, "fetch": definition.outputs["predictions"].name}
+        return {"feeds": feeds, "fetches": [definition.outputs["predictions"].name]}
 
     library = Path(tf.__file__).with_name("libtensorflow_cc.so.2")
     program = Path(__file__).parents[1] / "integration" / "cpp_loader.py"

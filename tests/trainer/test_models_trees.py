@@ -250,7 +250,7 @@ def through_c(model: str, signature: str, given: dict[str, Array], folder: Path)
         }
         for name, tensor in definition.inputs.items()
     }
-    calls = [{"feeds": feeds, "fetch": definition.outputs["predictions"].name}]
+    calls = [{"feeds": feeds, "fetches": [definition.outputs["predictions"].name]}]
     (folder / "calls.json").write_text(json.dumps(calls))
     library = Path(tf.__file__).with_name("libtensorflow_cc.so.2")
     program = Path(__file__).parents[1] / "integration" / "cpp_loader.py"

@@ -214,7 +214,7 @@ def test_rollback_that_an_outage_broke_off_is_completed_by_the_same_command(
         nights(store, tmp_path)
         server.proxy.before = down_after(writes)
         with pytest.raises(OSError, match=r"503|SERVICE"):
-            roll_back(CONFIG, store, None, datetime.now(UTC))
+            roll_back(CONFIG, store.promptly(), None, datetime.now(UTC))
         server.proxy.before = lambda _method, _path: None
         for files in served(store).values():
             assert files.keys() == {"saved_model.pb"} or files["variables/data"] == "weights of run-b"

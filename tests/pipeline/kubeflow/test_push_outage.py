@@ -33,7 +33,7 @@ FILES, OLD = (GRAPH, "assets/words", "variables/data"), "1"
 CONVERTED = "run-1/lite/18/blessing"
 """The folder with its `.tflite` file, which only the store has."""
 NOON = dt.datetime(2026, 3, 1, 12, 0, tzinfo=dt.UTC)
-AT_ONCE = 9
+AT_ONCE = 26
 """Pipelines that push at the same time: each spends most of it in the pauses before a request is repeated."""
 
 
