@@ -165,6 +165,24 @@ def test_init_of_data_without_a_column_to_predict_lists_the_columns(here: Path) 
     assert "--label; the columns are: id" in done.stderr
 
 
+def test_init_lists_records_that_cannot_be_read_and_skips_them_if_told_to(here: Path) -> None:
+    rows = [f'{{"x": {row * 7 % 40}, "y": {row % 2}}}' for row in range(40)]
+    rows[5] = rows[20] = '{"x": 1'
+    (here / "rows.jsonl").write_text("\n".join(rows))
+    asked = ("init", "rows.jsonl", "--label", "y")
+    refused = headrace(here, *asked)
+    assert (refused.returncode, (here / "rows.yaml").exists()) == (1, False)
+    assert "`--on-bad-record skip`" in refused.stderr
+    done = headrace(here, *asked, "--on-bad-record", "skip")
+    assert done.returncode == 0, done.stderr
+    assert "note: 2 of 40 records" in done.stderr
+    assert f"{here}/rows.jsonl:6, 21: " in done.stderr
+    text = (here / "rows.yaml").read_text()
+    assert text.startswith("# Written by `headrace init rows.jsonl --label y --on-bad-record skip`\n")
+    assert "on_bad_record: skip  # 2 of 40 records" in text
+    assert headrace(here, "validate", "rows.yaml").returncode == 0
+
+
 def test_damaged_record_of_a_run_is_reported_by_report(here: Path) -> None:
     (here / "runs" / "trips" / "runs" / "r-1").mkdir(parents=True)
     (here / "runs" / "trips" / "runs" / "r-1" / "run.json").write_text("{")
