@@ -80,9 +80,10 @@ def _decodes(text: bytes, encoding: str) -> bool:
 
 
 def null_values(settings: Mapping[str, Any], texts: Iterable[pa.ChunkedArray]) -> dict[str, tuple[str, ...]]:
-    """`null_values` of a CSV file, if columns of numbers or dates have words for missing ones."""
-    found = nulls.null_values(texts) if settings["kind"] == "csv" else []
-    return {"null_values": ("", *found)} if found else {}
+    """`null_values` of a CSV file or workbook, if columns of numbers or dates have words for missing ones."""
+    empty = {"csv": ("",), "excel": ()}.get(settings["kind"])
+    found = [] if empty is None else nulls.null_values(texts)
+    return {"null_values": (*(empty or ()), *found)} if found else {}
 
 
 def number_marks(settings: Mapping[str, Any], texts: Iterable[pa.ChunkedArray]) -> dict[str, str]:

@@ -147,7 +147,7 @@ def _label_doubts(draft: Draft) -> Iterator[str]:
     for name, label in draft.table.labels.items():
         column = draft.sample.column(name)
         facts = facts_of(name, draft.sample.kinds[name], column)
-        if strays := stray_note(facts, column, has_null_values=draft.source["kind"] == "csv"):
+        if strays := stray_note(facts, column, has_null_values=draft.source["kind"] in ("csv", "excel")):
             yield f"label {name}: {strays}"
         if label.alike:
             classes = join_names(map(repr, label.alike), LISTED_CLASSES)

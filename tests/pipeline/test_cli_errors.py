@@ -129,13 +129,14 @@ def test_report_before_the_first_run_says_how_to_make_one(here: Path) -> None:
 
 
 def test_report_of_an_unknown_run_names_the_latest(here: Path) -> None:
-    for name in ("20260101-000000", "20260102-000000"):
+    one, other = "20260101-000000", "20260102-000000"
+    for name, ending in ((one, f"the only one is {one}"), (other, f"the latest are {one}, {other}")):
         folder = here / "runs" / "trips" / "runs" / name
         folder.mkdir(parents=True)
         (folder / "run.json").write_text("{}")
-    done = headrace(here, "report", "trips.yaml", "--run", "1")
-    assert done.returncode == 1
-    assert done.stderr.endswith("the latest are 20260101-000000, 20260102-000000\n")
+        done = headrace(here, "report", "trips.yaml", "--run", "1")
+        assert done.returncode == 1
+        assert done.stderr.endswith(f"{ending}\n")
 
 
 def test_schema_that_cannot_be_read_is_reported_before_a_run_begins(here: Path) -> None:
