@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.common.durable import write_text
-from headrace.common.errors import BadRecordError, DataError, RunError
+from headrace.common.errors import BadRecordError, ContradictionError, DataError, RunError
 from headrace.common.names import did_you_mean, join_names
 from headrace.components.examples.skips import with_others
 from headrace.components.inference.sample import Sample, read_readable, read_sample
@@ -104,14 +104,23 @@ def _naming_others(error: DataError, data: DataConfig) -> DataError:
     if error.file is None:
         return error
     plain = error.stopping() if isinstance(error, BadRecordError) else error
-    try:
-        sample, _ = read_readable(data.model_copy(update={"on_bad_record": "skip"}))
-    except DataError:
-        return plain
+    contradictions = dict[str, ContradictionError]()
+    while True:
+        types = {column: each.readable_as for column, each in contradictions.items()}
+        try:
+            sample, _ = read_readable(data.model_copy(update={"on_bad_record": "skip", "types": types}))
+            break
+        except ContradictionError as other:
+            if other.column is None or other.readable_as is None or other.column in types:
+                return plain
+            contradictions[other.column] = other
+        except DataError:
+            return plain
     if not sample.skipped.are_few(sample.rows):
         return plain
     error = error.skipped_by(SKIP) if isinstance(error, BadRecordError) else error
-    return DataError(with_others(error, sample.skipped, sample.rows))
+    contradictions.pop(error.column or "", None)
+    return DataError("\n".join([with_others(error, sample.skipped, sample.rows), *map(str, contradictions.values())]))
 
 
 def _window(source: dict[str, Any], *, skip_bad: bool) -> DataConfig:

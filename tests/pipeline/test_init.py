@@ -17,7 +17,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.common.errors import RunError
+from headrace.common.errors import DataError, RunError
 from headrace.components.inference import sample as sample_module
 from headrace.components.inference.columns import LEFT_OUT
 from headrace.components.inference.sample import Sample, read_sample
@@ -98,6 +98,19 @@ def test_any_two_labels_become_tasks_with_metrics_and_thresholds_of_their_own(sa
     features = config.declared_features.items()
     read = {column for name, feature in features for column in feature.column_settings(name).values()}
     assert not read & {first, second}
+
+
+@pytest.mark.parametrize("first", ["contradiction", "broken"])
+def test_json_records_that_contradict_others_hide_no_bad_ones(tmp_path: Path, first: str) -> None:
+    rows = [json.dumps({"x": row * 7 % 40, "z": row / 2, "y": row % 2}) for row in range(60)]
+    bad = {"contradiction": '{"x": "many", "z": 1, "y": 0}', "broken": '{"x": 1'}
+    rows[5], rows[9] = bad.pop(first), bad.popitem()[1]
+    rows[30], rows[40] = '{"x": 1,,', '{"x": 1, "z": "two", "y": 0}'
+    (tmp_path / "a.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        write(tmp_path / "a.yaml", "a", {"kind": "jsonl", "path": str(tmp_path / "a.jsonl")}, ("y",), str)
+    assert sorted(map(int, re.findall(r"a\.jsonl:(\d+): ", str(caught.value)))) == [6, 10, 31, 41]
+    assert ("`--on-bad-record skip`" in str(caught.value)) is (first == "broken")
 
 
 @pytest.mark.parametrize(
