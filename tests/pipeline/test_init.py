@@ -122,6 +122,9 @@ def test_json_records_that_contradict_others_hide_no_bad_ones(tmp_path: Path, fi
         ("customer_id", [f"C{row}" for row in range(300)], False),
         ("customer_id", [f"C{row % 20}" for row in range(300)], False),
         ("amount", [row // 3 for row in range(300)], False),
+        ("Kundennr", [row // 3 for row in range(300)], True),
+        ("Patienten-Nummer", [row // 3 for row in range(300)], True),
+        ("Hausnummer", [row // 3 for row in range(300)], False),
     ],
 )
 def test_a_column_of_customers_is_suggested_as_the_split_key(name: str, values: list[Any], suggested: bool) -> None:
