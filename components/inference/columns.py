@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.figures import figure
+from headrace.common.figures import figure, plural
 from headrace.common.names import one_line
 from headrace.components.examples.tfexample.rounding import COARSE, lost_digits
 from headrace.components.inference.dates import EPOCHS, are_dates_of_several_formats, find_dates
@@ -178,7 +178,7 @@ def _vector_of_texts(facts: ColumnFacts) -> Choice | None:
 
 def _list(facts: ColumnFacts) -> Choice | None:
     if facts.is_list:
-        what = f"up to {facts.longest:,} values in a row, {facts.distinct:,} different ones"
+        what = f"up to {facts.longest:,} values in a row, {plural(facts.distinct, 'different value')}"
         return Choice(facts.name, LISTS, what, {"": {**_vocabulary_or_hash(facts.distinct), "multivalued": True}})
     return None
 

@@ -153,7 +153,8 @@ def _data(draft: Draft) -> Iterator[str]:
 def _bad_records(sample: Sample) -> Iterator[str]:
     """The setting that skips records that cannot be read, and a limit that these do not reach."""
     bad, every = sample.skipped.count, sample.rows + sample.skipped.count
-    yield from _entry("on_bad_record", "skip", f"{bad:,} of {every:,} records cannot be read")
+    found = f"{bad:,} of {every:,} records cannot be read" if bad else f"all {every:,} records can be read"
+    yield from _entry("on_bad_record", "skip", found)
     if bad > MAX_BAD_FRACTION * every:
         digits = 1 - math.ceil(math.log10(MARGIN * bad / every))
         most = min(math.ceil(MARGIN * bad / every * 10**digits) / 10**digits, 1.0)

@@ -88,7 +88,7 @@ def init(
     draft = write(file, name, source, labels, command, skip_bad=skip_bad)
     _show(draft, file, runs=runs)
     if dated := dated_path(source):
-        click.echo(f"note: the names of the files have dates; {shlex.quote(dated)} would read each day once", err=True)
+        click.echo(f"note: the paths of the files have dates; {shlex.quote(dated)} would read each day once", err=True)
     if runs:
         from headrace.pipeline.verbs.local import run
 

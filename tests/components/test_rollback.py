@@ -128,6 +128,7 @@ def test_several_rollbacks_end_where_one_rollback_to_that_version_ends(home: Pat
     entries = Registry.read(home / "blessed.json").models
     withdrawn = {Path(entry.uri).parent.name for entry in entries if entry.withdrawn_at}
     assert (in_service(home), withdrawn, compared_with(home, "new")) == ("a", {"b", "c"}, "a")
+    assert "`--to`" in refusal(home)
 
 
 def test_rollback_is_undone_by_naming_the_withdrawn_version(home: Path) -> None:

@@ -23,6 +23,7 @@ from headrace.components.inference.columns import LEFT_OUT
 from headrace.components.inference.sample import Sample, read_sample
 from headrace.components.inference.table import infer
 from headrace.components.sources.types import ARROW, Kind
+from headrace.components.spans.find import find_spans
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import VocabularyFeature
@@ -318,6 +319,36 @@ def test_files_with_dates_in_their_names_have_a_path_by_day(
     assert found == (path and f"{tmp_path}/{path}.csv")
     if found:
         assert given_source(found) == {"kind": "csv", "path": found}
+
+
+@pytest.mark.parametrize(
+    ("names", "path"),
+    [
+        (("2026-11-01/a", "2026-11-02/a"), "{YYYY}-{MM}-{DD}/*.parquet"),
+        (("day=20261101/a", "day=20261101/b", "day=20261102/c"), "day={YYYY}{MM}{DD}/*.parquet"),
+        (("2026/11/01/a", "2026/11/02/b"), "{YYYY}/{MM}/{DD}/*.parquet"),
+        (("2026-11-01/a-2026-11-01", "2026-11-02/a-2026-11-02"), "{YYYY}-{MM}-{DD}/a-{YYYY}-{MM}-{DD}.parquet"),
+        (("2026-11-01/a", "2026-11-01/b"), None),  # one day
+        (("2026-11-01/a", "2026-11-02/b/c"), None),
+        (("x-2026-11-01/a", "y-2026-11-02/a"), None),
+        (("2026-11-01/a", "others/a"), None),
+    ],
+)
+def test_folders_with_dates_in_their_names_have_a_path_by_day(
+    tmp_path: Path, names: tuple[str, ...], path: str | None
+) -> None:
+    for name in names:
+        file = tmp_path / "rides" / f"{name}.parquet"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"x": [1], "y": [2]}), file)
+    found, again = (
+        dated_path({"kind": "parquet", "path": f"{tmp_path}/{given}"}) for given in ("rides", "rides/**/*.parquet")
+    )
+    assert found == again == (path and f"{tmp_path}/rides/{path}")
+    if found:
+        assert given_source(found) == {"kind": "parquet", "path": found}
+        spans = find_spans(DataConfig.model_validate({"source": {"kind": "parquet", "path": found}, "window": 9})).spans
+        assert [len(span.files) for span in spans] == ([2, 1] if len(names) == 3 else [1, 1])
 
 
 def test_a_date_that_lacks_its_day_is_told(tmp_path: Path) -> None:
