@@ -91,3 +91,13 @@ def number_marks(settings: Mapping[str, Any], texts: Iterable[pa.ChunkedArray]) 
     if settings["kind"] != "csv":
         return {}
     return marks.number_marks(_source(settings).delimiter, texts)
+
+
+def group_marks(settings: Mapping[str, Any], texts: Iterable[pa.ChunkedArray]) -> dict[str, str]:
+    """`thousands` of a CSV file with decimal commas, if it has a column of groups of digits such as `1.117`, in which
+    the point was a decimal one before the comma was known.
+    """
+    if settings.get("decimal") != "," or "thousands" in settings:
+        return {}
+    has_groups = any(marks.are_numbers(column.unique(), ",", ".") for column in texts)
+    return {"thousands": "."} if has_groups else {}

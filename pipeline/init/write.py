@@ -18,7 +18,7 @@ from headrace.components.inference.table import infer, labels_of
 from headrace.components.spans.source_state import source_patterns
 from headrace.configs.rules.data import bad_records_can_be_skipped
 from headrace.configs.schema.data import DataConfig, placeholders
-from headrace.pipeline.init.csv_format import null_values, number_marks
+from headrace.pipeline.init.csv_format import group_marks, null_values, number_marks
 from headrace.pipeline.init.document import WINDOW, Draft, document
 from headrace.pipeline.init.splits import unnamed_splits, without_unlabelled
 
@@ -91,7 +91,7 @@ def _read(source: dict[str, Any], *, skip_bad: bool) -> tuple[dict[str, Any], Sa
         sample, unreadable = read_readable(data)
     except DataError as error:
         raise _naming_others(error, data) from None
-    for found in (null_values, number_marks):
+    for found in (null_values, number_marks, group_marks):
         settings = found(source, sample.texts())
         if settings:
             source = {**source, **settings}

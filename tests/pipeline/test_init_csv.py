@@ -113,6 +113,18 @@ def test_a_csv_file_is_read_as_it_is_found(tmp_path: Path, header: str, values: 
     load(yaml.safe_load((tmp_path / "x.yaml").read_text(encoding="utf-8")))
 
 
+@pytest.mark.parametrize(("points", "grouped"), [("{}.117", True), ("{}.5", False), ("v{}.117", False)])
+def test_points_before_three_digits_group_them_beside_decimal_commas(
+    tmp_path: Path, points: str, grouped: bool
+) -> None:
+    rows = [f"{number % 2};{number},5;{points.format(number % 9 + 1)}" for number in range(60)]
+    (tmp_path / "x.csv").write_text("\n".join(["y;a;b", *rows, ""]), encoding="utf-8")
+    draft = described(tmp_path)
+    assert draft.source["decimal"] == ","
+    assert draft.source.get("thousands") == ("." if grouped else None)
+    assert (draft.sample.kinds["b"] == "int") is grouped
+
+
 NUMBERS = st.one_of(
     st.integers(-12, 12).map(str),
     st.integers(-9, 9).flatmap(lambda n: st.sampled_from([f"{n}.0", f"{n}.00", f"{n}.50", f"{n}.5", f" {n}.5"])),
