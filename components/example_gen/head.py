@@ -100,6 +100,26 @@ def mistyped_values(data: DataConfig, source: Source, error: DataError) -> Colum
     return _with_others_of_column(error, head.source, head.part, _declared(data, head.source.columns()))
 
 
+def misdeclared(data: DataConfig, source: Source) -> dict[str, ColumnMistake]:
+    """The columns that are declared as numbers, but are texts, or fractions where integers are declared.
+
+    source: the data without records that cannot be read.
+    """
+    if not isinstance(source, HasHead):
+        return {}
+    mistakes, given = dict[str, ColumnMistake](), source.head()
+    with suppress(DataError):
+        kinds = given.source.scan(given.part, {}).kinds
+        for name, kind in _declared(data, given.source.columns()).items():
+            found = kinds.get(name, "missing")
+            if (kind in {"int", "float"} and found.startswith("string")) or (kind, found) == ("int", "float"):
+                skipped = given.source.scan(given.part, {name: kind}).skipped.reported
+                first = next((each for each in skipped if f"column {name!r}: " in each), None)
+                way_out = f"Correct the values, or declare another type in `data.types.{name}`"
+                mistakes |= {} if first is None else {name: ColumnMistake(first, kind, (way_out,))}
+    return mistakes
+
+
 def _with_others_of_column(
     error: DataError, source: Source, part: object, declared: Mapping[str, Kind]
 ) -> ColumnMistake:

@@ -112,6 +112,10 @@ def _check_unread(
             rejected, notes, are_few = _check_readable(config, spans, error, chosen, split)
         except ContradictionError as other:
             error, apart, are_few = other, True, False
+        wrong = {} if are_few or apart else _misdeclared(config, spans, chosen, split)
+        if wrong:
+            check.mistyped |= wrong
+            return [], []
         if are_few or not apart:
             return rejected, notes
     column = str(error.column)
@@ -288,6 +292,15 @@ def _mistyped_values(config: PipelineConfig, spans: Sequence[Span], error: DataE
 
     lenient = config.model_copy(update={"data": config.data.model_copy(update={"on_bad_record": "skip"})})
     return mistyped_values(lenient.data, _opened(lenient, spans, (str(error.column),), split), error)
+
+
+def _misdeclared(config: PipelineConfig, spans: Sequence[Span], chosen: Chosen, split: str) -> dict[str, ColumnMistake]:
+    """The columns whose declared types so many values are not of that hardly a record can be read."""
+    from headrace.components.example_gen.head import misdeclared
+
+    lenient = config.model_copy(update={"data": config.data.model_copy(update={"on_bad_record": "skip"})})
+    found = misdeclared(config.data, _opened(lenient, spans, chosen, split))
+    return {column: each._replace(found=_in_split(each.found, split)) for column, each in found.items()}
 
 
 def _whole(found: FirstRows, spans: Sequence[Span]) -> bool:
