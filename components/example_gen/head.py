@@ -105,10 +105,11 @@ def misdeclared(data: DataConfig, source: Source) -> dict[str, ColumnMistake]:
 
     source: the data without records that cannot be read.
     """
-    if not isinstance(source, HasHead):
-        return {}
-    mistakes, given = dict[str, ColumnMistake](), source.head()
+    mistakes = dict[str, ColumnMistake]()
+    if not isinstance(source, HasHead) or not (data.types or data.schema_file):
+        return mistakes
     with suppress(DataError):
+        given = source.head()
         kinds = given.source.scan(given.part, {}).kinds
         for name, kind in _declared(data, given.source.columns()).items():
             found = kinds.get(name, "missing")
