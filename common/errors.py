@@ -3,6 +3,7 @@
 HeadraceError
 ├── ConfigError        the YAML file, an overlay or an override is wrong; carries all problems at once
 ├── DataError          the data cannot be read, or does not match the config; names file, line and column
+│   └── BadRecordError    a record cannot be read, and may be skipped
 ├── GateError          the data was read and rejected: anomalies, missing labels
 ├── TrainingError      training cannot start or continue: a hook that is not a function, a non-finite loss
 │   ├── ModelError         this model cannot be built or trained, and another one may be
@@ -76,10 +77,19 @@ class DataError(HeadraceError):
         self, what: str, *, file: str | None = None, line: int | None = None, column: str | None = None, hint: str = ""
     ) -> None:
         self.what, self.file, self.line, self.column, self.hint = what, file, line, column, hint
-        location = ":".join(str(part) for part in (file, line) if part is not None)
-        named = f"column {column!r}: " if column is not None else ""
-        message = f"{location}: {named}{what}" if location else f"{named}{what}"
-        super().__init__(f"{message}\n  {hint}" if hint else message)
+        super().__init__("\n  ".join([self.found, *self.ways_out]))
+
+    @property
+    def found(self) -> str:
+        """The place, and what was found there."""
+        location = ":".join(str(part) for part in (self.file, self.line) if part is not None)
+        named = f"column {self.column!r}: " if self.column is not None else ""
+        return f"{location}: {named}{self.what}" if location else f"{named}{self.what}"
+
+    @property
+    def ways_out(self) -> tuple[str, ...]:
+        """What to change, each in a line of its own."""
+        return (self.hint,) if self.hint else ()
 
     def __reduce__(self) -> tuple[object, ...]:
         """Keep the fields when the error is pickled by a Beam worker process."""
@@ -89,6 +99,32 @@ class DataError(HeadraceError):
 
 class NoDataError(DataError):
     """There is nothing at all where data is looked for: no file of a pattern, or no span up to a date."""
+
+
+class BadRecordError(DataError):
+    """A record cannot be read, and may be skipped.
+
+    Args:
+        setting: What skips such records, for the message.
+    """
+
+    def __init__(self, what: str, *, setting: str = "`data.on_bad_record: skip`", **place: Any) -> None:
+        self.setting = setting
+        super().__init__(what, **place)
+
+    @property
+    def ways_out(self) -> tuple[str, ...]:
+        skip = f"skip such records with {self.setting}"
+        return (self.hint, f"Or {skip}") if self.hint else (f"Correct the record, or {skip}",)
+
+    def stopping(self) -> DataError:
+        """The same where such a record always stops a run."""
+        return DataError(self.what, file=self.file, line=self.line, column=self.column, hint=self.hint)
+
+    def skipped_by(self, setting: str) -> BadRecordError:
+        """The same where this skips such records."""
+        place = {"file": self.file, "line": self.line, "column": self.column}
+        return BadRecordError(self.what, hint=self.hint, setting=setting, **place)
 
 
 class HeaderError(DataError):

@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 SIMILAR, VERY_SIMILAR = 0.6, 0.7
 """Ratios of difflib."""
+ABBREVIATION = 3
+"""Letters that may stand for a longer name."""
+FEW = 2
+"""Names with a word that begins with such letters, of which the shortest is meant."""
 
 
 class CommandOption(str):
@@ -22,16 +26,33 @@ class CommandOption(str):
 def closest(name: str, names: Iterable[str]) -> str | None:
     """The most similar of `names`, ignoring case, dashes, underscores and spaces; None if none is similar.
 
-    If none is very similar, the only one that has the name as one of its words: `one_gpu` for `gpu`, rather than `tpu`.
+    If none is very similar, the only one that has the name as one of its words (`one_gpu` for `gpu`, rather than
+    `tpu`), that begins with it, or one of whose words does (`binary_accuracy` for `acc`, rather than `auc`).
     """
     normalized = {_normalize(candidate): candidate for candidate in sorted(set(names), reverse=True)}
     wanted = _normalize(name)
     close = get_close_matches(wanted, normalized, n=1, cutoff=SIMILAR)
-    if not get_close_matches(wanted, close, cutoff=VERY_SIMILAR):
-        longer = [candidate for candidate in normalized.values() if wanted in map(_normalize, _words(candidate))]
-        if len(longer) == 1:
-            return longer[0]
+    if not get_close_matches(wanted, close, cutoff=VERY_SIMILAR) and (longer := _longer(wanted, normalized)):
+        return normalized[longer]
     return normalized[close[0]] if close else None
+
+
+def _longer(wanted: str, normalized: Mapping[str, str]) -> str | None:
+    """The name that a shorter one stands for; None if there is none, or no telling which."""
+    words = {name: [_normalize(word) for word in _words(full)] for name, full in normalized.items()}
+    found = [name for name in normalized if wanted in words[name]]
+    if len(found) != 1 and len(wanted) >= ABBREVIATION:
+        begun = [name for name in normalized if any(word.startswith(wanted) for word in words[name])]
+        whole = [name for name in begun if name.startswith(wanted)]
+        found = whole if len(whole) == 1 else sorted(begun, key=len)[:1] if len(begun) <= FEW else []
+    return found[0] if len(found) == 1 else None
+
+
+def latest(newest_first: Sequence[str], most: int = 5) -> str:
+    """`the latest are r-1, r-2`, or `the only one is r-1`."""
+    if len(newest_first) == 1:
+        return f"the only one is {newest_first[0]}"
+    return f"the latest are {', '.join(reversed(newest_first[:most]))}"
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from headrace.common.errors import DataError, HeaderError, Problem, UnreachableE
 from headrace.common.names import did_you_mean
 from headrace.common.storage.files import is_folder, is_remote
 from headrace.configs.config import PipelineConfig
-from headrace.configs.loading.alike import merge_errors
+from headrace.configs.loading.alike import ColumnMistake, merge_columns
 from headrace.configs.loading.loader import LoadedConfig
 from headrace.configs.loading.valid_part import Paths, is_uncertain, touches
 from headrace.configs.rules.rule import Violation
@@ -136,7 +136,7 @@ def _check_rows(
     """Check the first rows; and again without columns that are not of their declared type, or of one that no feature
     can hold, or contradict each other, because of the others.
     """
-    mistyped, unreadable = dict[str, str](), set[str]()
+    mistyped, unreadable = dict[str, ColumnMistake](), set[str]()
     while True:
         uncertain = frozenset({*uncertain, *(("data", "types", name) for name in mistyped)})
         judged = judged_config(config, uncertain)
@@ -153,8 +153,8 @@ def _check_rows(
             return replace(check, rejected=[*_mistyped(config, mistyped, "; there may be others")])
 
 
-def _mistyped(config: PipelineConfig, errors: Mapping[str, str], further: str = "") -> Iterator[Violation]:
-    for what in merge_errors(errors):
+def _mistyped(config: PipelineConfig, mistakes: Mapping[str, ColumnMistake], further: str = "") -> Iterator[Violation]:
+    for what in merge_columns(mistakes):
         yield source_setting(config.data.source), f"{what}{further}"
 
 

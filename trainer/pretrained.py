@@ -22,6 +22,7 @@ from typing import IO, Any, ClassVar
 import keras
 import tensorflow as tf
 
+from headrace.common.durable import sync_folder, sync_tree, working_folder
 from headrace.common.errors import TrainingError
 from headrace.trainer.hooks import innermost
 
@@ -203,20 +204,21 @@ def _cached(handle: str, setting: str) -> Path:
 def _download(handle: str, folder: Path, setting: str) -> None:
     """Download into a temporary folder alongside, so that a failed download leaves nothing that looks complete."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as fresh:
+    with working_folder(folder) as fresh:
         try:
             with urllib.request.urlopen(_compressed(handle), timeout=TIMEOUT) as stream:  # noqa: S310 - http(s) only
-                _unpack(stream, Path(fresh))
+                _unpack(stream, fresh)
+            sync_tree(fresh)
         except (OSError, tarfile.TarError, EOFError) as error:
             raise TrainingError(
                 f"{setting}: {handle} cannot be downloaded: {error}. Download it by hand, and set its folder"
             ) from error
-        if not Path(fresh, "saved_model.pb").is_file():
+        if not (fresh / "saved_model.pb").is_file():
             raise TrainingError(f"{setting}: {handle} returned an archive without a saved_model.pb")
         if folder.exists():
             shutil.rmtree(folder)
-        Path(fresh).rename(folder)
-        Path(fresh).mkdir()  # for the context to remove
+        fresh.rename(folder)
+        sync_folder(folder.parent)
 
 
 def _compressed(handle: str) -> str:

@@ -8,6 +8,7 @@ why_not_numbers(data, head, "fare")                   # where the first text is
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -16,13 +17,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.errors import DataError
+from headrace.common.errors import BadRecordError, DataError
 from headrace.components.example_gen.checks import check_rows
 from headrace.components.examples.parts import files_of_part
-from headrace.components.examples.skips import MAX_SKIPPED, Skipped, with_others
+from headrace.components.examples.skips import MAX_SKIPPED, Skipped, others_of
 from headrace.components.examples.tfexample.rounding import RoundingAccumulator
 from headrace.components.sources.base import HasHead, Head, ReadOptions, Source, first_pieces
 from headrace.components.sources.types import Kind, declared_types
+from headrace.configs.loading.alike import ColumnMistake
 from headrace.configs.schema.data import DataConfig
 
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
@@ -87,28 +89,50 @@ def read_head(
     return FirstRows(head, kinds, table, complete, infinite, scan.skipped, sum(scan.rows.values()))
 
 
-def mistyped_values(data: DataConfig, source: Source, error: DataError) -> str:
-    """The message about the first value of a column that is not of its declared type, and about others if few are.
+def mistyped_values(data: DataConfig, source: Source, error: DataError) -> ColumnMistake:
+    """The first value of a column that is not of its declared type, and the others if few are.
 
     source: the data, of which only this column is read, without records that cannot be read.
     """
     if not isinstance(source, HasHead):
-        return str(error)
+        return ColumnMistake.of(error)
     head = source.head()
     return _with_others_of_column(error, head.source, head.part, _declared(data, head.source.columns()))
 
 
-def _with_others_of_column(error: DataError, source: Source, part: object, declared: Mapping[str, Kind]) -> str:
-    """The message, which names no others if these are many, or costly to find."""
-    try:
-        if not all(_are_mostly_numbers(source, part, name, kind) for name, kind in declared.items()):
-            return str(error)
-        scan = source.scan(part, declared)
-        readable = sum(scan.rows.values())
-        few = scan.skipped.are_few(readable)
-        return with_others(error, scan.skipped, readable, of_column=True) if few else str(error)
-    except DataError:
-        return str(error)
+def misdeclared(data: DataConfig, source: Source) -> dict[str, ColumnMistake]:
+    """The columns that are declared as numbers, but are texts, or fractions where integers are declared.
+
+    source: the data without records that cannot be read.
+    """
+    mistakes = dict[str, ColumnMistake]()
+    if not isinstance(source, HasHead) or not (data.types or data.schema_file):
+        return mistakes
+    with suppress(DataError):
+        given = source.head()
+        kinds = given.source.scan(given.part, {}).kinds
+        for name, kind in _declared(data, given.source.columns()).items():
+            found = kinds.get(name, "missing")
+            if (kind in {"int", "float"} and found.startswith("string")) or (kind, found) == ("int", "float"):
+                skipped = given.source.scan(given.part, {name: kind}).skipped.reported
+                first = next((each for each in skipped if f"column {name!r}: " in each), None)
+                way_out = f"Correct the values, or declare another type in `data.types.{name}`"
+                mistakes |= {} if first is None else {name: ColumnMistake(first, kind, (way_out,))}
+    return mistakes
+
+
+def _with_others_of_column(
+    error: DataError, source: Source, part: object, declared: Mapping[str, Kind]
+) -> ColumnMistake:
+    """The first value, and the others, unless these are many, or costly to find."""
+    others = list[str]()
+    with suppress(DataError):
+        if all(_are_mostly_numbers(source, part, name, kind) for name, kind in declared.items()):
+            scan = source.scan(part, declared)
+            readable = sum(scan.rows.values())
+            if scan.skipped.are_few(readable):
+                others = others_of(error, scan.skipped, readable, of_column=True)
+    return ColumnMistake.of(error, others)
 
 
 def _are_mostly_numbers(source: Source, part: object, column: str, kind: Kind) -> bool:
@@ -119,7 +143,7 @@ def _are_mostly_numbers(source: Source, part: object, column: str, kind: Kind) -
     return found is not None and found >= 1 - MAX_SKIPPED
 
 
-def why_not_numbers(data: DataConfig, first_rows: FirstRows, column: str) -> str:
+def why_not_numbers(data: DataConfig, first_rows: FirstRows, column: str) -> ColumnMistake:
     """Why a column is not read as numbers: the first value that is not a number, or else how to read it as numbers."""
     source: Any = first_rows.head.source
     strict: Source = replace(source, options=replace(source.options, skip_bad=False))
@@ -129,10 +153,11 @@ def why_not_numbers(data: DataConfig, first_rows: FirstRows, column: str) -> str
         for _ in islice(strict.batches(first_rows.head.part, kinds), 1):
             pass
     except DataError as error:
+        error = error.stopping() if isinstance(error, BadRecordError) else error  # as a text, the value is read
         alone: Source = replace(source, options=ReadOptions((column,), skip_bad=True))
         return _with_others_of_column(error, alone, first_rows.head.part, {column: "float"})
     what = "its first values are numbers, but stored as text, beyond int64, or written like codes, such as 007"
-    return f"{what}; set `data.types.{column}: float` to read them as numbers"
+    return ColumnMistake(f"{what}; set `data.types.{column}: float` to read them as numbers", column)
 
 
 def _declared(data: DataConfig, columns: Collection[str]) -> dict[str, Kind]:

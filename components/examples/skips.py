@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.common.errors import DataError
@@ -72,14 +72,19 @@ def lenient(data: DataConfig) -> Iterator[DataConfig]:
         yield data.model_copy(update={"on_bad_record": "skip", "source": source})
 
 
-def with_others(error: DataError, skipped: Skipped, readable: int, *, of_column: bool = False) -> str:
-    """The message about a record that cannot be read, and about the others: those with the same mistake in one line.
+def with_others(error: DataError, skipped: Skipped, readable: int) -> str:
+    """The message about a record that cannot be read, and about the others."""
+    return "\n  ".join([str(error), *others_of(error, skipped, readable)])
+
+
+def others_of(error: DataError, skipped: Skipped, readable: int, *, of_column: bool = False) -> list[str]:
+    """Lines about the other records that cannot be read: those with the same mistake are in one.
 
     Args:
         error: About the first of them.
         skipped: All such records, the first one too.
-        readable: The number of records that can be read. If these are fewer, the message is about the first one alone,
-            as the mistake is in how the file is read.
+        readable: The number of records that can be read. If these are fewer, there are no lines, as the mistake is in
+            how the file is read.
         of_column: Whether the others are only those with a mistake in the same column.
     """
     first = str(error).partition("\n")[0]
@@ -89,12 +94,23 @@ def with_others(error: DataError, skipped: Skipped, readable: int, *, of_column:
         others.remove(first)
     count = skipped.count - len(skipped.reported) + len(others)
     if not count or skipped.count > readable:
-        return str(error)
+        return []
+    return [f"{plural(count, 'other record')} cannot be read:", *_lines(others, count)]
+
+
+def listed(skipped: Skipped) -> list[str]:
+    """A line for each mistake of the first of these records, and the number of the others."""
+    return _lines(skipped.reported, skipped.count)
+
+
+def _lines(reported: Sequence[str], count: int) -> list[str]:
     lines: dict[tuple[str, str], list[str]] = {}
-    for each in others[:LISTED]:
+    for each in reported[:LISTED]:
         found = _PLACE.fullmatch(each)
         file, line, what = found.groups() if found else ("", "", each)
         lines.setdefault((file, what), []).append(line)
-    listed = [f"{file}:{', '.join(numbers)}: {what}" if file else what for (file, what), numbers in lines.items()]
-    more = [f"and {count - LISTED:,} more"] if count > len(others[:LISTED]) else []
-    return "\n  ".join([str(error), f"{plural(count, 'other record')} cannot be read:", *listed, *more])
+    more = [f"and {count - LISTED:,} more"] if count > len(reported[:LISTED]) else []
+    return [
+        *(f"{file}:{', '.join(numbers)}: {what}" if file else what for (file, what), numbers in lines.items()),
+        *more,
+    ]

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.figures import figure
+from headrace.common.figures import figure, plural
 from headrace.common.names import one_line
 from headrace.components.examples.tfexample.rounding import COARSE, lost_digits
 from headrace.components.inference.dates import EPOCHS, are_dates_of_several_formats, find_dates
@@ -52,15 +52,22 @@ TEXTS, LISTS, VECTORS, IMAGES, LEFT_OUT = "texts", "lists", "vectors", "images",
 _MIDNIGHT = re.compile(r"([ T]00:00(:00)?)?([.]0+)?$")
 _NUMBER = r"[-+]?(\d+[.]?\d*|[.]\d+)([eE][-+]?\d+)?"
 _MARKED_NUMBER = r"^[-+]?\d*[.,]\d+$"
-_ID = re.compile(r"(?i)(^|_|\b)(id|uuid|guid|key|index|row|rownum|no|nr|serial)(_|\b|$)|[a-z](Id|ID)$|^unnamed|^$")
+_ID = re.compile(
+    r"(?i)(^|_|\b)(id|uuid|guid|key|index|row|rownum|no|nr|serial|lfd)(_|\b|$)|[a-z](Id|ID)$|[a-z](nr|nummer)$|^unnamed|^$"
+)
 _CODE = re.compile(
     r"(?i)(^|_|\b)(id|code|type|class|category|cat|group|zip|zipcode|postcode|postal|area|tract|region|state|country|city"
-    r"|hour|weekday|day|month|quarter|gender|sex)(_|\b|$)|[a-z](Id|ID|Code|Type|Class)$"
+    r"|hour|weekday|day|month|quarter|gender|sex"
+    r"|nr|nummer|plz|postleitzahl|typ|klasse|gruppe|kategorie|bundesland|stadt|geschlecht|stunde|wochentag|monat|quartal"
+    r")(_|\b|$)|[a-z](Id|ID|Code|Type|Class)$|[a-z](nr|nummer|typ|klasse|gruppe|kategorie)$"
 )
+"""Names of codes, in English and German."""
 
 _CODE_OF_FLOATS = re.compile(
     r"(?i)(?<!per)(?<!per )(^|_|\b)(id|code|type|class|category|cat|group|zip|zipcode|postcode"
-    r"|postal|tract|region|state|country|city|weekday|gender|sex)$|[a-z](Id|ID|Code|Type|Class)$"
+    r"|postal|tract|region|state|country|city|weekday|gender|sex"
+    r"|nr|nummer|plz|postleitzahl|typ|klasse|gruppe|kategorie|bundesland|stadt|geschlecht|wochentag"
+    r")$|[a-z](Id|ID|Code|Type|Class)$|[a-z](nr|nummer|typ|klasse|gruppe|kategorie)$"
 )
 _DENSE_CODE = re.compile(r"(?i)(?<!per)(?<!per )(^|_|\b)(area|hour|day|month|quarter)$")
 """Names at whose end floats are codes: any, or only if there are few gaps between them. At other places, as in
@@ -70,6 +77,8 @@ _DENSE_CODE = re.compile(r"(?i)(?<!per)(?<!per )(^|_|\b)(area|hour|day|month|qua
 _GROUP = re.compile(
     r"(?i)(^|[_\W])(user|customer|client|member|person|patient|subject|household|account|session|device)s?"
     r"([_\W]?(id|uuid|guid|key|no|nr|number))?$|(^|[_\W])(id|uuid|guid)$|[a-z](Id|ID)$"
+    r"|(^|[_\W])(kunde|kunden|patient|patienten|mitglied|mitglieds|nutzer|benutzer|person|personen|haushalt|haushalts|konto"
+    r"|geräte)([_\W]?(id|nr|nummer|schlüssel))?$"
 )
 """Names of what several rows may belong to."""
 _WORD = re.compile(
@@ -169,7 +178,7 @@ def _vector_of_texts(facts: ColumnFacts) -> Choice | None:
 
 def _list(facts: ColumnFacts) -> Choice | None:
     if facts.is_list:
-        what = f"up to {facts.longest:,} values in a row, {facts.distinct:,} different ones"
+        what = f"up to {facts.longest:,} values in a row, {plural(facts.distinct, 'different value')}"
         return Choice(facts.name, LISTS, what, {"": {**_vocabulary_or_hash(facts.distinct), "multivalued": True}})
     return None
 
@@ -223,7 +232,9 @@ def _with_unit(facts: ColumnFacts) -> Choice | None:
     if facts.kind != "string" or facts.distinct <= LISTED or not units_of(facts.texts.to_pylist()):
         return None
     what = f"numbers with a unit, such as {show(facts.greatest)}"
-    return Choice(facts.name, LEFT_OUT, f"{what}: remove it, or compute a number with `column: custom`", mendable=True)
+    return Choice(
+        facts.name, LEFT_OUT, f"{what}: remove the unit, or compute a number with `column: custom`", mendable=True
+    )
 
 
 def _moment(value: Any, date_format: str | None) -> Any:

@@ -23,6 +23,36 @@ MAX_CLASSES = 100
 """Distinct texts up to which a column can be predicted as classes."""
 INTEGER_CLASSES, ROWS_PER_CLASS = 20, 10
 """Distinct integers up to which they are classes, if there are so many rows for each."""
+NO_AND_YES = (
+    ("nein", "ja"),
+    ("n", "j"),
+    ("non", "oui"),
+    ("no", "si"),
+    ("no", "sí"),
+    ("no", "sì"),
+    ("não", "sim"),
+    ("nao", "sim"),
+    ("nee", "ja"),
+    ("nej", "ja"),
+    ("nei", "ja"),
+    ("ei", "kyllä"),
+    ("nie", "tak"),
+    ("ne", "ano"),
+    ("ne", "da"),
+    ("nu", "da"),
+    ("nem", "igen"),
+    ("нет", "да"),
+    ("ні", "так"),
+    ("いいえ", "はい"),
+    ("否", "是"),
+    ("아니요", "예"),
+    ("falsch", "wahr"),
+    ("faux", "vrai"),
+    ("falso", "vero"),
+    ("falso", "verdadero"),
+    ("falso", "verdadeiro"),
+)
+"""Words for no and yes, or false and true, in languages besides English, whose words `column: boolean` reads."""
 Spelled = Callable[[], Mapping[Any, Sequence[str]]]
 """Returns the texts that a run reads for each value of a column that is declared as `string`."""
 WRITE_THEM = (
@@ -132,7 +162,7 @@ def _counts_classes(facts: ColumnFacts) -> bool:
 
 def _binary(facts: ColumnFacts, spelled: Spelled) -> LabelChoice | None:
     """None if the two values are not those of two classes."""
-    pair = boolean_pair(facts) or _rarer_last(facts)
+    pair = boolean_pair(facts) or _yes_last(facts) or _rarer_last(facts)
     classes, declared = _class_values(facts, [*pair], spelled)
     if not classes:
         return None
@@ -148,6 +178,12 @@ def _binary(facts: ColumnFacts, spelled: Spelled) -> LabelChoice | None:
         declared,
         rarest=pc.min(facts.counts).as_py(),
     )
+
+
+def _yes_last(facts: ColumnFacts) -> tuple[Any, ...]:
+    """The two values, if they mean no and yes in one of the other languages: first no."""
+    words = {str(value).strip().casefold(): value for value in facts.values.to_pylist()}
+    return next(((words[no], words[yes]) for no, yes in NO_AND_YES if {no, yes} == words.keys()), ())
 
 
 def _rarer_last(facts: ColumnFacts) -> tuple[Any, ...]:

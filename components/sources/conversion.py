@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.errors import DataError, UnreadableColumnError
+from headrace.common.errors import BadRecordError, DataError, UnreadableColumnError
 from headrace.components.examples.parts import room
 from headrace.components.sources.types import ARROW, LIST, Kind, kind_of_decimal, listed
 
@@ -73,7 +73,7 @@ def convert_columns(
 def row_errors(bad: BadRows, file: str, locate: Callable[[int], str]) -> Iterator[Callable[[], DataError]]:
     """For each bad row a function that makes its error. `locate` describes the position of a row in the file."""
     for row, (name, what) in bad.items():
-        yield partial(DataError, f"{locate(row)} {what}", file=file, column=name)
+        yield partial(BadRecordError, f"{locate(row)} {what}", file=file, column=name)
 
 
 def slice_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

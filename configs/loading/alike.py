@@ -9,8 +9,10 @@ Messages that differ in nothing but the name of the feature, or of its column, a
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
+from headrace.common.errors import DataError
 from headrace.common.names import join_names
 from headrace.configs.loading.tree import LocatedProblem, Tree, descend, dotted, location_of
 from headrace.configs.rules.rule import SharedMessage, Violation, others_of
@@ -45,26 +47,40 @@ def merge_alike(tree: Tree, violations: Iterable[Violation]) -> list[Violation]:
     return [group[0] if len(group) == 1 else _merged(tree, group) for group in alike.values()]
 
 
-def merge_errors(errors: Mapping[str, str]) -> list[str]:
-    """What is wrong with values of columns, by column, with the way out once for all with the same mistake.
+class ColumnMistake(NamedTuple):
+    """What is wrong with the values of a column.
 
-    errors: texts of DataErrors, `file:line: column 'a': 'x' is not an int`, the hint in a line of its own, and any
-    further records in lines that follow.
+    found: where the first of them is, and what it is; mistake: the same for the same mistake; ways_out: what to change;
+    others: lines about further records.
     """
-    alike: dict[tuple[str, str], list[str]] = {}
-    for column, text in errors.items():
-        found, hint, *_ = [*text.split("\n"), ""]
-        mistake = found.rpartition(" ")[2], hint.replace(f".{column}:", ".\0:")
-        alike.setdefault(mistake, []).append(column)
+
+    found: str
+    mistake: Hashable = None
+    ways_out: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, error: DataError, others: Iterable[str] = ()) -> ColumnMistake:
+        """An error about the first value, whose last word is the type that the value is not of."""
+        ways_out = tuple(way.replace(f".{error.column}:", ".\0:") for way in error.ways_out)
+        return cls(error.found, (error.found.rpartition(" ")[2], ways_out), error.ways_out, (*others,))
+
+
+def merge_columns(mistakes: Mapping[str, ColumnMistake]) -> list[str]:
+    """What is wrong with values of columns, by column, with the ways out once for all with the same mistake."""
+    alike: dict[Hashable, list[str]] = {}
+    for column, each in mistakes.items():
+        alike.setdefault(each.mistake, []).append(column)
     messages = list[str]()
-    for first, *others in alike.values():
-        told = [errors[one].split("\n") for one in (first, *others)]
-        every = [found for found, *_ in told[:LISTED]]
-        more = f"; and {len(others) + 1 - len(every)} more" if len(every) <= len(others) else ""
-        names = join_names((f'"{other}"' for other in others), LISTED)
-        too = f"; the same goes for {names}" if told[0][1:] and others else ""
-        further = [line for _, *lines in told for line in lines[1:]]
-        messages.append("\n".join([f"{'; '.join(every)}{more}", *(f"{hint}{too}" for hint in told[0][1:2]), *further]))
+    for names in alike.values():
+        group = [mistakes[name] for name in names]
+        found = "; ".join(each.found for each in group[:LISTED])
+        more = f"; and {len(group) - LISTED} more" if len(group) > LISTED else ""
+        others = join_names((f'"{name}"' for name in names[1:]), LISTED)
+        first, *further = group[0].ways_out or ("",)
+        ways_out = [f"{first}; the same goes for {others}" if names[1:] else first, *further] if first else []
+        records = (line for each in group for line in each.others)
+        messages.append("\n  ".join([f"{found}{more}", *ways_out, *records]))
     return messages
 
 

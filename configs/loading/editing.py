@@ -11,9 +11,7 @@ Otherwise the file stays as it is.
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from typing import Any
 import yaml
 
 from headrace.common import yaml_text
+from headrace.common.durable import replacing
 from headrace.common.errors import ConfigError, Problem
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.scalars import FIRST, PATTERNS, PREFIX
@@ -117,12 +116,13 @@ def edit(
     try:
         for key, value in values.items():
             text = _set(text, (*section, key), value)
-        sound = yaml_text.parse(text) == _expected(before, section, values)
+        if yaml_text.parse(text) != _expected(before, section, values):
+            raise yaml.YAMLError("the text has become another config")
+        _replace(path.resolve(), text, check)
     except yaml.YAMLError:
-        sound = False
-    if not sound or not _replace(path, text, check):
         patch = yaml.safe_dump(_nested(section, values), default_flow_style=None, sort_keys=False)
-        raise ConfigError(Problem(str(path), f"this file cannot be edited safely; set this by hand:\n{patch}"))
+        what = f"this file cannot be edited safely; set this by hand:\n{patch}"
+        raise ConfigError(Problem(str(path), what)) from None
 
 
 def _set(text: str, path: tuple[str, ...], value: Value) -> str:
@@ -208,18 +208,10 @@ def _expected(text: str, section: tuple[str, ...], values: Mapping[str, Value]) 
     return whole
 
 
-def _replace(path: Path, text: str, check: Callable[[Path], bool]) -> bool:
-    """Replace the file atomically if the check accepts the new one; return whether it did."""
-    target = path.resolve()
-    number, name = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=target.suffix)
-    try:
-        with open(number, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, target.stat().st_mode)  # noqa: PTH101
-        if sound := check(Path(name)):
-            os.replace(name, target)  # noqa: PTH105
-        return sound
-    finally:
-        Path(name).unlink(missing_ok=True)
+def _replace(path: Path, text: str, check: Callable[[Path], bool]) -> None:
+    """Replace the file atomically. Raises YAMLError if the check refuses the new one."""
+    with replacing(path) as new:
+        new.chmod(path.stat().st_mode)
+        new.write_text(text, encoding="utf-8")
+        if not check(new):
+            raise yaml.YAMLError("the check refuses the new file")

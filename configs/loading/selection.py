@@ -24,7 +24,7 @@ from typing import Any
 
 from headrace.common.errors import ContradictionError, DataError, HeaderError, UnreachableError, UnreadableColumnError
 from headrace.configs.config import PipelineConfig
-from headrace.configs.loading.alike import merge_errors
+from headrace.configs.loading.alike import ColumnMistake, merge_columns
 from headrace.configs.loading.pinned_selection import FILE_NAME, PinnedSelection, Selected, stored_selection
 from headrace.configs.loading.tree import LocatedProblem, Tree
 from headrace.configs.loading.valid_part import Paths, accepted_part, rows_are_certain, touches, types_are_certain
@@ -94,20 +94,20 @@ class _DataMistakes:
     header, and records, that cannot be read; is_of_guessed_encoding: whether the names of columns are.
     """
 
-    mistyped: dict[str, str] = field(default_factory=dict)
+    mistyped: dict[str, ColumnMistake] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
     is_of_guessed_encoding: bool = False
 
     def without_contradiction(self, config: PipelineConfig, error: ContradictionError) -> PipelineConfig:
         """The config by which the column can be read all the same."""
         column, data = str(error.column), config.data
-        self.mistyped[column] = str(error)
+        self.mistyped[column] = ColumnMistake.of(error)
         types = {**data.types, column: error.readable_as}
         return config.model_copy(update={"data": data.model_copy(update={"types": types})})
 
     def located(self, written: WrittenSelections, config: PipelineConfig) -> Iterator[LocatedProblem]:
         where = source_setting(config.data.source)
-        for path, what in [*((where, what) for what in merge_errors(self.mistyped)), *self.violations]:
+        for path, what in [*((where, what) for what in merge_columns(self.mistyped)), *self.violations]:
             yield written.problem(path, what)
 
 
@@ -148,7 +148,7 @@ def _found_readable(
             update: dict[str, object] = {"source": source}
         except DataError as error:
             if error.column in data.types and error.column not in config.label.columns:
-                mistakes.mistyped[error.column] = str(error)
+                mistakes.mistyped[error.column] = ColumnMistake.of(error)
                 update = {"types": {name: kind for name, kind in data.types.items() if name != error.column}}
             elif isinstance(error, ContradictionError) and _is_readable(error, config):
                 config = mistakes.without_contradiction(config, error)

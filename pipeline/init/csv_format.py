@@ -80,9 +80,10 @@ def _decodes(text: bytes, encoding: str) -> bool:
 
 
 def null_values(settings: Mapping[str, Any], texts: Iterable[pa.ChunkedArray]) -> dict[str, tuple[str, ...]]:
-    """`null_values` of a CSV file, if columns of numbers or dates have words for missing ones."""
-    found = nulls.null_values(texts) if settings["kind"] == "csv" else []
-    return {"null_values": ("", *found)} if found else {}
+    """`null_values` of a CSV file or workbook, if columns of numbers or dates have words for missing ones."""
+    empty = {"csv": ("",), "excel": ()}.get(settings["kind"])
+    found = [] if empty is None else nulls.null_values(texts)
+    return {"null_values": (*(empty or ()), *found)} if found else {}
 
 
 def number_marks(settings: Mapping[str, Any], texts: Iterable[pa.ChunkedArray]) -> dict[str, str]:
@@ -90,3 +91,13 @@ def number_marks(settings: Mapping[str, Any], texts: Iterable[pa.ChunkedArray]) 
     if settings["kind"] != "csv":
         return {}
     return marks.number_marks(_source(settings).delimiter, texts)
+
+
+def group_marks(settings: Mapping[str, Any], texts: Iterable[pa.ChunkedArray]) -> dict[str, str]:
+    """`thousands` of a CSV file with decimal commas, if it has a column of groups of digits such as `1.117`, in which
+    the point was a decimal one before the comma was known.
+    """
+    if settings.get("decimal") != "," or "thousands" in settings:
+        return {}
+    has_groups = any(marks.are_numbers(column.unique(), ",", ".") for column in texts)
+    return {"thousands": "."} if has_groups else {}

@@ -7,6 +7,7 @@ The same data gives the same text.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from headrace.components.inference.models import choose_model
 from headrace.components.inference.sample import Sample
 from headrace.components.inference.table import InferredTable, features_of, free_name
 from headrace.configs.loading.editing import to_flow
+from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.metrics import task_metric
 
 HEADINGS = {
@@ -48,6 +50,9 @@ MOST_REASONS = 3
 """Columns whose loss of digits is described."""
 BASELINE_BOUND = "not_worse_than_baseline_by: 0.01"
 """What also bounds a threshold by the model in service; of all metrics that get one, more is better."""
+MAX_BAD_FRACTION: float = DataConfig.model_fields["max_bad_fraction"].default
+MARGIN = 2
+"""The times by which the records that cannot be read may become more before a run stops."""
 SLICED = (2, 10)
 """How many values a column has by which the evaluation is sliced."""
 
@@ -58,7 +63,8 @@ class Draft:
 
     source: the settings of `data.source`; command: how to write it again; unlabelled: the paths of splits that are left
     out because they lack the label; unreadable: the columns that cannot be read, with the reason; unnamed: the folders
-    of a DatasetDict that are left out because their names are those of no split.
+    of a DatasetDict that are left out because their names are those of no split; skip_bad: whether records that cannot
+    be read are skipped.
     """
 
     name: str
@@ -71,6 +77,7 @@ class Draft:
     unlabelled: Mapping[str, Any] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     unnamed: Sequence[str] = ()
+    skip_bad: bool = False
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -122,6 +129,8 @@ def _data(draft: Draft) -> Iterator[str]:
     if draft.sample.spans:
         yield from _entry("window", WINDOW, "train on at most this many of the newest spans; each is read once")
     yield from _types(draft)
+    if draft.skip_bad:
+        yield from _bad_records(draft.sample)
     if draft.left_out:
         yield from _entry("columns", "used", "only those that are named below")
     for split, path in draft.unlabelled.items():
@@ -139,6 +148,18 @@ def _data(draft: Draft) -> Iterator[str]:
         smallest = min(splits.values()) / sum(splits.values())
         rare = len(draft.labels) == 1 and draft.table.labels[draft.labels[0]].rarest * smallest < ENOUGH_OF_CLASS
         yield from _groups(draft) or _order(draft) or (_stratified() if rare and not draft.sample.spans else ())
+
+
+def _bad_records(sample: Sample) -> Iterator[str]:
+    """The setting that skips records that cannot be read, and a limit that these do not reach."""
+    bad, every = sample.skipped.count, sample.rows + sample.skipped.count
+    found = f"{bad:,} of {every:,} records cannot be read" if bad else f"all {every:,} records can be read"
+    yield from _entry("on_bad_record", "skip", found)
+    if bad > MAX_BAD_FRACTION * every:
+        digits = 1 - math.ceil(math.log10(MARGIN * bad / every))
+        most = min(math.ceil(MARGIN * bad / every * 10**digits) / 10**digits, 1.0)
+        comment = f"a run stops if more cannot be read; of these, {bad / every:.1%} cannot"
+        yield from _entry("max_bad_fraction", most, comment)
 
 
 def _types(draft: Draft) -> Iterator[str]:

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from headrace.common.durable import write_text
-from headrace.common.errors import DataError, RunError
+from headrace.common.errors import BadRecordError, ContradictionError, DataError, RunError
 from headrace.common.names import did_you_mean, join_names
 from headrace.components.examples.skips import with_others
 from headrace.components.inference.sample import Sample, read_readable, read_sample
 from headrace.components.inference.table import infer, labels_of
 from headrace.components.spans.source_state import source_patterns
+from headrace.configs.rules.data import bad_records_can_be_skipped
 from headrace.configs.schema.data import DataConfig, placeholders
-from headrace.pipeline.init.csv_format import null_values, number_marks
+from headrace.pipeline.init.csv_format import group_marks, null_values, number_marks
 from headrace.pipeline.init.document import WINDOW, Draft, document
 from headrace.pipeline.init.splits import unnamed_splits, without_unlabelled
 
@@ -25,6 +26,8 @@ LABEL = "label"
 """The column with the class folders of images and texts."""
 MOST_NAMED = 20
 """Columns that a message lists."""
+SKIP = "`--on-bad-record skip`"
+"""The option for messages, which becomes `data.on_bad_record`."""
 
 
 def target_file(file: Path, *, force: bool) -> Path:
@@ -37,7 +40,13 @@ def target_file(file: Path, *, force: bool) -> Path:
 
 
 def write(
-    file: Path, name: str, source: dict[str, Any], given: tuple[str, ...], command: Callable[[Sequence[str]], str]
+    file: Path,
+    name: str,
+    source: dict[str, Any],
+    given: tuple[str, ...],
+    command: Callable[[Sequence[str]], str],
+    *,
+    skip_bad: bool = False,
 ) -> Draft:
     """Write the config of a pipeline of this name.
 
@@ -50,8 +59,9 @@ def write(
         source: the settings of `data.source`.
         given: the columns to predict; one of them may have several names with commas between them.
         command: the command that writes the config, given the columns.
+        skip_bad: skip records that cannot be read, in the config too.
     """
-    source, sample, unreadable = _read(source)
+    source, sample, unreadable = _read(source, skip_bad=skip_bad)
     if not given and (source["kind"] == "images" or source.get("labels") == "folders"):
         given = (LABEL,)
     labels = _labels(sample, given)
@@ -60,7 +70,8 @@ def write(
         source, lacking = without_unlabelled(source, label)
         unlabelled |= lacking
     table = infer(sample, *labels)
-    draft = Draft(name, str(file), source, labels, sample, table, command(labels), unlabelled, unreadable, unnamed)
+    written = command(labels)
+    draft = Draft(name, str(file), source, labels, sample, table, written, unlabelled, unreadable, unnamed, skip_bad)
     if not draft.used:
         reasons = "".join(f"\n  {choice.column}: {choice.comment}" for choice in draft.table.choices[:MOST_NAMED])
         only = f"{labels[0]} is the only column" if len(labels) == 1 else "all columns are labels"
@@ -69,37 +80,52 @@ def write(
     return draft
 
 
-def _read(source: dict[str, Any]) -> tuple[dict[str, Any], Sample, dict[str, str]]:
+def _read(source: dict[str, Any], *, skip_bad: bool) -> tuple[dict[str, Any], Sample, dict[str, str]]:
     """The source, with what its missing values and numbers look like; the sample; and the columns that it lacks, with
     the reason.
     """
+    data = _window(source, skip_bad=skip_bad)
+    for _, what in bad_records_can_be_skipped(data):
+        raise RunError(what)
     try:
-        sample, unreadable = read_readable(_window(source))
+        sample, unreadable = read_readable(data)
     except DataError as error:
-        raise _naming_others(error, _window(source)) from None
-    for found in (null_values, number_marks):
+        raise _naming_others(error, data) from None
+    for found in (null_values, number_marks, group_marks):
         settings = found(source, sample.texts())
         if settings:
             source = {**source, **settings}
-            sample = read_sample(_window(source), unreadable)
+            sample = read_sample(_window(source, skip_bad=skip_bad), unreadable)
     return source, sample, unreadable
 
 
 def _naming_others(error: DataError, data: DataConfig) -> DataError:
-    """The error, naming the other records that cannot be read too if they are few."""
+    """The error, naming the other records that cannot be read too if they are few, and the option that skips them."""
     if error.file is None:
         return error
-    try:
-        sample, _ = read_readable(data.model_copy(update={"on_bad_record": "skip"}))
-    except DataError:
-        return error
-    few = sample.skipped.are_few(sample.rows)
-    return DataError(with_others(error, sample.skipped, sample.rows)) if few else error
+    plain = error.stopping() if isinstance(error, BadRecordError) else error
+    contradictions = dict[str, ContradictionError]()
+    while True:
+        types = {column: each.readable_as for column, each in contradictions.items()}
+        try:
+            sample, _ = read_readable(data.model_copy(update={"on_bad_record": "skip", "types": types}))
+            break
+        except ContradictionError as other:
+            if other.column is None or other.readable_as is None or other.column in types:
+                return plain
+            contradictions[other.column] = other
+        except DataError:
+            return plain
+    if not sample.skipped.are_few(sample.rows):
+        return plain
+    error = error.skipped_by(SKIP) if isinstance(error, BadRecordError) else error
+    contradictions.pop(error.column or "", None)
+    return DataError("\n".join([with_others(error, sample.skipped, sample.rows), *map(str, contradictions.values())]))
 
 
-def _window(source: dict[str, Any]) -> DataConfig:
+def _window(source: dict[str, Any], *, skip_bad: bool) -> DataConfig:
     """The newest spans of the source, if it has any, as many as the config will read."""
-    data = DataConfig.model_validate({"source": source})
+    data = DataConfig.model_validate({"source": source, "on_bad_record": "skip" if skip_bad else "stop"})
     return data.model_copy(update={"window": WINDOW}) if placeholders(source_patterns(data.source)) else data
 
 

@@ -25,7 +25,7 @@ from pyarrow import fs
 from pydantic import BaseModel
 
 from headrace.common.credentials import redact_urls
-from headrace.common.durable import PARTIAL_SUFFIX, replacing
+from headrace.common.durable import replacing
 from headrace.common.errors import RunError
 from headrace.common.records import parse_record
 from headrace.common.storage.filesystems import (
@@ -95,20 +95,16 @@ class Store:
         with self._filesystem(uri) as (system, source):
             if system.get_file_info(source).type != fs.FileType.File:
                 return False
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}{PARTIAL_SUFFIX}")  # half a file must not be taken for the whole one
-
-        def copy(stream: Any) -> None:
-            with partial.open("wb") as file:
-                shutil.copyfileobj(stream, file, CHUNK)
-
         try:
-            self._read(uri, copy)
-            partial.replace(path)
+            with replacing(path) as partial:
+
+                def copy(stream: Any) -> None:
+                    with partial.open("wb") as file:
+                        shutil.copyfileobj(stream, file, CHUNK)
+
+                self._read(uri, copy)
         except FileNotFoundError:  # removed meanwhile
             return False
-        finally:
-            partial.unlink(missing_ok=True)
         return True
 
     def text(self, uri: str) -> str:

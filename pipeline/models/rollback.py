@@ -108,4 +108,5 @@ def _choices(there: Destination, unusable: Entry | None = None) -> str:
     copied = {there.model_of(str(number)) for number in there.versions}
     usable = {entry.uri for entry in others if entry.uri in copied or Path(entry.uri).is_dir()}
     found = sorted((name for name in pushed if there.model_of(name) in usable), key=int, reverse=True)
-    return f".\n  Blessed versions that are not in service: {join_names(found) if found else 'none'}."
+    versions = f"{join_names(found)}; `--to` puts one back into service" if found else "none"
+    return f".\n  Blessed versions that are not in service: {versions}."

@@ -10,7 +10,6 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.section import KeyPath
-from headrace.configs.schema.sources import CsvSource
 from headrace.pipeline.preview.columns import facts_in, plain_column
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def stray_label_notes(config: PipelineConfig, found: FirstRows, inferred: Collec
     for name, part in config.label.parts.items():
         if name in inferred and part.key in found.rows.column_names:
             column, facts = plain_column(found.rows, part.key), facts_in(found.rows, part.key, found.kinds[part.key])
-            if what := stray_note(facts, column, has_null_values=isinstance(config.data.source, CsvSource)):
+            if what := stray_note(facts, column, has_null_values=hasattr(config.data.source, "null_values")):
                 yield (*part.setting(name), "kind"), what
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.configs.config import PipelineConfig
-from headrace.configs.loading.alike import merge_errors
+from headrace.configs.loading.alike import merge_columns
 from headrace.configs.rules.rule import Violation, about
 from headrace.configs.schema.section import KeyPath
 from headrace.pipeline.preview.columns import (
@@ -93,7 +93,7 @@ def _ways_out(config: PipelineConfig, found: FirstRows, alike: Mapping[str, Text
         return f"; {ways_out(ways, ', as `headrace init` would write')}"
     reasons = {name: why_not_numbers(config.data, found, name) for name in [*alike][:SHOWN]}
     more = f"; and so on in {len(alike) - SHOWN:,} more" if len(alike) > SHOWN else ""
-    return f": {'; '.join(merge_errors(reasons))}{more}"
+    return f": {'; '.join(merge_columns(reasons))}{more}"
 
 
 def _reader(config: PipelineConfig, where: KeyPath) -> str:

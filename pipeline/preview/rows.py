@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from headrace.common.errors import ContradictionError, DataError, UnreachableError, UnreadableColumnError
 from headrace.components.examples.skips import lenient, with_others
 from headrace.configs.config import PipelineConfig
+from headrace.configs.loading.alike import ColumnMistake
 from headrace.configs.loading.loader import RowsSeen
 from headrace.configs.rules.rule import SharedMessage, Violation, about, others_of, settings_of
 from headrace.configs.schema.features import MULTIVALUED_HINT
@@ -56,7 +57,7 @@ class RowsCheck:
     rejected: list[Violation] = field(default_factory=list)
     notes: list[Violation] = field(default_factory=list)
     seen: RowsSeen = field(default_factory=RowsSeen)
-    mistyped: dict[str, str] = field(default_factory=dict)
+    mistyped: dict[str, ColumnMistake] = field(default_factory=dict)
     unreadable: set[str] = field(default_factory=set)
 
 
@@ -111,11 +112,15 @@ def _check_unread(
             rejected, notes, are_few = _check_readable(config, spans, error, chosen, split)
         except ContradictionError as other:
             error, apart, are_few = other, True, False
+        wrong = {} if are_few or apart else _misdeclared(config, spans, chosen, split)
+        if wrong:
+            check.mistyped |= wrong
+            return [], []
         if are_few or not apart:
             return rejected, notes
     column = str(error.column)
-    what = str(error) if apart else _mistyped_values(config, spans, error, split)
-    check.mistyped[column] = _in_split(what, split)
+    mistake = ColumnMistake.of(error) if apart else _mistyped_values(config, spans, error, split)
+    check.mistyped[column] = mistake._replace(found=_in_split(mistake.found, split))
     check.unreadable |= {column} if apart else set()
     return [], []
 
@@ -281,12 +286,21 @@ def _opened(config: PipelineConfig, spans: Sequence[Span], chosen: Chosen, split
     return open_source(given, span.paths, ReadOptions(chosen, skip_bad=config.data.on_bad_record == "skip"))
 
 
-def _mistyped_values(config: PipelineConfig, spans: Sequence[Span], error: DataError, split: str) -> str:
-    """The message about values of a column that are not of its declared type, of which this is the first."""
+def _mistyped_values(config: PipelineConfig, spans: Sequence[Span], error: DataError, split: str) -> ColumnMistake:
+    """The values of a column that are not of its declared type, of which this is the first."""
     from headrace.components.example_gen.head import mistyped_values
 
     lenient = config.model_copy(update={"data": config.data.model_copy(update={"on_bad_record": "skip"})})
     return mistyped_values(lenient.data, _opened(lenient, spans, (str(error.column),), split), error)
+
+
+def _misdeclared(config: PipelineConfig, spans: Sequence[Span], chosen: Chosen, split: str) -> dict[str, ColumnMistake]:
+    """The columns whose declared types so many values are not of that hardly a record can be read."""
+    from headrace.components.example_gen.head import misdeclared
+
+    lenient = config.model_copy(update={"data": config.data.model_copy(update={"on_bad_record": "skip"})})
+    found = misdeclared(config.data, _opened(lenient, spans, chosen, split))
+    return {column: each._replace(found=_in_split(each.found, split)) for column, each in found.items()}
 
 
 def _whole(found: FirstRows, spans: Sequence[Span]) -> bool:

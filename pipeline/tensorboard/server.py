@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.common.errors import RunError
+from headrace.common.names import latest
 from headrace.pipeline.charts import script
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.results.record import RunRecord, newest_first
@@ -58,10 +59,9 @@ def trainings(folders: Folders, run_id: str | None) -> dict[str, Path]:
     reused = _reused(folders.runs / run_id)
     if reused is None:
         known = [path.name for path in newest_first(folders.runs)]
-        latest = f"the latest are {', '.join(known[:5][::-1])}" if known else "there is no run yet"
         if run_id in known:
             raise RunError(f"run {run_id} has no training, so it has no logs")
-        raise RunError(f"no run {run_id} in {folders.runs}; {latest}")
+        raise RunError(f"no run {run_id} in {folders.runs}; {latest(known) if known else 'there is no run yet'}")
     return {run_id: reused}
 
 

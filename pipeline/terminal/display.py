@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console
@@ -55,7 +55,7 @@ class SilentDisplay(Display):
 
 
 class PlainDisplay(Display):
-    """Writes a line for each change, for pipes, files and CI.
+    """Writes a line for each change, with the time of it, for pipes, files and CI.
 
     12:03:04 Transform         done         4.1 s  15,002 rows in  15,002 rows out
     """
@@ -68,21 +68,18 @@ class PlainDisplay(Display):
         """Write a line for each component whose status has changed since the last call."""
         if self._shown is None:
             self._shown = {}
-            self._write(f"{record.pipeline}  run {record.run_id}")
+            self._write(record.started, f"{record.pipeline}  run {record.run_id}")
         width = max((len(node.id) for node in record.nodes), default=0)
         for node in record.nodes:
             if self._shown.get(node.id, Status.WAITING) is not node.status:
-                if node.id not in self._shown:
-                    self._write_all(f"{node.id:<{width}}  {damage}" for damage in node.damaged)
+                at = (node.finished if node.status.ended else node.started) or record.finished or self._clock()
+                for damage in node.damaged if node.id not in self._shown else ():
+                    self._write(at, f"{node.id:<{width}}  {damage}")
                 self._shown[node.id] = node.status
-                self._write(_line(node, width, self._clock()))
+                self._write(at, _line(node, width, self._clock()))
 
-    def _write_all(self, texts: Iterable[str]) -> None:
-        for text in texts:
-            self._write(text)
-
-    def _write(self, text: str) -> None:
-        stamp = time.strftime("%H:%M:%S", time.localtime(self._clock()))
+    def _write(self, at: float, text: str) -> None:
+        stamp = time.strftime("%H:%M:%S", time.localtime(at))
         self._console.print(f"{stamp} {text}", markup=False, highlight=False, soft_wrap=True, emoji=False)
 
 

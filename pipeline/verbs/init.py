@@ -41,17 +41,23 @@ MOST_NOTES = 20
     metavar="FILE",
     help="The config to write. The default is named after the data.",
 )
+@click.option(
+    "--on-bad-record",
+    type=click.Choice(["stop", "skip"]),
+    default="stop",
+    help="What to do with a record that cannot be read, here and as `data.on_bad_record` in FILE. skip lists such"
+    " records and leaves them out.",
+)
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--run", "runs", is_flag=True, help="Run the pipeline at once.")
-@click.pass_context
 @reports_errors
 def init(
-    context: click.Context,
     data: tuple[str, ...],
     labels: tuple[str, ...],
     table: str | None,
     query: str | None,
     output: Path | None,
+    on_bad_record: str,
     force: bool,
     runs: bool,
 ) -> None:
@@ -72,23 +78,26 @@ def init(
         word for option, value in {"--table": table, "--query": query}.items() if value for word in (option, value)
     ]
 
-    written = ["-o", str(output)] if output else []
+    skip_bad = on_bad_record == "skip"
+    written = [*(["--on-bad-record", "skip"] if skip_bad else []), *(["-o", str(output)] if output else [])]
 
     def command(chosen: Sequence[str]) -> str:
         labelled = [word for one in chosen for word in ("--label", one)]
         return shlex.join(["headrace", "init", *data, *tables, *labelled, *written])
 
-    draft = write(file, name, source, labels, command)
+    draft = write(file, name, source, labels, command, skip_bad=skip_bad)
     _show(draft, file, runs=runs)
     if dated := dated_path(source):
-        click.echo(f"note: the names of the files have dates; {shlex.quote(dated)} would read each day once", err=True)
+        click.echo(f"note: the paths of the files have dates; {shlex.quote(dated)} would read each day once", err=True)
     if runs:
         from headrace.pipeline.verbs.local import run
 
-        context.invoke(run, config=file, profile=None, overrides=(), parameters=(), fresh=False)
+        click.get_current_context().invoke(run, config=file, profile=None, overrides=(), parameters=(), fresh=False)
 
 
 def _show(draft: Draft, file: Path, *, runs: bool) -> None:
+    from headrace.components.examples.skips import listed
+
     labels, used = draft.table.labels, draft.used
     for name, label in labels.items():
         click.echo(f"{short(file.absolute())}: {name} is {label.settings['kind']}; {label.comment}")
@@ -96,6 +105,9 @@ def _show(draft: Draft, file: Path, *, runs: bool) -> None:
     click.echo(f"  {taken}, {len(draft.left_out)} left out")
     if not runs:
         click.echo(f"  next: headrace run {shlex.quote(str(file))}")
+    if skipped := draft.sample.skipped.count:
+        what = f"{skipped:,} of {skipped + draft.sample.rows:,} records cannot be read, and are skipped:"
+        click.echo("\n  ".join([f"note: {what}", *listed(draft.sample.skipped)]), err=True)
     for split, path in draft.unlabelled.items():
         lacking = f"has no {draft.labels[0]}" if len(draft.labels) == 1 else f"lacks some of {join_names(draft.labels)}"
         what = f"note: {path} {lacking}, so it cannot be the {split} split"
@@ -135,7 +147,7 @@ def _label_doubts(draft: Draft) -> Iterator[str]:
     for name, label in draft.table.labels.items():
         column = draft.sample.column(name)
         facts = facts_of(name, draft.sample.kinds[name], column)
-        if strays := stray_note(facts, column, has_null_values=draft.source["kind"] == "csv"):
+        if strays := stray_note(facts, column, has_null_values=draft.source["kind"] in ("csv", "excel")):
             yield f"label {name}: {strays}"
         if label.alike:
             classes = join_names(map(repr, label.alike), LISTED_CLASSES)

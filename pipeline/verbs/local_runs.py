@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.common.names import latest
 from headrace.pipeline.verbs.options import short, short_place
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def find_run(folders: Folders, given: str, run_id: str | None) -> Path:
     if not runs:
         raise RunError(f"there is no run in {folders.runs} yet; start one with `headrace run {given}`")
     if run_id is not None and run_id not in runs:
-        raise RunError(f"there is no run {run_id} in {folders.runs}; the latest are {', '.join(runs[:5][::-1])}")
+        raise RunError(f"there is no run {run_id} in {folders.runs}; {latest(runs)}")
     return folders.runs / (run_id or runs[0])
 
 

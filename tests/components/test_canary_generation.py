@@ -120,7 +120,7 @@ def test_texts_that_differ_in_cpp_refuse_the_model(tmp_path: Path) -> None:
 
     passed, _, reasons = of_generate(saved(tmp_path / "model", of_process, INPUT, LABEL))
     assert not passed
-    assert reasons == ("generate: its output text differs from that of TensorFlow's Python",)
+    assert [reason.startswith("generate: its output text differs") for reason in reasons] == [True]
 
 
 def test_a_draw_without_the_seed_is_not_compared(tmp_path: Path) -> None:

@@ -299,7 +299,7 @@ def test_a_label_that_never_changes_is_told_instead_of_a_margin(kind: str, value
     groups = ExampleGroups(labels, predictions, np.zeros(400, np.int64), 1, np.ones(400))
     (accumulator,) = LABEL_METRICS[kind].accumulate(groups)
     (remark,) = size_remarks(LABEL_METRICS[kind], accumulator.total(), LOSSES[kind], "test")
-    assert remark.startswith("the label has the same value in all 400 examples of the test split")
+    assert remark.startswith("the label has the same value in all 400 examples")
 
 
 def test_a_margin_that_is_too_wide_is_told_with_the_interval() -> None:

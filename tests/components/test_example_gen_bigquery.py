@@ -228,7 +228,7 @@ def test_rows_that_cost_something_are_not_looked_at_and_validate_says_why(google
     for settings in ({"query": "SELECT * FROM d.t"}, {"table": "d.t", "row_filter": "id < 5"}):
         file.write_text(json.dumps(fares(**settings)), encoding="utf-8")
         said = CliRunner().invoke(validate, [str(file)]).output
-        assert "rows: not looked at before a run, which checks them; BigQuery charges for " in said
+        assert "rows: not looked at " in said
     assert [job["configuration"]["dryRun"] for job in google.jobs] == [True] * len(google.jobs)
     assert (google.lists, google.sessions) == ([], [])
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import openpyxl
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from source_rows import read_source
@@ -18,7 +19,9 @@ from source_rows import read_source
 from headrace.common.errors import DataError
 from headrace.components.sources import ReadOptions, ScanResult, open_source
 from headrace.components.sources.excel.sheet import letters
+from headrace.configs.loading.loader import load
 from headrace.configs.schema.sources import ExcelSource
+from headrace.pipeline.init.write import write as describe
 
 DAY, NOON = dt.date(2026, 1, 31), dt.datetime(2026, 1, 31, 12, 30)
 HEADER = ["id", "price", "day", "moment", "ok", "mixed", "code", "wait", "error", "never"]
@@ -62,6 +65,21 @@ def source(path: Path | str, **more: Any) -> ExcelSource:
 
 def read(path: Path, **more: Any) -> tuple[ScanResult, list[dict[str, Any]]]:
     return read_source(source(path, **more))
+
+
+def test_texts_for_missing_values_are_no_values_and_init_finds_them(tmp_path: Path) -> None:
+    rows = [["k. A." if row % 9 == 4 else row * 1.5, "n/a" if row % 7 == 3 else DAY, row % 2] for row in range(60)]
+    path = write(tmp_path / "a.xlsx", {"Sales": [["price", "day", "y"], *rows]})
+    scan, found = read(path, null_values=("k. A.", "n/a"))
+    assert scan.kinds == {"price": "float", "day": "string", "y": "int"}
+    assert [row["price"] for row in found[:6]] == [0, 1.5, 3, 4.5, None, 7.5]
+    assert [row["day"] for row in found[:5]] == ["2026-01-31"] * 3 + [None, "2026-01-31"]
+    config = tmp_path / "a.yaml"
+    describe(config, "a", {"kind": "excel", "path": str(path)}, ("y",), str)
+    loaded = load(yaml.safe_load(config.read_text()))
+    assert isinstance(loaded.data.source, ExcelSource)
+    assert loaded.data.source.null_values == ("k. A.", "n/a")
+    assert loaded.declared_features["price"].column == "numeric"
 
 
 def test_each_column_has_the_type_that_holds_its_cells(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_null_in_the_place_of_an_object_is_no_column_of_its_own(tmp_path: Path) 
 
 def test_an_object_in_the_place_of_a_value_is_a_bad_record(tmp_path: Path) -> None:
     text = '{"u":1}\n{"u":{"n":2}}\n{"u":3}\n'
-    with pytest.raises(DataError, match="an object here, but not in other records") as caught:
+    with pytest.raises(DataError, match="an object here") as caught:
         read_text(tmp_path, text)
     assert (caught.value.line, caught.value.column) == (2, "u")
     scan, rows = read_text(tmp_path, text, skip_bad=True)

@@ -71,5 +71,5 @@ def test_windows_lie_in_one_string(tmp_path: Path) -> None:
 
 def test_file_that_is_not_python_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\nthis is no Python\n")
-    with pytest.raises(DataError, match=r"a\.py:2: is not valid in this version of Python"):
+    with pytest.raises(DataError, match=r"a\.py:2: is not valid\b"):
         read(source_of(tmp_path / "a.py", unit="string"))

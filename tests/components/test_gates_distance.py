@@ -139,7 +139,7 @@ def test_shares_of_values_that_tfdv_does_not_count_are_not_taken_for_equal(stati
     assert tfdvs(statistics, fare="infinity_norm {threshold: 0.1}")["fare"] == 0
     verdict = judge(statistics, DistanceGate.model_validate({"columns": {"fare": {"l_infinity": 0.1}}}))
     assert ("fare", L_INFINITY) not in measured(verdict)
-    assert verdict.note == "TFDV cannot measure fare (L-infinity distance), as it does not count the values"
+    assert verdict.note.startswith("TFDV cannot measure fare (L-infinity distance)")
 
 
 def test_equal_data_has_no_distance_and_a_limit_of_zero_allows_it(statistics: Any) -> None:
@@ -161,7 +161,7 @@ def test_a_column_that_is_gone_is_missing_and_no_examples_are_not_judged(statist
     assert (kind.measure, kind.value, kind.now) == (MISSING, "1", "100.00% missing")
     empty = DatasetFeatureStatisticsList()
     empty.datasets.add(num_examples=0)
-    assert judge((before, empty), DistanceGate()).note == "the newest span has no examples in the split train"
+    assert "no examples in the split train" in judge((before, empty), DistanceGate()).note
 
 
 def test_verdict_is_json_that_is_read_back(statistics: Any, tmp_path: Path) -> None:

@@ -44,6 +44,9 @@ def feature(values: list[Any], kind: Kind, name: str = "x") -> Any:
         ([12345.0, 90210.0, None, 2139.0], "zip_code", {"column": "vocabulary", "values": [2139, 12345, 90210]}),
         ([float(n) for n in range(1, 78)], "pickup_community_area", {"column": "vocabulary", "top_k": 1000}),
         ([1.0, 2.0, 3.0], "month", {"column": "vocabulary", "values": [1, 2, 3]}),
+        ([12345.0, 90210.0, None], "PLZ", {"column": "vocabulary", "values": [12345, 90210]}),
+        ([120.0, 845.0, None], "Kundennr", {"column": "vocabulary", "values": [120, 845]}),
+        ([120.0, 845.0, None], "Betrag", {"column": "numeric"}),
         ([12345.0, 90210.5, None], "zip_code", {"column": "numeric"}),
         ([120.0, 845.0, None, 2300.0], "lot_area", {"column": "numeric"}),
         ([3.0, 4.0, None, 5.0], "calls_per_month", {"column": "numeric"}),
@@ -78,6 +81,7 @@ LONG_TAIL = [float(np.exp(number / 5)) for number in range(100)]
         ([30, 40, 50, 60] * 9, "int", "paid", {"column": "numeric"}),
         ([number**2 for number in range(200)], "int", "amount_paid", {"column": "numeric"}),
         ([30, 40, 50, 60] * 9, "int", "area_code", {"column": "vocabulary", "values": [30, 40, 50, 60]}),
+        ([30, 40, 50, 60] * 9, "int", "Gerätetyp", {"column": "vocabulary", "values": [30, 40, 50, 60]}),
         ([3, 7] * 9, "int", "x", {"column": "vocabulary", "values": [3, 7]}),
         (["b", "a", "", "a"] * 9, "string", "x", {"column": "vocabulary", "values": ["a", "b"]}),
         ([f"v{n % 99}" for n in range(500)], "string", "x", {"column": "vocabulary", "top_k": 1000}),
@@ -126,6 +130,7 @@ def test_a_column_becomes_the_feature_that_fits_its_values(values: Any, kind: An
         ([f"{n}.25" for n in range(50)], "string", "x", "numbers in a form that is read as text"),
         ([*range(100, 150)], "int", "x", "counts from 100 to 149"),
         ([7 * n for n in range(50)], "int", "customer_id", "an id"),
+        ([7 * n for n in range(50)], "int", "Auftragsnummer", "an id"),
     ],
 )
 def test_a_column_of_no_use_is_left_out_with_the_reason(values: Any, kind: Any, name: str, reason: str) -> None:

@@ -119,7 +119,7 @@ def test_limits_that_are_exceeded_are_named_with_both_numbers(plain: Path, tmp_p
 def test_operation_that_the_format_lacks_is_named(tmp_path: Path) -> None:
     model = exported(tmp_path / "model", lambda a: tf.math.digamma(tf.abs(a) + 1))
     (reason,) = examine(model, LiteConfig(), EXAMPLES, [], tmp_path).reasons
-    assert reason.startswith("it cannot be converted: LiteRT has no operation ")
+    assert "LiteRT has no operation " in reason
     assert reason.endswith(" Digamma")
     assert not (tmp_path / "model.tflite").exists()
 

@@ -258,8 +258,8 @@ def contents(home: Path) -> dict[Path, bytes]:
 
 def test_what_cannot_be_promoted_is_refused_with_the_reason_and_what_can(home: Path, tmp_path: Path) -> None:
     waiting_night(home, "worse", blessed=False)
-    assert "worse is not in the list of blessed models" in refusal(home, "worse")
-    assert (text := refusal(home, "17")).startswith("17 is neither a run of this pipeline nor a version")
+    assert "worse is not in the list" in refusal(home, "worse")
+    assert (text := refusal(home, "17")).startswith("17 is neither a run ")
     assert text.splitlines()[1] == "  Runs whose models await approval: c, b."
     (version,) = (path.name for path in (home / "serving").iterdir())
     for name in ("a", version):
@@ -285,6 +285,6 @@ def test_nothing_to_promote_is_refused(tmp_path: Path) -> None:
 
 def test_promotion_during_a_run_is_refused(home: Path) -> None:
     with locked(home):
-        assert "another run of this pipeline is in progress" in refusal(home)
+        assert "is in progress" in refusal(home)
     promoted(home)
     assert in_service(home) == "c"

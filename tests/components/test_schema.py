@@ -47,7 +47,7 @@ def test_a_mistake_is_named_with_its_file_and_line(tmp_path: Path, text: str, li
 
 
 def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none\.pbtxt: the schema cannot be read: No such file"):
+    with pytest.raises(DataError, match=r"none\.pbtxt: .*: No such file"):
         read_schema(tmp_path / "none.pbtxt")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match="UTF-8"):

@@ -140,7 +140,7 @@ def test_files_of_each_split_are_compared_by_train_and_a_span_without_any_is_not
         assert [one.note for one in verdicts] == ["", ""]
         assert [measured(one) for one in verdicts] == pytest.approx([expected] * 2, rel=1e-3)
     else:
-        assert {one.note for one in verdicts} == {"the newest span has no examples in the split train"}
+        assert ["no examples in the split train" in one.note for one in verdicts] == [True] * len(verdicts)
         assert [one.judged for one in verdicts] == [0, 0]
     newest_day = NEWEST if "train" in newest else "2026-01-03"
     assert fresh(examples, data) == f"{newest_day}: newest span {newest_day}"

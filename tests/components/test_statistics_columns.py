@@ -117,7 +117,7 @@ def test_settings_are_the_defaults_of_tfdv() -> None:
 def test_a_column_of_two_types_is_refused_by_name() -> None:
     statistics = ColumnStatistics()
     statistics.add(pa.record_batch({"a": pa.array([[1]]), "b": pa.array([[1]])}))
-    with pytest.raises(TypeError, match="feature b has values of types INT and STRING"):
+    with pytest.raises(TypeError, match=r"feature b .*INT and STRING"):
         statistics.add(pa.record_batch({"b": pa.array([[b"x"]])}))
 
 

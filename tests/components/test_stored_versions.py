@@ -401,7 +401,7 @@ def test_a_disk_that_is_full_here_is_not_taken_for_a_fault_of_the_store(served: 
     said = done.stderr.strip().splitlines()
     assert done.returncode == 1
     assert f"deploy.push: cannot push to {there}: " in said[-2]
-    assert said[-1].startswith("  Make the folder writable and free some space")
+    assert said[-1].startswith("  Make the folder writable")
     assert (served.versions, served.others, [*there.iterdir()]) == ({}, set(), [])
 
 

@@ -104,6 +104,14 @@ def test_a_file_that_cannot_be_edited_stays_and_the_patch_is_reported(tmp_path: 
     assert (tmp_path / "config.yaml").read_text() == text
 
 
+def test_a_private_file_stays_private(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("train: {}\n", encoding="utf-8")
+    file.chmod(0o600)
+    edit(file, ("train", "input"), CHANGE, lambda new: new.stat().st_mode & 0o777 == 0o600)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_file_that_fails_the_check_stays(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("train: {}\n")

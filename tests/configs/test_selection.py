@@ -314,7 +314,8 @@ def test_a_label_of_free_texts_gets_the_model_that_writes_them_if_it_is_asked_fo
     assert config.model.kind == "encoder_decoder"
     assert config.declared_features["english"].column == "text"
     (message,) = mistakes(THREE)
-    assert "60 different values in 60 rows; if a model is to write such texts, set `label.kind: text`" in message
+    assert "60 different values in 60 rows" in message
+    assert "`label.kind: text`" in message
 
 
 def test_the_kind_of_model_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:

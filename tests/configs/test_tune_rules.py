@@ -64,7 +64,8 @@ def test_wrong_parameter_is_reported(tmp_path: Path, parameter: str) -> None:
 
 def test_objective_that_no_training_reports_is_reported(tmp_path: Path) -> None:
     message = reported(tmp_path, "{objective: acu, parameters: {model.dropout: {min: 0, max: 0.5}}}")
-    assert 'tune.objective: training does not report "acu" for a binary label; did you mean "auc"?' in message
+    assert 'tune.objective: training does not report "acu" ' in message
+    assert 'did you mean "auc"?' in message
 
 
 def test_sound_parameters_pass(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_a_sound_model_answers_as_in_the_trainers_memory(story: Story) -> None:
 
 @pytest.mark.parametrize("run", ["changed", "warned"])
 def test_answers_are_not_compared_where_the_features_differ_already(story: Story, run: str) -> None:
-    assert getattr(story, run).ending("answers").startswith("not compared: features differ from what Transform wrote")
+    assert getattr(story, run).ending("answers").startswith("not compared: features differ")
 
 
 def test_a_file_that_changed_refuses_the_model_and_names_the_feature(story: Story) -> None:

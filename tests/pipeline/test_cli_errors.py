@@ -129,13 +129,14 @@ def test_report_before_the_first_run_says_how_to_make_one(here: Path) -> None:
 
 
 def test_report_of_an_unknown_run_names_the_latest(here: Path) -> None:
-    for name in ("20260101-000000", "20260102-000000"):
+    one, other = "20260101-000000", "20260102-000000"
+    for name, ending in ((one, f"the only one is {one}"), (other, f"the latest are {one}, {other}")):
         folder = here / "runs" / "trips" / "runs" / name
         folder.mkdir(parents=True)
         (folder / "run.json").write_text("{}")
-    done = headrace(here, "report", "trips.yaml", "--run", "1")
-    assert done.returncode == 1
-    assert done.stderr.endswith("the latest are 20260101-000000, 20260102-000000\n")
+        done = headrace(here, "report", "trips.yaml", "--run", "1")
+        assert done.returncode == 1
+        assert done.stderr.endswith(f"{ending}\n")
 
 
 def test_schema_that_cannot_be_read_is_reported_before_a_run_begins(here: Path) -> None:
@@ -163,6 +164,24 @@ def test_init_of_data_without_a_column_to_predict_lists_the_columns(here: Path) 
     done = headrace(here, "init", "ids.csv")
     assert done.returncode == 1
     assert "--label; the columns are: id" in done.stderr
+
+
+def test_init_lists_records_that_cannot_be_read_and_skips_them_if_told_to(here: Path) -> None:
+    rows = [f'{{"x": {row * 7 % 40}, "y": {row % 2}}}' for row in range(40)]
+    rows[5] = rows[20] = '{"x": 1'
+    (here / "rows.jsonl").write_text("\n".join(rows))
+    asked = ("init", "rows.jsonl", "--label", "y")
+    refused = headrace(here, *asked)
+    assert (refused.returncode, (here / "rows.yaml").exists()) == (1, False)
+    assert "`--on-bad-record skip`" in refused.stderr
+    done = headrace(here, *asked, "--on-bad-record", "skip")
+    assert done.returncode == 0, done.stderr
+    assert "note: 2 of 40 records" in done.stderr
+    assert f"{here}/rows.jsonl:6, 21: " in done.stderr
+    text = (here / "rows.yaml").read_text()
+    assert text.startswith("# Written by `headrace init rows.jsonl --label y --on-bad-record skip`\n")
+    assert "on_bad_record: skip  # 2 of 40 records" in text
+    assert headrace(here, "validate", "rows.yaml").returncode == 0
 
 
 def test_damaged_record_of_a_run_is_reported_by_report(here: Path) -> None:

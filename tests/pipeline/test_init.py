@@ -17,12 +17,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.common.errors import RunError
+from headrace.common.errors import DataError, RunError
 from headrace.components.inference import sample as sample_module
 from headrace.components.inference.columns import LEFT_OUT
 from headrace.components.inference.sample import Sample, read_sample
 from headrace.components.inference.table import infer
 from headrace.components.sources.types import ARROW, Kind
+from headrace.components.spans.find import find_spans
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import VocabularyFeature
@@ -100,6 +101,19 @@ def test_any_two_labels_become_tasks_with_metrics_and_thresholds_of_their_own(sa
     assert not read & {first, second}
 
 
+@pytest.mark.parametrize("first", ["contradiction", "broken"])
+def test_json_records_that_contradict_others_hide_no_bad_ones(tmp_path: Path, first: str) -> None:
+    rows = [json.dumps({"x": row * 7 % 40, "z": row / 2, "y": row % 2}) for row in range(60)]
+    bad = {"contradiction": '{"x": "many", "z": 1, "y": 0}', "broken": '{"x": 1'}
+    rows[5], rows[9] = bad.pop(first), bad.popitem()[1]
+    rows[30], rows[40] = '{"x": 1,,', '{"x": 1, "z": "two", "y": 0}'
+    (tmp_path / "a.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        write(tmp_path / "a.yaml", "a", {"kind": "jsonl", "path": str(tmp_path / "a.jsonl")}, ("y",), str)
+    assert sorted(map(int, re.findall(r"a\.jsonl:(\d+): ", str(caught.value)))) == [6, 10, 31, 41]
+    assert ("`--on-bad-record skip`" in str(caught.value)) is (first == "broken")
+
+
 @pytest.mark.parametrize(
     ("name", "values", "suggested"),
     [
@@ -109,6 +123,9 @@ def test_any_two_labels_become_tasks_with_metrics_and_thresholds_of_their_own(sa
         ("customer_id", [f"C{row}" for row in range(300)], False),
         ("customer_id", [f"C{row % 20}" for row in range(300)], False),
         ("amount", [row // 3 for row in range(300)], False),
+        ("Kundennr", [row // 3 for row in range(300)], True),
+        ("Patienten-Nummer", [row // 3 for row in range(300)], True),
+        ("Hausnummer", [row // 3 for row in range(300)], False),
     ],
 )
 def test_a_column_of_customers_is_suggested_as_the_split_key(name: str, values: list[Any], suggested: bool) -> None:
@@ -302,6 +319,36 @@ def test_files_with_dates_in_their_names_have_a_path_by_day(
     assert found == (path and f"{tmp_path}/{path}.csv")
     if found:
         assert given_source(found) == {"kind": "csv", "path": found}
+
+
+@pytest.mark.parametrize(
+    ("names", "path"),
+    [
+        (("2026-11-01/a", "2026-11-02/a"), "{YYYY}-{MM}-{DD}/*.parquet"),
+        (("day=20261101/a", "day=20261101/b", "day=20261102/c"), "day={YYYY}{MM}{DD}/*.parquet"),
+        (("2026/11/01/a", "2026/11/02/b"), "{YYYY}/{MM}/{DD}/*.parquet"),
+        (("2026-11-01/a-2026-11-01", "2026-11-02/a-2026-11-02"), "{YYYY}-{MM}-{DD}/a-{YYYY}-{MM}-{DD}.parquet"),
+        (("2026-11-01/a", "2026-11-01/b"), None),  # one day
+        (("2026-11-01/a", "2026-11-02/b/c"), None),
+        (("x-2026-11-01/a", "y-2026-11-02/a"), None),
+        (("2026-11-01/a", "others/a"), None),
+    ],
+)
+def test_folders_with_dates_in_their_names_have_a_path_by_day(
+    tmp_path: Path, names: tuple[str, ...], path: str | None
+) -> None:
+    for name in names:
+        file = tmp_path / "rides" / f"{name}.parquet"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"x": [1], "y": [2]}), file)
+    found, again = (
+        dated_path({"kind": "parquet", "path": f"{tmp_path}/{given}"}) for given in ("rides", "rides/**/*.parquet")
+    )
+    assert found == again == (path and f"{tmp_path}/rides/{path}")
+    if found:
+        assert given_source(found) == {"kind": "parquet", "path": found}
+        spans = find_spans(DataConfig.model_validate({"source": {"kind": "parquet", "path": found}, "window": 9})).spans
+        assert [len(span.files) for span in spans] == ([2, 1] if len(names) == 3 else [1, 1])
 
 
 def test_a_date_that_lacks_its_day_is_told(tmp_path: Path) -> None:

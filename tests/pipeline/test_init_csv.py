@@ -11,7 +11,7 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from headrace.common.errors import DataError
+from headrace.common.errors import DataError, RunError
 from headrace.common.exact_integers import EXACT_IN_FLOAT32
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.sources import CsvSource
@@ -21,10 +21,17 @@ from headrace.pipeline.init.source import given_source
 from headrace.pipeline.init.write import write
 
 
-def described(folder: Path, label: str = "y") -> Draft:
+def described(folder: Path, label: str = "y", *, skip_bad: bool = False) -> Draft:
     """What init makes of `x.csv` in a folder; the config is `x.yaml`."""
     source = given_source(str(folder / "x.csv"))
-    return write(folder / "x.yaml", "rows", source, (label,), lambda labels: f"headrace init {labels[0]}")
+    command = "headrace init {0[0]}".format
+    return write(folder / "x.yaml", "rows", source, (label,), command, skip_bad=skip_bad)
+
+
+def with_bad_rows(folder: Path, *bad: int) -> None:
+    """A table `x.csv` of 40 rows, some of which have too few fields."""
+    rows = ["broken" if number in bad else f"{number % 2},{number * 7 % 40}.5" for number in range(40)]
+    (folder / "x.csv").write_text("\n".join(["y,size", *rows, ""]), encoding="utf-8")
 
 
 def test_a_header_with_another_delimiter_sets_it(tmp_path: Path) -> None:
@@ -33,12 +40,34 @@ def test_a_header_with_another_delimiter_sets_it(tmp_path: Path) -> None:
 
 
 def test_all_rows_that_cannot_be_read_are_named_at_once(tmp_path: Path) -> None:
-    rows = [f"{number % 2},{number}.5\n" for number in range(40)]
-    rows[5] = rows[9] = "broken\n"
-    (tmp_path / "x.csv").write_text("".join(["y,size\n", *rows]), encoding="utf-8")
+    with_bad_rows(tmp_path, 5, 9)
     with pytest.raises(DataError, match=r"x\.csv:7: the row has 1 field") as caught:
         described(tmp_path)
     assert "x.csv:11: the row has 1 field" in str(caught.value)
+    assert "`--on-bad-record skip`" in str(caught.value)
+    assert "data.on_bad_record" not in str(caught.value)
+
+
+def test_where_most_rows_cannot_be_read_nothing_is_said_of_skipping_them(tmp_path: Path) -> None:
+    with_bad_rows(tmp_path, *range(25))
+    with pytest.raises(DataError, match=r"x\.csv:2: the row has 1 field") as caught:
+        described(tmp_path)
+    assert "skip" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("bad", "most"), [((), 0.01), ((5, 9), 0.1), (range(13), 0.7), (range(25), 1.0)])
+def test_rows_that_cannot_be_read_are_skipped_in_the_config_too(tmp_path: Path, bad: Any, most: float) -> None:
+    with_bad_rows(tmp_path, *bad)
+    draft = described(tmp_path, skip_bad=True)
+    assert (draft.sample.rows, draft.sample.skipped.count) == (40 - len(bad), len(bad))
+    config = load_checked(str(tmp_path / "x.yaml"), None, (), data=True).config
+    assert (config.data.on_bad_record, config.data.max_bad_fraction) == ("skip", most)
+
+
+def test_rows_of_a_database_cannot_be_skipped(tmp_path: Path) -> None:
+    source = {"kind": "sql", "url": f"sqlite:///{tmp_path}/x.db", "table": "rows"}
+    with pytest.raises(RunError, match=r"`skip` .* sql\b"):
+        write(tmp_path / "x.yaml", "rows", source, ("y",), str, skip_bad=True)
 
 
 def test_a_european_file_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -82,6 +111,18 @@ def test_a_csv_file_is_read_as_it_is_found(tmp_path: Path, header: str, values: 
     draft = described(tmp_path, "#y" if header.startswith("#y") else "y")
     assert draft.source == {"kind": "csv", "path": str(tmp_path / "x.csv"), **expected}
     load(yaml.safe_load((tmp_path / "x.yaml").read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(("points", "grouped"), [("{}.117", True), ("{}.5", False), ("v{}.117", False)])
+def test_points_before_three_digits_group_them_beside_decimal_commas(
+    tmp_path: Path, points: str, grouped: bool
+) -> None:
+    rows = [f"{number % 2};{number},5;{points.format(number % 9 + 1)}" for number in range(60)]
+    (tmp_path / "x.csv").write_text("\n".join(["y;a;b", *rows, ""]), encoding="utf-8")
+    draft = described(tmp_path)
+    assert draft.source["decimal"] == ","
+    assert draft.source.get("thousands") == ("." if grouped else None)
+    assert (draft.sample.kinds["b"] == "int") is grouped
 
 
 NUMBERS = st.one_of(

@@ -100,6 +100,13 @@ def test_without_runs_the_way_to_one_is_said(folders: Folders) -> None:
         assert "`headrace run trips.yaml`" in found.stderr
 
 
+def test_the_times_of_a_run_that_has_ended_are_its_own(folders: Folders) -> None:
+    done = NodeRecord("Spans", status=Status.DONE, started=3605, finished=3661)
+    written(folders, 3600, Status.DONE, done, NodeRecord("Trainer", status=Status.SKIPPED))
+    times = [time.strftime("%H:%M:%S", time.localtime(each)) for each in (3600, 3661, 3605)]
+    assert [line.split()[0] for line in called("status").stdout.splitlines()[:3]] == times
+
+
 def test_a_failure_is_shown_with_its_cause_and_the_exit_code(folders: Folders) -> None:
     failed = NodeRecord("Trainer", status=Status.FAILED, error="the loss is not finite", expected=True)
     written(folders, 1, Status.FAILED, failed, NodeRecord("Pusher", status=Status.SKIPPED))

@@ -388,7 +388,7 @@ def test_what_is_no_fault_of_a_candidate_stops_the_search_with_its_reason(
 
 def test_search_without_a_candidate_says_why(prepared: Prepare, tmp_path: Path) -> None:
     fn_args = arguments(prepared("binary"), tmp_path, ["dnn", "dcn"], activation="no_such")
-    with pytest.raises(TrainingError, match=r"no candidate that can be trained; the first: .*no_such"):
+    with pytest.raises(TrainingError, match=r"no candidate .*; the first: .*no_such"):
         train_alone(fn_args)
 
 

@@ -165,7 +165,7 @@ def test_another_size_is_refused_with_what_to_set(hub: str) -> None:
 
 
 def test_a_folder_without_a_saved_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"there is no SavedModel in nowhere: no file saved_model.pb \(looked for"):
+    with pytest.raises(TrainingError, match=r"no SavedModel in nowhere: no file saved_model.pb \("):
         Backbone("nowhere")
     (tmp_path / "saved_model.pb").write_bytes(b"no such thing")
     with pytest.raises(TrainingError, match="is not a SavedModel"):

@@ -100,7 +100,7 @@ def test_optimizer_is_found_by_name_in_any_case_and_gets_its_arguments() -> None
 
 
 def test_unknown_optimizer_offers_the_nearest() -> None:
-    with pytest.raises(TrainingError, match=r"train.optimizer: 'adamm' is unknown to Keras. Did you mean adam"):
+    with pytest.raises(TrainingError, match=r"train.optimizer: 'adamm' .* Did you mean adam"):
         optimizer(train(optimizer="adamm"))
 
 

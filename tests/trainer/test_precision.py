@@ -150,8 +150,8 @@ def test_a_short_training_is_not_measured(prepared: Prepare) -> None:
     data = prepared("binary")
     jit, never = choice(data, ticking(6.0, 1.0), steps=20), choice(data, ticking(0.001, 1.0))
     trained(data, jit, never)
-    assert jit.words.startswith("off: the rest of the training takes about")
-    assert never.words == "off: the training is short, and measuring is worthwhile from 60 s"
+    assert jit.words.startswith("off: the rest of the training ")
+    assert never.words.startswith("off: the training is short, ")
     assert not jit.measured
     assert not never.measured
 
@@ -205,7 +205,8 @@ def test_what_xla_cannot_compile_is_reported_where_it_was_tried() -> None:
     model, batches = ragged(jit=False)
     jit = JitChoice(lambda: batches, 1, 1000, 1, ticking(6.0, 1.0))
     model.fit(batches, verbose=0, callbacks=[jit])
-    assert jit.words.startswith("off: XLA cannot compile this model's steps (it has no RaggedTensorToTensor); measured")
+    assert jit.words.startswith("off: XLA cannot compile ")
+    assert "RaggedTensorToTensor" in jit.words
     assert jit.measured
     assert model.jit_compile is False
 
@@ -277,5 +278,5 @@ def test_weights_that_no_memory_holds_are_not_blamed_on_the_batch() -> None:
         room_for(256 << 20),
     ):
         tf.zeros([1 << 14, 1 << 14])  # 1 GiB
-    assert "of shape [16384,16384]. Make the model smaller (its layers, the embeddings of" in str(caught.value)
+    assert "of shape [16384,16384]. Make the model smaller" in str(caught.value)
     assert "is not one of its weights: lower `train.batch_size` 64" in str(caught.value)

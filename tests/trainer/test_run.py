@@ -205,7 +205,7 @@ def test_batch_larger_than_the_split_of_an_endless_training_has_examples_several
     data = prepared("binary")
     sections = data.sections(batch_size=4096, steps_per_epoch=2)
     inputs = plan_inputs([data.patterns["train"]], [data.patterns["eval"]], data.output, sections).open(sections.train)
-    assert inputs.remarks[0].endswith("2,000 examples of the train split: a batch contains some of them repeatedly")
+    assert inputs.remarks[0].startswith("batch_size 4,096 is more than the 2,000 examples ")
 
 
 def test_loss_that_is_not_a_number_stops_with_epoch_and_steps(prepared: Prepare, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.common.errors import DataError
+from headrace.common.errors import BadRecordError, DataError
 from headrace.components.examples.arrow_columns import (
     is_list,
     numbers_of,
@@ -183,9 +183,9 @@ class RangeCheck:
         what = f"{value!r} is beyond the largest float32, 3.4e+38, and examples hold no wider numbers"
         hint = (
             "Correct or scale the values, exclude the column by `data.columns`, or, if it is not used as a number, set"
-            f" `data.types.{name}: string`; `data.on_bad_record: skip` skips such rows"
+            f" `data.types.{name}: string`"
         )
-        return DataError(what, file=self._file, column=name, hint=hint)
+        return BadRecordError(what, file=self._file, column=name, hint=hint)
 
 
 class RoundingAccumulator(RangeCheck, dict[str, ColumnRounding]):

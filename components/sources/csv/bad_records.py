@@ -9,7 +9,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from headrace.common.errors import DataError
+from headrace.common.errors import BadRecordError
 from headrace.common.figures import plural
 from headrace.components.examples.skips import Skips
 from headrace.components.sources.csv.blocks import Block
@@ -30,8 +30,8 @@ Parse = Callable[[bytes], object]
 """Parses whole records. Raises pa.ArrowInvalid."""
 
 
-def first_error(block: Block, csv_format: CsvFormat, parse: Parse, error: pa.ArrowInvalid) -> DataError:
-    """The DataError for the first record of a block that `parse` rejects. `error`: what it raised for the block."""
+def first_error(block: Block, csv_format: CsvFormat, parse: Parse, error: pa.ArrowInvalid) -> BadRecordError:
+    """The error for the first record of a block that `parse` rejects. `error`: what it raised for the block."""
     ends = _record_ends(block.text, csv_format)
     bad = _first_bad(block.text, ends, parse)
     return _record_error(_record(block, ends, bad), csv_format, parse, error)
@@ -88,20 +88,20 @@ def _rejection(parse: Parse, text: bytes) -> pa.ArrowInvalid | None:
     return None
 
 
-def _record_error(record: Block, csv_format: CsvFormat, parse: Parse, error: pa.ArrowInvalid) -> DataError:
+def _record_error(record: Block, csv_format: CsvFormat, parse: Parse, error: pa.ArrowInvalid) -> BadRecordError:
     line = line_at(record.path, record.offset, open_truncated)
     message = str(_rejection(parse, record.text) or error)
     if conversion := _CONVERSION.search(message):
         return _conversion_error(conversion, record.path, line, csv_format)
     fields = _FIELDS.search(message)
     if "is not in" in message and not fields:
-        return DataError(message, file=record.path, line=line, hint=encoding_hint(csv_format.dialect))
+        return BadRecordError(message, file=record.path, line=line, hint=encoding_hint(csv_format.dialect))
     if not fields:
-        return DataError(f"the row cannot be read: {message}", file=record.path, line=line)
+        return BadRecordError(f"the row cannot be read: {message}", file=record.path, line=line)
     expected, actual = map(int, fields.groups())
     columns, section = csv_format.columns, csv_format.dialect.section
     hint = (
-        "A field that contains the delimiter or a line break must be quoted. "
+        "Correct the row: a field that contains the delimiter or a line break must be quoted. "
         f"The delimiter is {csv_format.dialect.delimiter!r} (`{section}.delimiter`)"
     )
     starts = {"it": record.text[:1].decode(errors="replace")}
@@ -111,7 +111,7 @@ def _record_error(record: Block, csv_format: CsvFormat, parse: Parse, error: pa.
         hint = f"If {which} is a comment, set `{section}.comment: '{starts[which]}'`"
     end = f"ends before {columns[actual]!r}" if actual < expected else f"continues after {columns[-1]!r}"
     counts = f"{plural(actual, 'field')}, but there {_are_columns(expected)}"
-    return DataError(
+    return BadRecordError(
         f"the row has {counts}; it {end}: {_shown(record.text, csv_format.encoding)}",
         file=record.path,
         line=line,
@@ -123,18 +123,20 @@ def _are_columns(count: int) -> str:
     return f"{'is' if count == 1 else 'are'} {plural(count, 'column')}"
 
 
-def _conversion_error(found: re.Match[str], path: str, line: int, csv_format: CsvFormat) -> DataError:
+def _conversion_error(found: re.Match[str], path: str, line: int, csv_format: CsvFormat) -> BadRecordError:
     column, arrow, detail = csv_format.columns[int(found[1])], found[2], found[3]
     if "UTF8" in detail:
         hint = encoding_hint(csv_format.dialect)
-        return DataError("the text is not UTF-8", file=path, line=line, column=column, hint=hint)
+        return BadRecordError("the text is not UTF-8", file=path, line=line, column=column, hint=hint)
     section = csv_format.dialect.section
     value = detail.removeprefix("invalid value ")
     mark = None if csv_format.thousands else mark_of(value.strip("'"), csv_format.decimal)
     if mark is not None:
         hint = f"Set `{section}.thousands: {json.dumps(mark)}` to read groups of digits as one number"
-        return DataError(f"{value} is not {_NUMBERS.get(arrow, arrow)}", file=path, line=line, column=column, hint=hint)
-    return DataError(
+        return BadRecordError(
+            f"{value} is not {_NUMBERS.get(arrow, arrow)}", file=path, line=line, column=column, hint=hint
+        )
+    return BadRecordError(
         f"{value} is not {_NUMBERS.get(arrow, arrow)}",
         file=path,
         line=line,

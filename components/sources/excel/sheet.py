@@ -7,7 +7,7 @@ sheet.names, sheet.columns["price"], sheet.numbers     # the columns, and the nu
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -51,7 +51,13 @@ class Sheet:
         return Sheet(self.name, {name: own.slice(0, rows) for name, own in self.columns.items()}, self.numbers[:rows])
 
 
-def read_sheet(path: str, which: str | int | None, header_row: int | None, rows: int | None = None) -> Sheet:
+def read_sheet(
+    path: str,
+    which: str | int | None,
+    header_row: int | None,
+    rows: int | None = None,
+    nulls: Collection[str] = (),
+) -> Sheet:
     """Read a sheet, or its first `rows` rows. Raises DataError if there is none, or its header cannot name columns.
 
     Args:
@@ -59,6 +65,7 @@ def read_sheet(path: str, which: str | int | None, header_row: int | None, rows:
         which: the name of the sheet, or its number from 1; None: the first.
         header_row: the number of the row with the names, from 1; None: the first one that is neither empty nor a title.
         rows: None: all.
+        nulls: texts of cells without a value.
     """
     with _workbook(path) as book:
         sheet = _chosen(book, which, path)
@@ -72,7 +79,7 @@ def read_sheet(path: str, which: str | int | None, header_row: int | None, rows:
     start = _header(found) if header_row is None else 0
     (at, header), body = found[start], found[start + 1 :][:rows]
     names = _names(header, [row for _, row in body], f"row {at} of sheet {sheet.name!r}", path)
-    columns = {name: column([row[position] for _, row in body]) for name, position in names.items()}
+    columns = {name: column([row[position] for _, row in body], nulls) for name, position in names.items()}
     return Sheet(sheet.name, columns, [number for number, _ in body])
 
 
@@ -87,11 +94,12 @@ def _header(rows: Sequence[tuple[int, Sequence[Cell]]]) -> int:
     return 0
 
 
-def column(cells: Sequence[Cell]) -> pa.Array:
+def column(cells: Sequence[Cell], nulls: Collection[str] = ()) -> pa.Array:
     """The cells in the narrowest type that holds them: booleans, integers, floats, dates, timestamps, times, durations;
-    as texts if they are of several.
+    as texts if they are of several. nulls: texts of cells without a value.
     """
-    values = [None if cell == "" else cell for cell in cells]
+    empty = frozenset(("", *nulls))
+    values = [None if cell in empty else cell for cell in cells]
     types = {type(value) for value in values if value is not None}
     if not types:
         return pa.nulls(len(values))

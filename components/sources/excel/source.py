@@ -93,7 +93,7 @@ class ExcelFiles(SourceFiles[ExcelSource], RowScanner):
         return {name: self.__dict__[name] for name in ("source", "files", "options")}
 
     def _sheet(self, path: str, rows: int | None = None) -> Sheet:
-        return read_sheet(path, self.source.sheet, self.source.header_row, rows)
+        return read_sheet(path, self.source.sheet, self.source.header_row, rows, self.source.null_values)
 
     def _read(self, part: SheetRows) -> Sheet:
         """The sheet of a file. Raises DataError if its columns differ from those of the first one."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.common.errors import DataError
+from headrace.common.errors import BadRecordError, DataError
 from headrace.common.figures import plural
 from headrace.common.storage.files import is_remote, open_file, stats
 from headrace.components.examples.parts import grouped, part_length
@@ -33,7 +33,7 @@ from headrace.configs.schema.sources import ImagesSource
 BATCH = 1 << 21
 """Bytes of images in a batch."""
 
-WAY_OUT = "Repair or remove it, or skip such files with `data.on_bad_record: skip`"
+WAY_OUT = "Repair or remove it"
 TRIED = 32
 """How many images are opened before a run."""
 LARGEST = 1 << 30
@@ -160,7 +160,7 @@ class ImageFiles:
                     raise BadImageError("is not in a class folder")
                 image = index, *self._read(path, full=full)
             except BadImageError as error:
-                make_error = partial(DataError, str(error), file=path or name_of(self.source), hint=WAY_OUT)
+                make_error = partial(BadRecordError, str(error), file=path or name_of(self.source), hint=WAY_OUT)
                 if not self.options.skip_bad:
                     raise make_error() from None
                 skips.add(make_error)

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from headrace.common.errors import ContradictionError, DataError, UnreadableColumnError
+from headrace.common.errors import BadRecordError, ContradictionError, DataError, UnreadableColumnError
 from headrace.common.storage.files import stats
 from headrace.components.examples.parts import NAMED, part_length
 from headrace.components.examples.skips import Skips
@@ -221,7 +221,7 @@ class JsonlFiles(SourceFiles[FileSource], RowScanner):
         place: dict[str, Any] = {"file": path, "line": line, "column": error.column, "hint": self.hint(error)}
         if isinstance(error, ConflictError | ObjectError):
             return ContradictionError(what, readable_as=getattr(error, "readable_as", None), **place)
-        return (UnreadableColumnError if isinstance(error, NestedListError) else DataError)(what, **place)
+        return (UnreadableColumnError if isinstance(error, NestedListError) else BadRecordError)(what, **place)
 
     def _such_as_value(self, column: str) -> str:
         """Where the first value of a column is, among the first lines: it may be the mistake, not the objects."""

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.common.errors import DataError
+from headrace.common.names import join_names
 from headrace.components.sources.types import ARROW, LIST, Kind, kind_of_decimal, listed, widest
 
 _KINDS: Mapping[type, Kind] = {
@@ -22,6 +23,8 @@ _KINDS: Mapping[type, Kind] = {
     bytearray: "bytes",
     memoryview: "bytes",
 }
+SHOWN = 10
+"""Different values that are not of a type, in a message."""
 _INT64 = range(-(2**63), 2**63)
 
 NUMERIC, BOOLEAN = 1700, 16
@@ -75,7 +78,7 @@ def column_of(values: Sequence[Any], kind: Kind, name: str) -> pa.Array:
         return _lists(values, kind, name)
     convert = _CONVERSIONS[kind]
     if not set(map(type, values)) <= _CONVERTED_BY_ARROW[kind]:
-        values = [None if value is None else _converted(value, convert, kind, name) for value in values]
+        values = _converted(values, convert, kind, name)
     try:
         return pa.array(values, ARROW[kind])
     except (OverflowError, pa.ArrowInvalid, UnicodeEncodeError) as error:
@@ -97,14 +100,17 @@ def _lists(values: Sequence[Any], kind: Kind, name: str) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array([*offsets, end], pa.int32()), flat)
 
 
-def _converted(value: Any, convert: Callable[[Any], Any], kind: Kind, name: str) -> Any:
-    try:
-        return convert(value)
-    except (TypeError, ValueError, OverflowError, decimal.DecimalException):
-        shown = repr(value) if len(repr(value)) < 100 else f"{repr(value)[:100]}..."
-        raise DataError(
-            f"{shown} is not of type {kind}", column=name, hint=f"Declare another type in `data.types.{name}`"
-        ) from None
+def _converted(values: Sequence[Any], convert: Callable[[Any], Any], kind: Kind, name: str) -> list[Any]:
+    converted, unfit = list[Any](), dict[str, None]()
+    for value in values:
+        try:
+            converted.append(None if value is None else convert(value))
+        except (TypeError, ValueError, OverflowError, decimal.DecimalException):
+            unfit[repr(value) if len(repr(value)) < 100 else f"{repr(value)[:100]}..."] = None
+    if unfit:
+        what = f"{join_names(unfit, SHOWN)} {'is' if len(unfit) == 1 else 'are'} not of type {kind}"
+        raise DataError(what, column=name, hint=f"Declare another type in `data.types.{name}`")
+    return converted
 
 
 def _int(value: Any) -> int:

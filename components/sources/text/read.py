@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.errors import DataError
+from headrace.common.errors import BadRecordError, DataError
 from headrace.components.examples.skips import Skipped, Skips
 from headrace.components.sources.jsonl.blocks import LineBlock
 from headrace.components.sources.streams import CHUNK, LineRange, line_at, open_stream, read_fully
@@ -108,12 +108,11 @@ def decode(texts: Texts, *, skip_bad: bool) -> tuple[pa.StringArray, np.ndarray,
 
 def _not_utf8(texts: Texts, index: int, error: UnicodeDecodeError) -> DataError:
     path = texts.paths[index]
-    return DataError(
+    return BadRecordError(
         f"is not UTF-8: byte 0x{error.object[error.start]:02x} ({error.reason})",
         file=path,
         line=line_at(path, int(texts.offsets[index]) + error.start),
-        hint="Convert the file, for example with `iconv -f latin1 -t utf-8`, or skip such texts with"
-        " `data.on_bad_record: skip`",
+        hint="Convert the file, for example with `iconv -f latin1 -t utf-8`",
     )
 
 

@@ -111,7 +111,7 @@ def _with_lists(
         if name in others and not pa.types.is_null(others[name].type):
             what = "or one after it has two features that would become columns of the same name"
             hint = "A feature list becomes a column of its name and one with the suffix `.lengths`"
-            raise frames.error(0, what, column=name, hint=hint)
+            raise frames.error(0, what, column=name, hint=hint).stopping()
     return DecodedRecords(frames, columns, lists, lengths)
 
 
@@ -213,4 +213,4 @@ def mixed_error(frames: Frames, index: int, name: str) -> Exception:
         "has a number where earlier records have bytes, or bytes where they have a number",
         column=name,
         hint=f"Set `data.types.{name}: string` to read both as text",
-    )
+    ).stopping()

@@ -12,7 +12,7 @@ import numpy as np
 from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
-from headrace.common.errors import DataError
+from headrace.common.errors import BadRecordError, DataError
 from headrace.common.storage.files import open_file
 from headrace.components.examples.parts import NAMED, room
 from headrace.components.examples.skips import Skips
@@ -54,10 +54,10 @@ class Frames:
         """The records for which `mask` is True."""
         return replace(self, starts=self.starts[mask], ends=self.ends[mask], numbers=self.numbers[mask])
 
-    def error(self, index: int, what: str, *, column: str | None = None, hint: str = "") -> DataError:
+    def error(self, index: int, what: str, *, column: str | None = None, hint: str = "") -> BadRecordError:
         """The error for one record, with its number and its offset."""
         record = _describe(int(self.numbers[index]), self.offset + int(self.starts[index]) - BEFORE)
-        return DataError(f"{record} {what}", file=self.path, column=column, hint=hint)
+        return BadRecordError(f"{record} {what}", file=self.path, column=column, hint=hint)
 
 
 def frames(path: str, skips: Skips | None = None, *, columns: int = 1) -> Iterator[Frames]:
@@ -172,4 +172,6 @@ def _damaged_length(path: str, number: int, offset: int) -> DataError:
 
 def _truncated(path: str, number: int, offset: int, *, packed: bool) -> DataError:
     what = "the gzip file" if packed else "the file"
-    return DataError(f"{what} is truncated in or before {_describe(number, offset)[:-1]}", file=path, hint=_COPY_AGAIN)
+    return BadRecordError(
+        f"{what} is truncated in or before {_describe(number, offset)[:-1]}", file=path, hint=_COPY_AGAIN
+    )

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-from headrace.common.errors import DataError
+from headrace.common.errors import BadRecordError
 from headrace.components.examples.skips import Skips
 from headrace.components.sources.tfrecord.frames import Frames
 
@@ -39,7 +39,7 @@ class LoggedFrames(Frames):
         starts, ends, numbers = self.starts[mask], self.ends[mask], self.numbers[mask]
         return replace(self, starts=starts, ends=ends, numbers=numbers, origins=self.origins[mask])
 
-    def error(self, index: int, what: str, *, column: str | None = None, hint: str = "") -> DataError:
+    def error(self, index: int, what: str, *, column: str | None = None, hint: str = "") -> BadRecordError:
         """The error for one example, with the number and the offset of its request."""
         return self.log.error(int(self.origins[index]), what, column=column, hint=hint)
 

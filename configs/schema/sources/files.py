@@ -277,6 +277,8 @@ class ExcelSource(FileSource):
     """The number of the row with the names of the columns, as Excel counts; rows above it are ignored. null: the first
     of the upper 20 rows that has different texts in all columns with values below, so titles are ignored; if there is
     none, the first row that is not empty."""
+    null_values: tuple[str, ...] = ()
+    """Texts of cells that are missing values, such as `k. A.`, in all columns. Empty cells always are."""
 
 
 class TfrecordSource(FileSource):

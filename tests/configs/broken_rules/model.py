@@ -27,6 +27,8 @@ BROKEN: Broken = {
             "evaluate: {metrics: [auk]}",
             '1: evaluate.metrics[0]: did you mean "auc"?',
         ),
+        ("evaluate: {metrics: [acc]}", '1: evaluate.metrics[0]: did you mean "binary_accuracy"?'),
+        ("evaluate: {metrics: [macro]}\n" + FOUR, "1: evaluate.metrics[0]: weighted_auc"),
         (
             "evaluate: {metrics: [auc, accuracy]}",
             '1: evaluate.metrics[1]: did you mean "binary_accuracy"?',

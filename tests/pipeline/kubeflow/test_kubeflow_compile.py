@@ -45,7 +45,7 @@ def test_golden_files_are_current() -> None:
 @pytest.mark.slow
 def test_a_pipeline_that_blesses_every_model_is_compiled_with_a_warning(log: pytest.LogCaptureFixture) -> None:
     assert compile_pipeline(trips().model_copy(update={"evaluate": EvaluateConfig(metrics=("auc",))}), {})
-    assert "warning: `evaluate.thresholds` is empty: every model that beats a constant prediction is bl" in log.text
+    assert "warning: `evaluate.thresholds` is empty: " in log.text
     log.clear()
     assert compiled()
     assert log.text == ""

@@ -128,7 +128,7 @@ def test_a_night_is_held_against_the_blessed_models_data_in_the_store_and_a_stop
     assert cluster.path(judged.artifacts["record"]["uri"]).read_text(encoding="utf-8") == judged.parameters["verdict"]
     found = {one["gate"]: one for one in json.loads(judged.parameters["verdict"])["gates"]}
     assert {name: one["failed"] for name, one in found.items()} == dict.fromkeys(found, 0)
-    assert found["gates.drift.blessed"]["note"] == "no model is blessed whose data is on record"
+    assert "no model is blessed" in found["gates.drift.blessed"]["note"]
     assert found["gates.freshness"]["rows"][0]["value"] == "1 day"  # the values of the column, of 3 November
     assert found["gates.skew"]["note"] == "no request is logged yet"
     statistics = first.tasks["statistics-gen"].artifacts["statistics"]["uri"]

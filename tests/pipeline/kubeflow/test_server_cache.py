@@ -142,10 +142,10 @@ def test_inputs_are_those_that_the_driver_gave_the_launcher(specification: dict[
 def test_missing_inputs_on_the_server_are_reported(specification: dict[str, Any]) -> None:
     server = Fake(reported=False)
     server.add(specification)
-    assert server.explained()["Trainer"].reasons == ["no earlier run on the server has its result"]
+    assert ["no earlier run" in each for each in server.explained()["Trainer"].reasons] == [True]
     server.add(specification)
     (reason,) = server.explained()["Trainer"].reasons
-    assert reason.endswith("no executor input, so the inputs may differ")
+    assert "no executor input" in reason
 
 
 @pytest.mark.slow

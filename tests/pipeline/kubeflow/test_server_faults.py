@@ -91,7 +91,7 @@ def test_a_submission_without_an_answer_in_time_is_looked_for(backend: Backend) 
 def test_a_server_too_slow_to_read_is_reported(backend: Backend) -> None:
     over = threading.Event()
     backend.faults = [unanswered(over, made=False)]
-    with pytest.raises(ServerError, match=r"cannot look for the run: no answer in kubeflow.server.timeout_seconds"):
+    with pytest.raises(ServerError, match=r"no answer in kubeflow.server.timeout_seconds"):
         submit(connected(backend, timeout_seconds=3))
     over.set()
     assert backend.submissions == 0
@@ -142,7 +142,7 @@ def test_a_refusal_says_what_to_do(backend: Backend, status: int, words: Any, re
 def test_a_server_that_is_down_is_reported() -> None:
     server = connect(ServerConfig(endpoint=f"http://127.0.0.1:{free_port()}"))
     server._sleep = lambda _: None
-    with pytest.raises(ServerError, match=r"cannot look for the run: it cannot be reached \(.*refused\)"):
+    with pytest.raises(ServerError, match=r"for the run: it cannot be reached \(.*refused\)"):
         submit(server)
 
 

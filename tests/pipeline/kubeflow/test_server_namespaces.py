@@ -154,7 +154,7 @@ def test_an_interface_whose_api_server_is_away_is_asked_again_before_anything_is
     server.faults = [away] * 2
     assert session_of("ann").namespace == "team-a"
     server.faults = [fails(200, "<html>login</html>")]
-    with pytest.raises(ServerError, match="cannot check its health: it answers with a web page"):
+    with pytest.raises(ServerError, match="health: it answers with a web page"):
         session_of("ann")
     assert not any(server.objects.values())
 

@@ -68,7 +68,7 @@ def test_a_verb_without_a_server_ends_with_1_and_no_traceback(tmp_path: Path) ->
     with ThreadPoolExecutor() as threads:
         for done in threads.map(run, ("runs", "status", "unschedule")):
             assert done.returncode == 1
-            assert "http://127.0.0.1:1: cannot check its health: it cannot be reached" in done.stderr, done.args
+            assert "http://127.0.0.1:1: cannot check its health" in done.stderr, done.args
             assert "Traceback" not in done.stderr
 
 

@@ -199,7 +199,7 @@ def test_a_run_is_found_by_its_folder_its_pipeline_and_its_config(pipeline: Any,
     config = tmp_path / "taxi.yaml"
     config.write_text(CONFIG.format(root=pipeline.root))
     assert find(config).path == first
-    with pytest.raises(RunError, match="the run is done and has no training"):
+    with pytest.raises(RunError, match=r"the run is done .*no training"):
         find(first.parent / "20260102-000000")
 
 
@@ -217,7 +217,7 @@ def test_of_several_runs_those_without_a_training_are_left_out_and_named(pipelin
     ended = CliRunner().invoke(share, [first, second, third, "-o", str(tmp_path / "page")])
     assert ended.exit_code == 0
     for left in (first, third):
-        assert f"{left}: the run is done and has no training" in ended.stderr
+        assert f"{left}: the run is done " in ended.stderr
     reported = json.loads((tmp_path / "page" / "share.json").read_text())
     assert [run["run"] for run in reported["runs"]] == ["20260102-000000"]
     assert reported["left_out"] == ["taxi 20260101-000000 (done)", "taxi 20260103-000000 (done)"]
@@ -247,7 +247,7 @@ def test_a_page_is_replaced_and_what_else_lies_there_stays(two: Two, tmp_path: P
 def test_a_folder_that_is_not_ours_is_left_alone(two: Two, tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / name).write_text(text)
-    with pytest.raises(RunError, match=r"mine already exists and was not written by `headrace share`"):
+    with pytest.raises(RunError, match=r"mine already exists .*`headrace share`"):
         write_share([find(two()[0])], tmp_path / "mine", name="Taxi")
     assert [(path.name, path.read_text()) for path in (tmp_path / "mine").iterdir()] == [(name, text)]
 

@@ -104,7 +104,7 @@ def test_the_fractions_of_a_typed_file_are_refused_however_long_it_is() -> None:
 def test_a_column_without_values_is_refused_as_the_gate_would(caplog: pytest.LogCaptureFixture) -> None:
     rows(*(f"{row}.5,{row % 2}," for row in ROWS), header="fare,tip,void")
     (problem,) = reported(CONFIG + EMPTY)
-    assert problem.startswith('c.yaml:7: features.void: column "void" has no value in the first 60 rows')
+    assert problem.startswith('c.yaml:7: features.void: column "void" has no value ')
     warned = CONFIG.replace("label:", "  on_anomaly: warn\nlabel:") + EMPTY
     assert reported(warned) == []
     (note,) = noted(warned, caplog)
@@ -114,7 +114,7 @@ def test_a_column_without_values_is_refused_as_the_gate_would(caplog: pytest.Log
 def test_a_column_without_values_in_the_first_rows_of_many_is_noted(caplog: pytest.LogCaptureFixture) -> None:
     rows(*(f"{row}.5,{row % 2},{'' if row < 200_000 else row}" for row in range(200_500)), header="fare,tip,void")
     (note,) = noted(CONFIG + EMPTY, caplog)
-    assert note.startswith('note: c.yaml:7: features.void: column "void" has no value in the first ')
+    assert note.startswith('note: c.yaml:7: features.void: column "void" has no value ')
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_many_constant_columns_are_in_one_note(caplog: pytest.LogCaptureFixture)
     features = "".join(f"  {name}: {{column: numeric}}\n" for name in names)
     (note,) = noted(CONFIG.replace("  fare: {column: numeric}\n", features), caplog)
     assert note.startswith('note: c.yaml:6: features.c0: columns "c0", "c1", ')
-    assert '"c11" and 8 more have the same value in all of the first 60 rows' in note
+    assert '"c11" and 8 more have the same value ' in note
 
 
 def test_json_lines_of_lists_are_checked_too(caplog: pytest.LogCaptureFixture) -> None:

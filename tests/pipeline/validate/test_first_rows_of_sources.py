@@ -210,7 +210,7 @@ def test_each_split_of_a_database_is_looked_at(given: Given) -> None:
     columns = "select fare, note, tip"
     query = {"train": f"{columns} from trips where fare < 40", "eval": f"{columns} + 5 as tip from trips"}
     (found,) = problems(GOOD, {**source, "query": query})
-    assert "label.kind: in the data of eval: the data has 5, 6, but the classes are 0, 1" in found
+    assert "label.kind: in the data of eval: the data has 5, 6, " in found
 
 
 def test_validate_says_what_it_looked_at(given: Given) -> None:

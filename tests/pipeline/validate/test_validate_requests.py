@@ -96,7 +96,7 @@ def test_a_column_that_requests_lack_is_noted_unless_each_may_lack_some(
     log.write_text("fare\n1.5\n", encoding="utf-8")
     more = "features:\n  hour: {column: numeric}\n"
     (note,) = noted(CSV.replace("features:\n", more), caplog)
-    assert "the log lacks hour, of which all values count as missing" in note
+    assert "the log lacks hour, " in note
     log.write_text(json.dumps({"fare": 1.5}) + "\n", encoding="utf-8")
     caplog.clear()
     assert noted(JSON.replace("features:\n", more), caplog) == []

@@ -215,7 +215,24 @@ def test_all_rows_that_cannot_be_read_are_named_in_one_message(auto: str) -> Non
     assert "  10 other records cannot be read:\n" in message
     assert "trips.csv:9, 50, 51, 52, 53, 54, 55, 56, 57: the row has 1 field" in message
     assert "trips.csv:30: the row has 4 fields" in message
-    assert message.count("\n") == 4
+    assert "delimiter" in message.split("\n")[1]
+    assert message.split("\n")[2].endswith("`data.on_bad_record: skip`")
+    assert message.count("\n") == 5
+
+
+@pytest.mark.parametrize("every", [2, 4])
+def test_a_bad_row_hides_no_column_whose_declared_type_many_values_are_not_of(every: int) -> None:
+    lines = [f"{row}.5,{'x' if row % every == 0 else row},{row % 2}" for row in range(80)]
+    lines[0] = "1"
+    Path("trips.csv").write_text("\n".join(["fare,zone,tip", *lines, ""]), encoding="utf-8")
+    text = CONFIG.replace("path: trips.csv}", "path: trips.csv}\n  types: {zone: int}")
+    found = both(text + "  no: {column: numeric}\n")
+    assert [("trips.csv:2: " in each, f"trips.csv:{every + 2}: " in each, "features.no" in each) for each in found] == [
+        (True, False, False),
+        (False, True, False),
+        (False, False, True),
+    ]
+    assert "`data.types.zone`" in found[1]
 
 
 def test_more_bad_rows_than_a_message_lists_are_counted() -> None:
