@@ -22,14 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from headrace.common.credentials import redact
-from headrace.common.durable import write_text
 from headrace.common.environment import imports_alone, prepare
 from headrace.common.errors import GateError
 from headrace.common.locks import adopt, hold
 from headrace.common.logs import log_to_stdout
 from headrace.common.reexports import postpone_reexports
 from headrace.common.tracebacks import write_traceback
-from headrace.pipeline.local.wire import FULL_DISK, JsonConnection, StoredArtifact
+from headrace.pipeline.local.wire import FULL_DISK, JsonConnection, StoredArtifact, write_result
 
 prepare()
 
@@ -302,7 +301,7 @@ def _run_child(node: Any, request: dict[str, Any], config: Any) -> None:
                 result["verdicts"] = _as_stored(error.verdicts)
             with contextlib.suppress(OSError):  # the log may be on the disk that is full
                 _log_error(error)
-        write_text(Path(request["result"]), json.dumps(result))
+        write_result(Path(request["result"]), result)
         with contextlib.suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()

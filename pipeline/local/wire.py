@@ -9,7 +9,7 @@ import base64
 import errno
 import json
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -50,6 +50,15 @@ class StoredArtifact:
     def from_json(cls, parts: list[str]) -> Self:
         artifact, type_ = map(base64.b64decode, parts)
         return cls(mlmd.Artifact.FromString(artifact), mlmd.ArtifactType.FromString(type_))
+
+
+def write_result(path: Path, result: Mapping[str, Any]) -> None:
+    """Write what a component leaves for the command: whole or not at all, but without waiting for the disk, as it is
+    read in a moment, and then removed.
+    """
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(result), encoding="utf-8")
+    partial.rename(path)
 
 
 def total_rows(artifacts: Iterable[StoredArtifact], splits: list[str] | None = None) -> int | None:
