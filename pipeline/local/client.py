@@ -20,6 +20,9 @@ from headrace.pipeline.terminal.logs import own_code
 CHILD_SECONDS = 10.0
 """How long to wait for the components' own processes. They die in milliseconds; in seconds on a very busy machine."""
 
+END_SECONDS = 1.0
+"""How long a server that runs no component may take to end by itself."""
+
 
 class ForkServer:
     """Asks the fork server to run components, and kills it with all its children at the end.
@@ -53,8 +56,11 @@ class ForkServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.kill()
-        self._process.close()
+        try:
+            self._process.end(END_SECONDS)
+        finally:
+            self.kill()
+            self._process.close()
 
     def kill(self) -> None:
         """Kill the server and everything that it started; none of it runs when this returns."""

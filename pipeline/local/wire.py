@@ -95,5 +95,9 @@ class JsonConnection:
         *lines, self._rest = (self._rest + data).split(b"\n")
         yield from map(json.loads, lines)
 
+    def end(self) -> None:
+        """Send no more: the other end sees the connection close, and may still send."""
+        self._connection.shutdown(socket.SHUT_WR)
+
     def close(self) -> None:
         self._connection.close()
