@@ -21,7 +21,9 @@ CHILD_SECONDS = 10.0
 """How long to wait for the components' own processes. They die in milliseconds; in seconds on a very busy machine."""
 
 END_SECONDS = 1.0
-"""How long a server that runs no component may take to end by itself."""
+"""How long the server may take to end everything by itself, before it is killed: it also waits for the child that has
+no component, which nobody else does in some containers.
+"""
 
 
 class ForkServer:
@@ -41,6 +43,7 @@ class ForkServer:
     ) -> None:
         self._log, self._processes_file = log, processes_file
         self.plan_key: str | None = None  # of the nodes, once they are known (known_plan.py)
+        self._ready = False
         self._process = process or ServerProcess()
         self._connection = self._process.connection
         try:
@@ -56,14 +59,13 @@ class ForkServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
-            self._process.end(END_SECONDS)
-        finally:
-            self.kill()
-            self._process.close()
+        self.kill()
+        self._process.close()
 
     def kill(self) -> None:
         """Kill the server and everything that it started; none of it runs when this returns."""
+        if self._ready:  # else it would first import
+            self._process.end(END_SECONDS)
         self._process.kill()
         self._write_log()
         wait_until_free(self._processes_file, CHILD_SECONDS)
@@ -93,7 +95,7 @@ class ForkServer:
             log = f"\n  log: {self._log}" if own or not message["expected"] else ""
             raise RunError(message["error"] + (f"\n{OWN_CODE}{own}" if own else "") + log)
         nodes: list[dict[str, Any]] = message["nodes"]
-        self.plan_key = message["key"]
+        self.plan_key, self._ready = message["key"], True
         return nodes
 
     def run(self, **request: Any) -> None:
