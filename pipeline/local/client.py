@@ -20,6 +20,11 @@ from headrace.pipeline.terminal.logs import own_code
 CHILD_SECONDS = 10.0
 """How long to wait for the components' own processes. They die in milliseconds; in seconds on a very busy machine."""
 
+END_SECONDS = 1.0
+"""How long the server may take to end everything by itself, before it is killed: it also waits for the child that has
+no component, which nobody else does in some containers.
+"""
+
 
 class ForkServer:
     """Asks the fork server to run components, and kills it with all its children at the end.
@@ -38,6 +43,7 @@ class ForkServer:
     ) -> None:
         self._log, self._processes_file = log, processes_file
         self.plan_key: str | None = None  # of the nodes, once they are known (known_plan.py)
+        self._ready = False
         self._process = process or ServerProcess()
         self._connection = self._process.connection
         try:
@@ -58,6 +64,8 @@ class ForkServer:
 
     def kill(self) -> None:
         """Kill the server and everything that it started; none of it runs when this returns."""
+        if self._ready:  # else it would first import
+            self._process.end(END_SECONDS)
         self._process.kill()
         self._write_log()
         wait_until_free(self._processes_file, CHILD_SECONDS)
@@ -87,7 +95,7 @@ class ForkServer:
             log = f"\n  log: {self._log}" if own or not message["expected"] else ""
             raise RunError(message["error"] + (f"\n{OWN_CODE}{own}" if own else "") + log)
         nodes: list[dict[str, Any]] = message["nodes"]
-        self.plan_key = message["key"]
+        self.plan_key, self._ready = message["key"], True
         return nodes
 
     def run(self, **request: Any) -> None:

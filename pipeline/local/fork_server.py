@@ -1,6 +1,7 @@
 """The fork server: it imports TensorFlow, TFX and Beam once, and forks a child for each component.
 
-A child starts in a fraction of a second with everything imported, writes to its own log, and cannot harm the others.
+A child has everything imported, writes to its own log, and cannot harm the others. It is forked while the component
+before it runs, and waits for its request, since to copy the tables of half a gigabyte of memory takes a while.
 The server runs no thread of its own, so that forking is safe. `headrace.pipeline.local.client` starts it in a process
 group of its own. When the command at the other end is gone, for whatever reason, it kills the group.
 """
@@ -19,17 +20,16 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 from headrace.common.credentials import redact
-from headrace.common.durable import write_text
 from headrace.common.environment import imports_alone, prepare
 from headrace.common.errors import GateError
 from headrace.common.locks import adopt, hold
 from headrace.common.logs import log_to_stdout
 from headrace.common.reexports import postpone_reexports
 from headrace.common.tracebacks import write_traceback
-from headrace.pipeline.local.wire import FULL_DISK, JsonConnection, StoredArtifact
+from headrace.pipeline.local.wire import FULL_DISK, JsonConnection, StoredArtifact, write_result
 
 prepare()
 
@@ -41,6 +41,7 @@ REEXPORTING = (
     "google.cloud.pubsub",
     "keras.wrappers",  # imports scikit-learn
     "scipy.stats",  # imported by TFMA, for the jackknife
+    "setuptools",  # imported by TFX to see whether it is there
     "tensorflow._api.v2.__internal__.*",  # TensorFlow's names under `tf.__internal__`
     "tensorflow._api.v2.compat.*",  # those of TensorFlow 1; imports its debugger
     "tensorflow.python.distribute.cluster_resolver",  # imports the client of Google's API, as does the client of TPUs
@@ -99,6 +100,16 @@ def _report(connection: JsonConnection, error: BaseException) -> None:
     connection.send(event="failed", **describe(error))
 
 
+class _Child(NamedTuple):
+    """A child without a component yet, and the ends of its pipes: one that closes when it ends, and the one by which it
+    gets its request.
+    """
+
+    pid: int
+    alive: int
+    request: int
+
+
 class Server:
     """Holds the pipeline and the children that run its components."""
 
@@ -110,11 +121,12 @@ class Server:
         self._connection = connection
         self._config = PipelineConfig.model_validate_json(request["config"])
         self._nodes = _plan(self._config)
-        self._children: dict[int, str] = {}
+        self._children: dict[int, str] = {}  # that run a component
         self._selector = selectors.DefaultSelector()
         self._selector.register(connection, selectors.EVENT_READ)
         nodes = [_describe(node) for node in self._nodes.values()]
         connection.send(event="ready", nodes=nodes, key=_plan_key(self._config, request["path"]))
+        self._next = self._fork()
 
     def serve(self) -> None:
         """Start children on request and report those that ended; kill all when the command is gone."""
@@ -127,6 +139,8 @@ class Server:
                     for request in self._connection.receive():
                         self._start(request)
         except (EOFError, ConnectionError):  # also while reporting that a child has ended
+            os.kill(self._next.pid, signal.SIGKILL)
+            os.waitpid(self._next.pid, 0)  # in some containers nobody else does, so it would never vanish
             os.killpg(0, signal.SIGKILL)
 
     def _start(self, request: dict[str, Any]) -> None:
@@ -134,16 +148,27 @@ class Server:
             for pid in self._children:
                 os.kill(pid, signal.SIGTERM)
             return
+        child = self._next
+        with contextlib.suppress(BrokenPipeError), os.fdopen(child.request, "w", encoding="utf-8") as pipe:
+            json.dump(request, pipe)  # a child that was killed meanwhile is reported as any other
+        self._children[child.pid] = request["node"]
+        self._selector.register(child.alive, selectors.EVENT_READ, child.pid)
+        self._next = self._fork()
+
+    def _fork(self) -> _Child:
+        """Fork the child of whichever component comes next."""
         alive, child_end = os.pipe()  # closes when the child ends, however it ends
+        received, request = os.pipe()
         pid = os.fork()
         if pid == 0:
             os.close(alive)
+            os.close(request)
             self._selector.close()
             self._connection.close()
-            _run_child(self._nodes[request["node"]], request, self._config)
+            _wait_and_run(received, self._nodes, self._config)
         os.close(child_end)
-        self._children[pid] = request["node"]
-        self._selector.register(alive, selectors.EVENT_READ, pid)
+        os.close(received)
+        return _Child(pid, alive, request)
 
     def _end(self, alive: int, pid: int) -> None:
         self._selector.unregister(alive)
@@ -286,6 +311,19 @@ def _is_value(type_: type) -> bool:
     return issubclass(type_, ValueArtifact)
 
 
+def _wait_and_run(received: int, nodes: Mapping[str, Any], config: Any) -> NoReturn:
+    """Run the component whose request comes through the pipe; end if none comes."""
+    try:
+        import headrace.pipeline.execute  # noqa: F401 - for all that it imports
+
+        with os.fdopen(received, encoding="utf-8") as pipe:
+            request = json.loads(pipe.read() or "null")
+        if request is not None:
+            _run_child(nodes[request["node"]], request, config)
+    finally:
+        os._exit(1)
+
+
 def _run_child(node: Any, request: dict[str, Any], config: Any) -> None:
     """Run one component, write its result to a file, and exit; with FULL_DISK if the file cannot be written."""
     code = 1
@@ -302,7 +340,7 @@ def _run_child(node: Any, request: dict[str, Any], config: Any) -> None:
                 result["verdicts"] = _as_stored(error.verdicts)
             with contextlib.suppress(OSError):  # the log may be on the disk that is full
                 _log_error(error)
-        write_text(Path(request["result"]), json.dumps(result))
+        write_result(Path(request["result"]), result)
         with contextlib.suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()

@@ -1,4 +1,7 @@
-"""The fork server, started only for a run that needs it: an unchanged run ends before TensorFlow would be imported."""
+"""The fork server, started only for a run that needs it: an unchanged run ends before TensorFlow would be imported.
+
+Components of LIGHT run in the command whether it is started or not: they take milliseconds, and a fork takes longer.
+"""
 
 from __future__ import annotations
 
@@ -61,9 +64,9 @@ class LazyServer:
             self._server.kill()
 
     def stop(self, running: int, seconds: float) -> None:
-        """Ask the `running` components to end, and wait at most `seconds`."""
+        """Ask the `running` components to end, and wait at most `seconds`. None of those that run here does so."""
         if self._server is not None:
-            self._server.stop(running, seconds)
+            self._server.stop(running - len(self._requests), seconds)
 
     def nodes(self) -> list[dict[str, Any]]:
         """The nodes in topological order. Raises RunError if the pipeline cannot be built."""
@@ -73,27 +76,35 @@ class LazyServer:
 
     def ready_for(self, node: str) -> None:
         """Wait until a component can start at once. Raises RunError if the fork server cannot be started."""
-        if self._server is None and self._nodes[node]["kind"] not in LIGHT:
+        if not self._runs_here(node):
             self._start()
 
     def run(self, **request: Any) -> None:
         """Start one component (see `headrace.pipeline.local.fork_server`)."""
-        if self._server is None:
+        if self._runs_here(request["node"]):
             self._requests.append(request)
         else:
-            self._server.run(**request)
+            self._start().run(**request)
+
+    def _runs_here(self, node: str) -> bool:
+        """Whether a component runs in the command. Without a key, it might run code of the user's, which must not."""
+        return self._key is not None and self._nodes[node]["kind"] in LIGHT
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Wait for messages. Raises RunError if the server has died."""
         if self._requests:
-            request = self._requests.pop(0)
+            request = self._requests[0]
             node = self._nodes[request["node"]]
             try:
-                return iter([run_light(node, request)])
+                ended = run_light(node, request)
             except Exception:  # the fork server's child reports it, if it happens there too
                 logger.debug("%s did not run in the command", node["id"], exc_info=True)
                 remove_written(node, request)
                 self._start().run(**request)
+                del self._requests[0]
+            else:
+                del self._requests[0]
+                return iter([ended])
         return self._start().events()
 
     def _start(self) -> ForkServer:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import json
 import logging
 import resource
 import shutil
@@ -22,7 +21,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.common.durable import write_text
 from headrace.common.errors import RunError
 from headrace.components.bulk_predictor.publishing import find_model_in_service, list_new_data, publish_predictions
 from headrace.components.contents import check_whole, seal
@@ -33,7 +31,7 @@ from headrace.components.schema import read_schema
 from headrace.components.spans.find import write_spans
 from headrace.pipeline.code.digest import stack_versions
 from headrace.pipeline.local.mlmd import metadata_store_pb2 as mlmd
-from headrace.pipeline.local.wire import StoredArtifact
+from headrace.pipeline.local.wire import StoredArtifact, write_result
 
 _LOGGING = threading.Lock()
 IS_NULL = "__is_null__"
@@ -129,7 +127,7 @@ def run_light(node: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, 
     with _logging_to(Path(request["log"])):
         made = _execute(node, request)
     stored = {key: artifact.stored.to_json() for key, artifact in made.items()}
-    write_text(Path(request["result"]), json.dumps({"outputs": stored, "beam": ""}))
+    write_result(Path(request["result"]), {"outputs": stored, "beam": ""})
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10  # Linux counts in KiB
     return {"event": "ended", "node": node["id"], "code": 0, "peak": peak, "cpu": time.process_time() - began}
 

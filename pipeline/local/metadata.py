@@ -10,8 +10,10 @@ component was given before it trusts them again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import base64
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from headrace.common.checksums import PREFIX, checksum
 from headrace.common.digests import digest_text
@@ -57,6 +59,19 @@ class Metadata:
         }
         self._pipeline, self._run_id = pipeline, run_id
         self._damages: list[str] = []
+
+    def register(self, nodes: Iterable[Mapping[str, Any]]) -> None:
+        """Record the types of all components and of their outputs, as the plan has them, in one transaction.
+
+        Each by itself, as it is first used, would be a transaction that is flushed to the disk.
+        """
+        executions, artifacts = dict[str, mlmd.ExecutionType](), dict[str, mlmd.ArtifactType]()
+        for node in nodes:
+            executions[node["kind"]] = mlmd.ExecutionType(name=node["kind"])
+            for text in node["types"].values():
+                type_ = mlmd.ArtifactType.FromString(base64.b64decode(text))
+                artifacts[type_.name] = type_
+        self._store.put_types(artifacts.values(), executions.values())
 
     def begin(self, node: str, kind: str, parameters: Mapping[str, str | int | float]) -> int:
         """Record a running execution of a node with its parameters; returns the execution's id.

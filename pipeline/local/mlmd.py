@@ -13,7 +13,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-__all__ = ["errors", "metadata_store", "metadata_store_pb2"]
+__all__ = ["PutTypesRequest", "PutTypesResponse", "errors", "metadata_store", "metadata_store_pb2"]
 
 _REMOVING = threading.Lock()
 
@@ -55,3 +55,4 @@ with _deferred("grpc"):
     from ml_metadata import errors
     from ml_metadata.metadata_store import metadata_store
     from ml_metadata.proto import metadata_store_pb2
+    from ml_metadata.proto.metadata_store_service_pb2 import PutTypesRequest, PutTypesResponse

@@ -87,6 +87,7 @@ class Scheduler:
         try:
             self._publish()
             self._nodes = {node["id"]: node for node in self._server.nodes()}
+            self._metadata.register(self._nodes.values())
             self._record.nodes = [NodeRecord(id_, list(node["upstream"])) for id_, node in self._nodes.items()]
             self._start_ready()
             while self._running:
@@ -133,11 +134,9 @@ class Scheduler:
                         self._start(node)
                 else:
                     node.status = Status.SKIPPED
-                if node.status is Status.RUNNING:
-                    self._record.write(self._run_dir)
                 self._display.update(self._record)
                 progress = True
-        self._record.write(self._run_dir)  # once for all that were reused, as each time is flushed to the disk
+        self._record.write(self._run_dir)  # once for all that ended or started, as each time is flushed to the disk
 
     def _start(self, node: NodeRecord) -> None:
         spec = self._nodes[node.id]
@@ -205,7 +204,7 @@ class Scheduler:
         shutil.rmtree(execution.scratch, ignore_errors=True)
         with self._failing(node):
             self._take_over(node, execution, result)
-        self._publish()
+        self._display.update(self._record)
 
     def _take_over(self, node: NodeRecord, execution: _Execution, result: Mapping[str, Any]) -> None:
         """Record the outputs of a component, or why it failed."""

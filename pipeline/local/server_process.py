@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -67,6 +68,12 @@ class ServerProcess:
     def wait(self) -> int:
         """Wait until it has ended; returns its exit code."""
         return self._process.wait()
+
+    def end(self, seconds: float) -> None:
+        """Let it end by itself, as it does once it waits for requests and none can come; or give up after so long."""
+        with contextlib.suppress(OSError):
+            self.connection.end()
+            select.select([self.connection], [], [], seconds)
 
     def kill(self) -> None:
         """Kill it and everything that it started, except what nobody reaps."""

@@ -13,12 +13,12 @@ import functools
 import logging
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from headrace.common.errors import RunError
-from headrace.pipeline.local.mlmd import errors, metadata_store
+from headrace.pipeline.local.mlmd import PutTypesRequest, PutTypesResponse, errors, metadata_store
 from headrace.pipeline.local.mlmd import metadata_store_pb2 as mlmd
 
 DISK_FULL = "no space is left on the disk"
@@ -44,6 +44,13 @@ class LocalMetadata:
                 f"{path} cannot be used: {why}.\n  Move the file away: the next run creates a new one, runs every"
                 " component again, and leaves existing artifacts where they are."
             ) from error
+
+    def put_types(self, artifacts: Iterable[mlmd.ArtifactType], executions: Iterable[mlmd.ExecutionType]) -> None:
+        """Record all of these types in one transaction, for which `MetadataStore` has no method."""
+        request = PutTypesRequest(can_add_fields=True, can_omit_fields=True)
+        request.artifact_types.extend(artifacts)
+        request.execution_types.extend(executions)
+        self._call("PutTypes", request, PutTypesResponse())
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._store, name)

@@ -9,7 +9,7 @@ import base64
 import errno
 import json
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -52,6 +52,15 @@ class StoredArtifact:
         return cls(mlmd.Artifact.FromString(artifact), mlmd.ArtifactType.FromString(type_))
 
 
+def write_result(path: Path, result: Mapping[str, Any]) -> None:
+    """Write what a component leaves for the command: whole or not at all, but without waiting for the disk, as it is
+    read in a moment, and then removed.
+    """
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(result), encoding="utf-8")
+    partial.rename(path)
+
+
 def total_rows(artifacts: Iterable[StoredArtifact], splits: list[str] | None = None) -> int | None:
     """The rows of all Examples among the artifacts, in the given splits or in all; None if there are no Examples."""
     counts = [
@@ -85,6 +94,10 @@ class JsonConnection:
             raise EOFError
         *lines, self._rest = (self._rest + data).split(b"\n")
         yield from map(json.loads, lines)
+
+    def end(self) -> None:
+        """Send no more: the other end sees the connection close, and may still send."""
+        self._connection.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         self._connection.close()

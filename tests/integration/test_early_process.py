@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -12,10 +13,12 @@ from typing import Any
 
 import pytest
 from command import Going, processes_in, started_at_once, wait_until
+from forks import Forked
 
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load
 from headrace.pipeline.folders import Folders
+from headrace.pipeline.local.client import ForkServer
 from headrace.pipeline.local.known_plan import write_plan
 from headrace.pipeline.local.lazy_server import LazyServer
 from headrace.pipeline.local.server_process import EarlyProcess, ServerProcess
@@ -168,6 +171,41 @@ def test_a_log_that_cannot_be_written_leaves_no_process(folder: Path) -> None:
         with pytest.raises(FileNotFoundError):
             LazyServer(config(), folder / "plan", folder / "no" / "log", folder / "held", early=early, start=True)
         assert not server_processes(folder)
+
+
+@pytest.mark.slow
+def test_a_child_that_dies_before_it_has_a_component_is_that_of_the_next_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is forked ahead, and waits. A machine that runs out of memory may kill it."""
+    monkeypatch.setattr(subprocess, "Popen", Forked)
+    with ForkServer(config(features={"cost": {"column": "numeric"}}), folder / "log", folder / "held") as server:
+        (outputs,) = (node["outputs"] for node in server.nodes() if node["id"] == "Spans")
+        assert wait_until(lambda: len(children_in(folder)) == 1)
+        (waiting,) = children_in(folder)
+        group = os.getsid(waiting)
+        os.kill(waiting, signal.SIGKILL)
+        for number, code in enumerate([-signal.SIGKILL, 0]):
+            (folder / f"{number}").mkdir()
+            server.run(
+                node="Spans",
+                inputs={},
+                outputs={name: str(folder / f"{number}" / name / "value") for name in outputs},
+                log=str(folder / f"{number}" / "log"),
+                scratch=str(folder / f"{number}"),
+                result=str(folder / f"{number}" / "result.json"),
+            )
+            (message,) = server.events()
+            assert (message["node"], message["code"]) == ("Spans", code)
+            assert (folder / f"{number}" / "result.json").exists() == (code == 0)
+    assert not children_in(folder)
+    with pytest.raises(ProcessLookupError):  # one that nobody has waited for is still in the group
+        os.killpg(group, 0)
+
+
+def children_in(folder: Path) -> list[int]:
+    """The processes in a folder that are in the session of another, as the children of a fork server are."""
+    return [pid for pid in processes_in(folder) if os.getsid(pid) not in {pid, os.getsid(0)}]
 
 
 def server_processes(folder: Path) -> list[int]:

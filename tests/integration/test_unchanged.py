@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from command import Finished, Going, headrace, started_at_once, versions
-from forks import HEADRACE, in_program
+from forks import FIRST, HEADRACE, in_program
 from installed import without_pythonpath
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
@@ -61,6 +61,21 @@ def double(raw):
     fare = raw["fare"]
     dense = tf.sparse.to_dense(fare) if isinstance(fare, tf.SparseTensor) else fare
     return tf.cast(tf.reshape(dense, [-1]), tf.float32) * 2.0
+"""
+NONE_LIGHT = """\
+from headrace.pipeline.local import lazy_server
+lazy_server.LIGHT = {}
+"""
+NOTED = """\
+from headrace.pipeline.local import lazy_server
+run_light = lazy_server.run_light
+
+def noted(node, request):
+    with open("light.txt", "a") as file:
+        print(node["id"], file=file)
+    return run_light(node, request)
+
+lazy_server.run_light = noted
 """
 EVERY_TIME = {"Spans", "SchemaGen", "WarmStart", "Baseline", "RecordBlessing", "ModelInService"}
 EVERY_TIME |= {"PredictSpans", "PublishPredictions"}
@@ -145,7 +160,7 @@ def properties(item: Any, hide: Callable[[str], str]) -> dict[str, str]:
 @dataclass
 class Story:
     """A run; one that compares the data with that of the blessed model; the same again, started as a shell starts it;
-    and once more when the stored plan was removed.
+    and once more when the stored plan was removed, with every component in a process of TFX's.
     """
 
     folder: Path
@@ -160,11 +175,14 @@ class Story:
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     folder = write(tmp_path_factory.mktemp("unchanged"))
-    first, compared = (headrace(folder, "run", "trips.yaml") for _ in range(2))
+    for name, text in ("noted.py", NOTED), ("none_light.py", NONE_LIGHT):
+        (folder / name).write_text(text, encoding="utf-8")
+    first = headrace(folder, "run", "trips.yaml", **{FIRST: str(folder / "noted.py")})
+    compared = headrace(folder, "run", "trips.yaml")
     quick = Going(folder, "run", "trips.yaml").finish()
     after_quick = left_by(quick)
     (folder / "runs" / "trips" / "plan.json").unlink()
-    slow = headrace(folder, "run", "trips.yaml")
+    slow = headrace(folder, "run", "trips.yaml", **{FIRST: str(folder / "none_light.py")})
     return Story(folder, first, compared, quick, after_quick, slow, left_by(slow))
 
 
@@ -174,6 +192,11 @@ def test_an_unchanged_run_ends_without_tensorflow(story: Story) -> None:
     statuses = {id_: "done" if id_ in EVERY_TIME else "cached" for id_ in story.first.statuses()}
     assert story.quick.statuses() == story.slow.statuses() == statuses
     assert len(EVERY_TIME) + 1 == len(LIGHT)  # ServingLog needs `gates.skew`
+
+
+def test_what_needs_no_tensorflow_runs_in_the_command_beside_the_process_that_has_it(story: Story) -> None:
+    assert with_tensorflow(story.first)
+    assert {*(story.folder / "light.txt").read_text(encoding="utf-8").split()} == EVERY_TIME
 
 
 def test_the_data_is_judged_again_once_another_model_is_blessed(story: Story) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 from pathlib import Path
@@ -53,6 +54,26 @@ def test_finished_execution_is_found_by_its_key_alone(store: Metadata, tmp_path:
     assert found["model"].artifact == made.artifact
     assert found["model"].type.name == "Model"
     assert store.find("another key") is None
+
+
+def test_registered_types_leave_each_execution_two_transactions(store: Metadata, tmp_path: Path) -> None:
+    """Each transaction waits for the disk four times."""
+
+    def transactions() -> int:
+        return int.from_bytes((tmp_path / "metadata.sqlite").read_bytes()[24:28])  # SQLite's change counter
+
+    kinds = (standard_artifacts.Model, standard_artifacts.Examples)
+    texts = [base64.b64encode(kind().artifact_type.SerializeToString()).decode() for kind in kinds]
+    nodes = [{"kind": KIND, "types": {"model": texts[0]}}, {"kind": "Other", "types": {"examples": texts[1]}}]
+    before = transactions()
+    store.register(nodes)
+    assert transactions() == before + 1
+    store.register(nodes)  # as the next run does
+    assert transactions() == before + 1
+    finished(store, "key", tmp_path / "a")
+    assert transactions() == before + 3
+    properties = {type_.name: {*type_.properties} for type_ in raw(tmp_path).get_artifact_types()}
+    assert properties == {"Model": set(), "Examples": {"span", "split_names", "version"}}
 
 
 def test_latest_of_several_finished_executions_is_found(store: Metadata, tmp_path: Path) -> None:
