@@ -167,10 +167,10 @@ class RunningTotal:
     def add(self, accumulator: MetricAccumulator) -> None:
         """Add an accumulator, which is not copied."""
         self._waiting.append(accumulator)
-        self._size += 1 + accumulator.size
-        if self._size > 2 * self._merged + self._LEAST:
+        self._size += 1 + 100 + accumulator.size
+        if self._size > 1.25 * self._merged + self._LEAST:
             self._waiting = [self.merged()]
-            self._merged = self._size = 1 + self._waiting[0].size
+            self._merged = self._size = 1 + 100 + self._waiting[0].size
 
     def merged(self) -> MetricAccumulator:
         """All that were added: at least one."""
