@@ -6,8 +6,9 @@
     python -m benchmarks.large --rows FILE --picture docs/large.svg    of runs that were measured before; draws them
 
 Every run is `headrace run configs/taxi.yaml` in a fresh process and an empty folder, on one CSV file of that size, or
-on the same rows as Parquet, with one epoch of batches of 4,096 examples. The rows are the taxi data with other numbers
-in every copy, so none repeats. Each run's figures are also a line of JSON on the standard error.
+on the same rows as Parquet, with one epoch of batches of 4,096 examples, and without XLA, which takes memory of its own
+in a training of more than a minute. The rows are the taxi data with other numbers in every copy, so none repeats. Each
+run's figures are also a line of JSON on the standard error.
 
 A component's memory is the anonymous memory of its largest process, at its highest of five samples a second: what it
 allocated, and what only the end of the process or its own `free` gives back. What it grew is that less the same on the
@@ -36,7 +37,7 @@ from headrace.pipeline.report.charts import ChartLine, line_chart
 from headrace.pipeline.results.record import RunRecord
 
 CONFIG = measure.PROJECT / "configs" / "taxi.yaml"
-SETTINGS = ("train.epochs=1", "train.batch_size=4096", "train.early_stopping=null")
+SETTINGS = ("train.epochs=1", "train.batch_size=4096", "train.early_stopping=null", "train.jit=off")
 SIZES = (0.25, 0.5, 1.0, 2.0)
 """GB of CSV."""
 KINDS = {"csv": "CSV", "parquet": "Parquet"}

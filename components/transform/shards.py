@@ -22,7 +22,6 @@ from tfx.utils import io_utils
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from headrace.common.errors import TrainingError
-from headrace.common.heap import HeapTrim
 from headrace.components.examples.compression import Compression
 from headrace.components.examples.tfexample.encode import feature_dictionary
 from headrace.components.examples.tfexample.framing import framed_examples
@@ -40,8 +39,7 @@ this many values.
 """
 READ_BATCHES = 16
 """Batches whose data columns are read at once: what is computed of distinct values is computed for fewer of them."""
-BLOCKS_BETWEEN_TRIMS = 4
-"""Blocks of READ_BATCHES between two trims of the heap."""
+
 
 Learned = tuple[str, Statistics]
 """Feature columns, TrainerSections as JSON, and their statistics, which the graph has as constants."""
@@ -145,9 +143,8 @@ class TransformShards(beam.DoFn):
                 yield self._by_graph(serialized)
             return
         size, counted = rows_at_once(source, READ_BATCHES)
-        rows, trim = min(counted, size * self._batches), HeapTrim(BLOCKS_BETWEEN_TRIMS)
+        rows = min(counted, size * self._batches)
         for block in record_blocks(source, counted):
-            trim.count()
             features = self._columnar.coded_features(block)
             if features is not None:
                 yield {name: _column(values) for name, values in features.items()}
