@@ -45,7 +45,7 @@ def test_a_running_total_holds_little_more_than_the_sum() -> None:
     random, total, metrics = np.random.default_rng(0), RunningTotal(), LABEL_METRICS["binary"]
     tracemalloc.start()
     try:
-        for _ in range(250):
+        for _ in range(240):
             p = 1 / (1 + np.exp(-random.normal(size=60)))
             folds = random.integers(0, 20, 60)
             groups = ExampleGroups(np.round(p), p[:, None], np.zeros(60, np.int64), 1, np.ones(60), folds)
@@ -55,9 +55,9 @@ def test_a_running_total_holds_little_more_than_the_sum() -> None:
     finally:
         tracemalloc.stop()
     merged = total.merged()
-    assert merged.examples.sum() == 15_000
+    assert merged.examples.sum() == 14_400
     whole = sum(own.nbytes for one in (merged.histogram, merged.by_fold) for own in one)
-    assert whole < held < 1.8 * whole
+    assert whole < held < 1.8 * whole  # 2.3 if they wait until they are as large as the sum
 
 
 def _exact_auc(labels: Array, scores: Array) -> float:

@@ -154,8 +154,7 @@ class RunningTotal:
     """The accumulators of many batches, merged many at a time: merging each into a large histogram would copy it.
 
     Those that wait are merged when they are half as large as what is merged already. So a bucket is sorted again a
-    number of times that grows with the logarithm of the buckets, and memory is at most one and a half times that of the
-    total.
+    number of times that grows with the logarithm of the buckets, and memory is less than twice that of the total.
     """
 
     _LEAST = 256
