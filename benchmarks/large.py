@@ -62,10 +62,10 @@ def measure_all(sizes: Sequence[float], kinds: Sequence[str]) -> list[Row]:
             copies = max(1, round(gigabytes * 1e9 / one[1]))
             rows = ingest.write_taxi(csv, copies)
             about = {"gigabytes": csv.stat().st_size / 1e9, "rows": rows}
-            if "csv" in kinds:
-                found.append({**about, **_run("csv", csv)})
-            if "parquet" in kinds:
-                found.append({**about, **_run("parquet", _as_parquet(csv))})
+            for kind in kinds:
+                row = {**about, **_run(kind, csv if kind == "csv" else _as_parquet(csv))}
+                print(json.dumps(row), file=sys.stderr, flush=True)  # hours are not lost if a later run fails
+                found.append(row)
     return found
 
 
@@ -106,15 +106,13 @@ def _run(kind: str, file: Path) -> Row:
         }
         for node in record.nodes
     }
-    row = {
+    return {
         "kind": kind,
         "megabytes": file.stat().st_size / 1e6,
         "components": components,
         "total": used.figures(),
         "input": chosen[0] if chosen else "",
     }
-    print(json.dumps(row), file=sys.stderr, flush=True)  # an hour's work is not lost if a later run fails
-    return row
 
 
 class _Memory:
