@@ -6,8 +6,9 @@
     python -m benchmarks.large --rows FILE --picture docs/large.svg    of runs that were measured before; draws them
 
 Every run is `headrace run configs/taxi.yaml` in a fresh process and an empty folder, on one CSV file of that size, or
-on the same rows as Parquet, with one epoch of batches of 4,096 examples. The rows are the taxi data with other numbers
-in every copy, so none repeats. Each run's figures are also a line of JSON on the standard error.
+on the same rows as Parquet, with one epoch of batches of 4,096 examples, and without XLA, which takes memory of its own
+in a training of more than a minute. The rows are the taxi data with other numbers in every copy, so none repeats. Each
+run's figures are also a line of JSON on the standard error.
 
 A component's memory is the anonymous memory of its largest process, at its highest of five samples a second: what it
 allocated, and what only the end of the process or its own `free` gives back. What it grew is that less the same on the
@@ -36,7 +37,7 @@ from headrace.pipeline.report.charts import ChartLine, line_chart
 from headrace.pipeline.results.record import RunRecord
 
 CONFIG = measure.PROJECT / "configs" / "taxi.yaml"
-SETTINGS = ("train.epochs=1", "train.batch_size=4096", "train.early_stopping=null")
+SETTINGS = ("train.epochs=1", "train.batch_size=4096", "train.early_stopping=null", "train.jit=off")
 SIZES = (0.25, 0.5, 1.0, 2.0)
 """GB of CSV."""
 KINDS = {"csv": "CSV", "parquet": "Parquet"}
@@ -61,10 +62,10 @@ def measure_all(sizes: Sequence[float], kinds: Sequence[str]) -> list[Row]:
             copies = max(1, round(gigabytes * 1e9 / one[1]))
             rows = ingest.write_taxi(csv, copies)
             about = {"gigabytes": csv.stat().st_size / 1e9, "rows": rows}
-            if "csv" in kinds:
-                found.append({**about, **_run("csv", csv)})
-            if "parquet" in kinds:
-                found.append({**about, **_run("parquet", _as_parquet(csv))})
+            for kind in kinds:
+                row = {**about, **_run(kind, csv if kind == "csv" else _as_parquet(csv))}
+                print(json.dumps(row), file=sys.stderr, flush=True)  # hours are not lost if a later run fails
+                found.append(row)
     return found
 
 
@@ -105,15 +106,13 @@ def _run(kind: str, file: Path) -> Row:
         }
         for node in record.nodes
     }
-    row = {
+    return {
         "kind": kind,
         "megabytes": file.stat().st_size / 1e6,
         "components": components,
         "total": used.figures(),
         "input": chosen[0] if chosen else "",
     }
-    print(json.dumps(row), file=sys.stderr, flush=True)  # an hour's work is not lost if a later run fails
-    return row
 
 
 class _Memory:

@@ -1,4 +1,4 @@
-"""Gives back to the system what the C library's heap holds free between pieces that are in use.
+"""Gives back to the system what the C library's heap and Arrow's hold free between pieces that are in use.
 
     trim = HeapTrim(every=16)
     for batch in batches:
@@ -12,7 +12,14 @@ which 67 MB were free: small objects that stay, between large ones that come and
 from __future__ import annotations
 
 import ctypes
+import os
+import sys
 from functools import cache
+
+import pyarrow as pa
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+"""Options of mallopt (glibc's malloc.h)."""
 
 
 class HeapTrim:
@@ -30,8 +37,26 @@ class HeapTrim:
             trim_heap()
 
 
+def limit_free_heap() -> None:
+    """Have the C library hold less free memory from now on, where the environment does not say how much.
+
+    It would give each of many threads a heap of its own, whose free pieces the others cannot use, and from the first
+    large piece that is freed on, take pieces of up to 32 MB from the heap, which then can be free in its middle only.
+    """
+    if sys.platform != "linux" or not (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
+        return
+    for name, option, value in (
+        ("MALLOC_ARENA_MAX", _ARENA_MAX, max(2, len(os.sched_getaffinity(0)))),
+        ("MALLOC_MMAP_THRESHOLD_", _MMAP_THRESHOLD, 4 << 20),
+        ("MALLOC_TRIM_THRESHOLD_", _TRIM_THRESHOLD, 16 << 20),
+    ):
+        if name not in os.environ:
+            mallopt(option, value)
+
+
 def trim_heap() -> None:
-    """Return the free pages of the heap to the system."""
+    """Return the free pages of the heap, and those of this thread's in Arrow's, to the system."""
+    pa.default_memory_pool().release_unused()
     if trim := _malloc_trim():
         trim(0)
 

@@ -32,8 +32,8 @@ RUNNERS = {
 }
 """Beam's name for each `beam.runner`."""
 SMALL = 4 << 20
-"""Bytes of gzipped examples up to which StatisticsGen and Transform do without Beam: their statistics take a
-third of a second, and starting Beam would add half as much."""
+"""Bytes of gzipped examples up to which Transform does without Beam: its statistics take a third of a
+second, and starting Beam would add half as much."""
 NEVER_MS = 1 << 31
 """Longer than any bundle. Beam's threads send what they have written every second, even in the middle of an element,
 and the in-process runner decodes each piece by itself, so a bundle of more than a second could fail."""
@@ -109,9 +109,9 @@ def always_beam(executor: BaseBeamExecutor) -> bool:
 
 
 def workers_here(executor: BaseBeamExecutor) -> int:
-    """The number of threads to work with in this process; 0 if the work belongs into Beam."""
+    """The number of threads to work with in this process; 0 if the work belongs into Beam, or into processes."""
     settings = getattr(executor._make_beam_pipeline_fn, "settings", BeamConfig())
-    return 0 if always_beam(executor) else settings.workers
+    return 0 if always_beam(executor) or settings.running_mode == "multi_processing" else settings.workers
 
 
 def is_small(executor: BaseBeamExecutor, files: Sequence[str]) -> bool:

@@ -14,6 +14,7 @@ from tfx.types import Artifact, standard_artifacts
 from tfx.types.value_artifact import ValueArtifact
 
 from headrace.common.errors import GateError, RunError
+from headrace.common.heap import limit_free_heap
 from headrace.components.beam_pipelines import BeamPipelines
 from headrace.components.contents import check_whole, seal
 from headrace.pipeline.plan import Node
@@ -35,6 +36,7 @@ def execute(node: Node, inputs: Artifacts, output_uris: Mapping[str, str], pipel
     HeadraceError that a Beam worker raised; otherwise whatever the executor raises, a GateError with the verdicts that
     the component left.
     """
+    limit_free_heap()
     outputs = {key: [_output(node.outputs[key], uri)] for key, uri in output_uris.items()}
     for artifacts in inputs.values():
         for artifact in artifacts:

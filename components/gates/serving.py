@@ -17,7 +17,7 @@ from tfx.dsl.component.experimental.decorators import component
 from tfx.dsl.components.base import base_beam_executor, executor_spec
 from tfx.types import artifact, artifact_utils, component_spec, standard_artifacts
 
-from headrace.components.beam_pipelines import SMALL, BeamComponent, always_beam
+from headrace.components.beam_pipelines import BeamComponent, always_beam, workers_here
 from headrace.components.example_gen.beam_map import BeamMap, local_threads
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.gates.log_columns import as_logged
@@ -94,16 +94,16 @@ class Executor(base_beam_executor.BaseBeamExecutor):
             )
             files = sorted(map(str, Path(work, "examples").glob("Split-*/*")))
             if sum(result.rows.values()):
-                self._combine(files, target, always=always)
+                self._combine(files, target)
             else:
                 _write_of_none(target)
         statistics.set_int_custom_property("rows", sum(result.rows.values()))
         statistics.set_int_custom_property("skipped", result.skipped.count)
 
-    def _combine(self, files: list[str], target: str, *, always: bool) -> None:
+    def _combine(self, files: list[str], target: str) -> None:
         shards, write = {SERVING: files}, to_files({SERVING: target})
-        if sum(Path(file).stat().st_size for file in files) <= SMALL and not always:
-            combine_directly(shards, StatisticsCombiner(), write)
+        if workers := workers_here(self):
+            combine_directly(shards, StatisticsCombiner(), write, workers)
             return
         with self._make_beam_pipeline() as pipeline:
             _ = pipeline | CombineShards(shards, StatisticsCombiner(), write)

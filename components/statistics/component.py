@@ -20,7 +20,7 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, json_utils
 
-from headrace.components.beam_pipelines import is_small
+from headrace.components.beam_pipelines import workers_here
 from headrace.components.spans import shared_spans
 from headrace.components.statistics.combine import (
     CombineShards,
@@ -65,8 +65,8 @@ class Executor(stock.Executor):
             self._combine(shards, StatisticsCombiner(), to_files(targets))
 
     def _combine(self, shards: Shards, combiner: StatisticsCombiner, write: Write) -> None:
-        if is_small(self, [file for files in shards.values() for file in files]):
-            combine_directly(shards, combiner, write)
+        if workers := workers_here(self):
+            combine_directly(shards, combiner, write, workers)
             return
         with self._make_beam_pipeline() as pipeline:
             _ = pipeline | CombineShards(shards, combiner, write)

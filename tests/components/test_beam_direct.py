@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
-from beam_runs import DIRECT, WITH_BEAM, make, same_with_beam, transforms
+from beam_runs import AUTO, DIRECT, WITH_BEAM, make, same_with_beam, transforms
 from databases import source_of, sqlite_of_trips
 from given_trips import ROWS, columns, rows
 
+from headrace.components import beam_pipelines
 from headrace.components.examples import parts
 from headrace.components.sources.parquet import source as parquet
 from headrace.configs.schema import sources as registry
@@ -173,6 +174,16 @@ def test_the_smallest_piece_of_work_goes_through_beam_too(tmp_path: Path) -> Non
     made = make(config({"kind": "csv", "path": str(tmp_path / "a.csv")}, shards=1), tmp_path / "direct", DIRECT)
     assert transforms(made.ingest_summary, 3) >= 9
     assert transforms(made.statistics_summary, 1) >= 4
+
+
+def test_statistics_of_any_size_need_no_beam_unless_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beam would hold the accumulators of all files until the last is there."""
+    monkeypatch.setattr(beam_pipelines, "SMALL", -1)
+    (tmp_path / "a.csv").write_text("a\n" + "\n".join(map(str, range(40))) + "\n")
+    made = make(config({"kind": "csv", "path": str(tmp_path / "a.csv")}, shards=1), tmp_path / "auto", AUTO)
+    assert made.statistics_summary.startswith("auto, no pipeline")
 
 
 @pytest.mark.usefixtures("small_parts")

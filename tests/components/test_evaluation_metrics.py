@@ -1,5 +1,7 @@
 """Metrics against independent NumPy computations."""
 
+import tracemalloc
+
 import keras
 import numpy as np
 import pandas as pd
@@ -37,6 +39,25 @@ def test_histograms_and_sums_of_groups_are_those_of_all_batches(batches: list[li
         np.testing.assert_array_equal(merged.counts, histogram[:, steps + 40].T)
         assert merged.counts.sum() == histogram.sum() == merged.sums[0]
         assert merged.sums[3] == sum(own)  # to the last bit: added in order
+
+
+def test_a_running_total_holds_little_more_than_the_sum() -> None:
+    random, total, metrics = np.random.default_rng(0), RunningTotal(), LABEL_METRICS["binary"]
+    tracemalloc.start()
+    try:
+        for _ in range(240):
+            p = 1 / (1 + np.exp(-random.normal(size=60)))
+            folds = random.integers(0, 20, 60)
+            groups = ExampleGroups(np.round(p), p[:, None], np.zeros(60, np.int64), 1, np.ones(60), folds)
+            (one,) = metrics.accumulate(groups)
+            total.add(one)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    merged = total.merged()
+    assert merged.examples.sum() == 14_400
+    whole = sum(own.nbytes for one in (merged.histogram, merged.by_fold) for own in one)
+    assert whole < held < 1.8 * whole  # 2.3 if they wait until they are as large as the sum
 
 
 def _exact_auc(labels: Array, scores: Array) -> float:

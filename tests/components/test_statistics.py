@@ -31,7 +31,6 @@ from tfx.types import artifact_utils, standard_artifacts
 from tfx.utils import io_utils
 
 from headrace.common.errors import DataError
-from headrace.components import beam_pipelines
 from headrace.components.example_gen.component import Executor as ExampleGenExecutor
 from headrace.components.spans.find import find_spans
 from headrace.components.statistics import component
@@ -185,8 +184,7 @@ def compute(
     def compute(examples: standard_artifacts.Examples) -> standard_artifacts.ExampleStatistics:
         if (key := (request.param, examples.uri)) not in computed:
             with pytest.MonkeyPatch.context() as patch:
-                if request.param != "in process":
-                    patch.setattr(beam_pipelines, "SMALL", -1)
+                patch.setattr(component, "workers_here", lambda _: 2 if request.param == "in process" else 0)
                 computed[key] = run(component.Executor, examples, tmp_path_factory.mktemp("ours"), args)
         return computed[key]
 

@@ -1,5 +1,7 @@
 """Our accumulators of columns against TFDV's generator: the same protos, however the rows are divided."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -134,6 +136,20 @@ def test_memory_does_not_grow_with_the_batches_of_a_file(monkeypatch: pytest.Mon
     _, (_, accumulator) = combine._accumulated(group, combine.StatisticsCombiner())
     assert accumulator.columns.num_examples == 100 * rows
     assert anonymous_mb() - before < 75  # 112 without returning what is free
+
+
+def test_large_pieces_stay_out_of_the_heap_after_one_is_freed() -> None:
+    """Glibc would take the 8 MB from its heap, as a piece of 30 MB has been freed before."""
+    program = (
+        "import ctypes, numpy; from headrace.common.heap import limit_free_heap; limit_free_heap();"
+        " freed = numpy.empty(30 << 20, 'u1'); del freed; held = numpy.empty(8 << 20, 'u1');"
+        " fields = {'_fields_': [(str(number), ctypes.c_size_t) for number in range(10)]};"
+        " mallinfo = ctypes.CDLL(None).mallinfo2; mallinfo.restype = type('Info', (ctypes.Structure,), fields);"
+        " print(getattr(mallinfo(), '4'))"  # hblkhd
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, check=True, encoding="utf-8", cwd="/")
+    assert int(done.stdout) >= 8 << 20
 
 
 def anonymous_mb() -> float:

@@ -135,6 +135,7 @@ def test_batches_are_those_of_tfrecords(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str, cache: Any, options: Any
 ) -> None:
     """Whether columns are mapped or copied. All pairs of settings, and lengths with each cache."""
+    monkeypatch.setattr(mapped, "PACKED_ROWS", 100)
     pipeline = InputPipeline(
         feature_spec=SPECS[spec],
         label_key="label",
@@ -234,6 +235,31 @@ def test_many_examples_are_shuffled_without_a_list_of_them(
     assert numbers(endless.dataset.take(35))[: 2 * len(written)] == (first + second)[: 35 * 32]
     in_order = dataclasses.replace(settings, shuffle=0).open("train", files)
     assert numbers(in_order.dataset) == numbers(in_order.peek)
+
+
+@pytest.mark.parametrize(("copied", "most"), [(1 << 22, 0.2), (0, 0.01)], ids=["packed in parts", "mapped"])
+def test_examples_in_order_are_opened_without_a_copy_in_arrow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copied: int, most: float
+) -> None:
+    """most: megabytes, of 1.3 MB of columns."""
+    monkeypatch.setattr(mapped, "COPIED_BYTES_IN_ORDER", copied)
+    monkeypatch.setattr(mapped, "PACKED_ROWS", 1000)
+    spec = {name: tf.io.FixedLenFeature([], tf.int64) for name in ("label", "one", "two", "three")}
+    schema, numbers = columns_schema(spec), np.arange(40_000)
+    assert schema is not None
+    for file, own in enumerate(np.split(numbers, 2)):
+        with ColumnsWriter(str(tmp_path / file_name(file, 2)), schema) as writer:
+            writer.add(dict.fromkeys(spec, pa.array(own)))
+    usual, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        settings = InputPipeline(feature_spec=spec, label_key="label", batch_size=4096)
+        split = settings.open("eval", [str(tmp_path / file_name(file, 2)) for file in range(2)])
+    finally:
+        pa.set_memory_pool(usual)
+    assert pool.max_memory() < most * 1e6
+    read = np.concatenate([label for _, label in split.dataset])
+    np.testing.assert_array_equal(np.sort(read), numbers)
 
 
 @settings(max_examples=30, deadline=None)

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import TrainingError
+from headrace.trainer.input import transformed_columns
 from headrace.trainer.input.transformed_columns import (
     BATCH_BYTES,
     VERSION_KEY,
@@ -88,6 +90,24 @@ def test_few_batches_are_written_of_many(tmp_path: Path) -> None:
             writer.add({"fare": pa.array(np.full(7, number, np.float32))})
     (chunk,) = open_columns(path)["fare"].chunks
     np.testing.assert_array_equal(chunk, np.repeat(np.arange(100, dtype=np.float32), 7))
+
+
+def test_rows_that_wait_are_joined_in_little_more_memory_than_they_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transformed_columns, "BATCH_BYTES", 1 << 20)
+    schema = columns_schema({f"fare {number}": SPEC["fare"] for number in range(16)})
+    assert schema is not None
+    usual, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        with ColumnsWriter(str(tmp_path / file_name(0, 1)), schema) as writer:
+            for _ in range(64):
+                writer.add({name: pc.random(1024, initializer=0).cast(pa.float32()) for name in schema.names})
+    finally:
+        pa.set_memory_pool(usual)
+    assert pool.max_memory() < 1.2 * (1 << 20)  # twice as much if all columns are joined at once
+    assert len(open_columns(str(tmp_path / file_name(0, 1)))["fare 0"].chunks) == 4
 
 
 def test_only_integers_that_fit_are_small() -> None:

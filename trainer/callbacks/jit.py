@@ -11,6 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from headrace.common.heap import trim_heap
 from headrace.trainer.checkpointing.checkpoints import TrainingPosition
 from headrace.trainer.devices.errors import xla_failure
 
@@ -111,6 +112,7 @@ class JitChoice(keras.callbacks.Callback):
                 compiled, why = None, xla_failure(error)
         if compiled is None or compiled >= without or not model.jit_compile:
             model.jit_compile, model.train_function = False, plain
+        trim_heap()  # compiling took a hundred megabytes
         took = f"measured in {self._clock() - began:.1f} s"
         if compiled is None:
             self.words = f"off: XLA cannot compile this model's steps ({why}); {took}"

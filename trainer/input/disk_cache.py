@@ -37,7 +37,7 @@ def write_parsed(folder: Path, batches: tf.data.Dataset, packing: Packing) -> li
 
 def map_parsed(files: list[str], feature_spec: Mapping[str, Feature]) -> MappedRows:
     """Map what `write_parsed` wrote."""
-    return MappedRows(files, feature_spec, block=BLOCK)
+    return MappedRows(files, feature_spec, block=BLOCK, copy=True)
 
 
 def cached_on_disk(batches: tf.data.Dataset, packing: Packing, feature_spec: Mapping[str, Feature]) -> MappedRows:

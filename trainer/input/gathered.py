@@ -15,7 +15,7 @@ from functools import cached_property
 import tensorflow as tf
 
 from headrace.trainer.input.batches import Batching, InputBatch, InputSplit
-from headrace.trainer.input.mapped import GATHERED_BYTES, MappedRows
+from headrace.trainer.input.mapped import GATHERED_BYTES, BlockOrder, MappedRows
 from headrace.trainer.input.memory import packed_bytes
 from headrace.trainer.input.packing import Packed, Packing, no_autograph
 from headrace.trainer.input.reading import without_autotune
@@ -71,7 +71,7 @@ class MappedExamples:
     """All examples of a split in columns."""
 
     packing: MappedRows
-    order: tf.Tensor | None
+    order: tf.Tensor | BlockOrder | None
     """The numbers of their rows; None if these are the places, which need no list of numbers."""
 
     whole = None
@@ -89,12 +89,14 @@ class MappedExamples:
 
     def take(self, which: tf.Tensor) -> Packed:
         """Return the examples at these places, integers [examples]."""
-        rows = tf.cast(which, tf.int64) if self.order is None else tf.gather(self.order, which)
+        rows = tf.cast(which, tf.int64)
+        if self.order is not None:
+            rows = self.order.rows(rows) if isinstance(self.order, BlockOrder) else tf.gather(self.order, rows)
         return (rows[:, tf.newaxis],)
 
     def lengths(self) -> tf.Tensor | None:
         """As `Packing.lengths`, of all examples."""
-        return None if self.order is None else self.packing.lengths((self.order[:, tf.newaxis],))
+        return self.packing.lengths((self.order[:, tf.newaxis],)) if isinstance(self.order, tf.Tensor) else None
 
 
 ExamplesInMemory = PackedExamples | MappedExamples
@@ -155,7 +157,7 @@ def _order(batching: Batching, examples: ExamplesInMemory, start: int, chunk: in
     @no_autograph
     def order(epoch: tf.Tensor) -> tf.data.Dataset:
         seed = epoch_seed(batching.seed, epoch)
-        if size >= MANY and lengths is None:
+        if lengths is None and (size >= MANY or not batching.shuffle):
             return numbered(size, begin.skipped(epoch), chunk, seed if batching.shuffle else None)
         indices = permutation(size, seed, numbers) if batching.shuffle else tf.range(size, dtype=numbers)
         if buckets and lengths is not None:

@@ -11,7 +11,7 @@ and gives way if memory is needed for anything else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,12 +28,32 @@ from headrace.trainer.input.transformed_columns import REBUILD, open_columns
 
 COPIED_BYTES = 64 << 20
 """Columns of up to this size are copied, each into one piece, from which gathering takes half the time."""
+COPIED_BYTES_IN_ORDER = 16 << 20
+"""The same of columns that are not shuffled, of which a gather takes rows that lie side by side."""
 GATHERED_ROWS = 16384
 """Rows that are gathered at once, which takes a call of Python: of a table of 16 columns it took 0.13 ms of a processor
 for each 1,024, and 0.23 ms with 4096."""
 GATHERED_BYTES = 16 << 20
 """Maximum size of examples that are gathered at once."""
+PACKED_ROWS = 1 << 16
+"""Rows that are packed at a time."""
 _ROW = "row"
+
+
+class BlockOrder(NamedTuple):
+    """An order of all rows, block by block.
+
+    first: the first row of each block; ends: the place after its last row; both int64 [blocks].
+    """
+
+    first: tf.Tensor
+    ends: tf.Tensor
+
+    def rows(self, places: tf.Tensor) -> tf.Tensor:
+        """int64 [places]: the rows at these places, int64."""
+        block = tf.searchsorted(self.ends, places, side="right", out_type=tf.int64)
+        starts = tf.concat([tf.zeros([1], tf.int64), self.ends], axis=0)
+        return tf.gather(self.first, block) + places - tf.gather(starts, block)
 
 
 class MappedRows(Packing):
@@ -41,10 +61,18 @@ class MappedRows(Packing):
 
     feature_spec: as stored; a string whose values all have one size may be uint8 [size] instead; block: rows that are
     read one after the other, in whatever files they are, and whose blocks a shuffle moves; None: files are read side by
-    side, as those of TFRecords, and a shuffle moves files.
+    side, as those of TFRecords, and a shuffle moves files; copy: whether to copy small columns, for gathers at random
+    places.
     """
 
-    def __init__(self, files: Sequence[str], feature_spec: Mapping[str, Feature], block: int | None = None) -> None:
+    def __init__(
+        self,
+        files: Sequence[str],
+        feature_spec: Mapping[str, Feature],
+        block: int | None = None,
+        *,
+        copy: bool = False,
+    ) -> None:
         tables = [_open(file, feature_spec) for file in files]
         self.sizes = [table.num_rows for table in tables]
         self._block = block
@@ -56,8 +84,8 @@ class MappedRows(Packing):
         self._spec = feature_spec
         table = pa.concat_tables(tables) if tables else pa.table({})
         self.bytes_each = -(-table.nbytes // max(table.num_rows, 1))
-        self.is_small = table.nbytes <= COPIED_BYTES
-        table = table.combine_chunks() if self.is_small else table
+        self._bytes = table.nbytes
+        table = table.combine_chunks() if copy and self.is_small() else table
         self._matrices = {
             name: _Matrix(name, [part.column(name) for part in table.to_batches() if part.num_rows], feature.shape[0])
             for name, feature in feature_spec.items()
@@ -69,6 +97,10 @@ class MappedRows(Packing):
         self._starts = np.cumsum([0, *(part.num_rows for part in parts)])
         lengths = self._measured() if self._columns.lists else None
         self._lengths = None if lengths is None else tf.constant(lengths)
+
+    def is_small(self, *, shuffled: bool = True) -> bool:
+        """Whether the columns may be copied into memory. shuffled: whether gathers take rows at random places."""
+        return self._bytes <= (COPIED_BYTES if shuffled else min(COPIED_BYTES, COPIED_BYTES_IN_ORDER))
 
     @property
     def in_tensors(self) -> bool:
@@ -103,6 +135,12 @@ class MappedRows(Packing):
         kind = self.numbers.as_numpy_dtype
         with tf.device("CPU"):
             return tf.constant(np.concatenate([np.arange(first, last, dtype=kind) for first, last in blocks]))
+
+    def block_order(self, reading: InputOptions) -> BlockOrder:
+        """Return the same order without a list of all numbers, which of many examples takes memory."""
+        blocks = self._read(range(len(self.sizes)), reading)
+        with tf.device("CPU"):
+            return BlockOrder(tf.constant(blocks[:, 0]), tf.constant(np.cumsum(blocks[:, 1] - blocks[:, 0])))
 
     def _read(self, order: Sequence[int], reading: InputOptions) -> NDArray[np.int64]:
         return self.blocks(order, reading.read_batch, 1 if self._block else reading.open_files)
@@ -173,10 +211,16 @@ class MappedRows(Packing):
             yield self._arrays(np.arange(first, last)[:, np.newaxis])
 
     def packed(self, rows: tf.Tensor) -> tuple[Packing, Packed]:
-        """Return the values of these rows, integers [rows], packed."""
-        columns = self.unpack((rows[:, tf.newaxis],))
-        lists = {name: _as_ragged(columns[name]) for name in self._columns.lists}
-        return self._columns, self._columns.pack(columns | lists)
+        """Return the values of these rows, integers [rows], packed. Some rows at a time: before that, they take several
+        times the memory.
+        """
+        parts = []
+        for first in range(0, len(rows), PACKED_ROWS):
+            columns = self.unpack((rows[first : first + PACKED_ROWS, tf.newaxis],))
+            lists = {name: _as_ragged(columns[name]) for name in self._columns.lists}
+            parts.append(self._columns.pack(columns | lists))
+        with tf.device("CPU"):
+            return self._columns, parts[0] if len(parts) == 1 else self._columns.concat(parts)
 
     def _arrays(self, rows: NDArray[np.int64]) -> list[NDArray[Any]]:
         """What `unpack` makes columns of: the values of each, and before them, where they vary, their row splits."""

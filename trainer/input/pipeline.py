@@ -73,7 +73,8 @@ class InputPipeline(Batching):
         files, parsing = sorted(files), Packing(self.feature_spec)
         with explain_file_errors(files, parsing):
             if are_columns(files):
-                split = self._open_rows(name, MappedRows(files, self._columns_spec), start)
+                copy = self.cache != "memory" and self.shuffle > 0
+                split = self._open_rows(name, MappedRows(files, self._columns_spec, copy=copy), start)
             else:
                 split = self._open_records(name, files, parsing, start)
         if split is None:
@@ -97,9 +98,11 @@ class InputPipeline(Batching):
         return open_gathered(self, self._once(name, lambda: self._rows_in_memory(rows)), start)
 
     def _rows_in_memory(self, rows: MappedRows) -> ExamplesInMemory:
-        if rows.is_small:
+        if rows.is_small(shuffled=self.shuffle > 0):
             return PackedExamples(*rows.packed(rows.in_order(self.reading)))
-        no_list = self.shuffle and not self.buckets and sum(rows.sizes) >= MANY
+        if not self.shuffle:
+            return MappedExamples(rows, rows.block_order(self.reading))
+        no_list = not self.buckets and sum(rows.sizes) >= MANY
         return MappedExamples(rows, None if no_list else rows.in_order(self.reading))
 
     def _open_records(self, name: str, files: Sequence[str], packing: Packing, start: int) -> InputSplit | None:

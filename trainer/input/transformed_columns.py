@@ -36,7 +36,7 @@ from headrace.trainer.input.packing import is_list_feature
 
 VERSION_KEY, VERSION = b"headrace.transformed_columns", b"1"
 """The schema's metadata: the version of this layout."""
-BATCH_BYTES = 64 << 20
+BATCH_BYTES = 32 << 20
 """Size from which rows are written as a record batch: few of them, and not all rows of a shard in memory."""
 _NAME = re.compile(r"transformed_columns-(\d{5})-of-(\d{5})\.arrow")
 REBUILD = "`headrace run --fresh` rebuilds the transformed examples"
@@ -104,7 +104,7 @@ class ColumnsWriter:
 
     def __init__(self, path: str, schema: pa.Schema) -> None:
         self._path, self._schema = Path(path), schema
-        self._batches: list[pa.RecordBatch] = []
+        self._parts: list[list[pa.Array]] = []
         self._bytes = 0
         self._stack = ExitStack()
         sink = self._stack.enter_context(pa.OSFile(path, "wb"))
@@ -124,16 +124,21 @@ class ColumnsWriter:
     def add(self, columns: Mapping[str, pa.Array]) -> int:
         """Add rows: a column for each feature, of lists or of single values, without nulls. Returns their number."""
         arrays = [_as_type(columns[field.name], field.type) for field in self._schema]
-        self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
-        self._bytes += self._batches[-1].nbytes
+        self._parts.append(arrays)
+        self._bytes += sum(array.nbytes for array in arrays)
         if self._bytes >= BATCH_BYTES:
             self._flush()
         return len(arrays[0])
 
     def _flush(self) -> None:
-        for batch in pa.Table.from_batches(self._batches, self._schema).combine_chunks().to_batches():
-            self._file.write_batch(batch)
-        self._batches, self._bytes = [], 0
+        """Write the rows so far. Their columns are joined one after the other, so that only one is in memory twice."""
+        columns, whole = [list(parts) for parts in zip(*self._parts, strict=True)], list[pa.Array]()
+        self._parts, self._bytes = [], 0
+        for parts in columns:
+            whole.append(pa.concat_arrays(parts))
+            parts.clear()
+        if whole and len(whole[0]):
+            self._file.write_batch(pa.RecordBatch.from_arrays(whole, schema=self._schema))
 
 
 def _type(feature: object, small: bool) -> pa.DataType | None:

@@ -153,12 +153,14 @@ class MetricAccumulator:
 class RunningTotal:
     """The accumulators of many batches, merged many at a time: merging each into a large histogram would copy it.
 
-    Those that wait are merged when they are as large as what is merged already. So a bucket is sorted again a number
-    of times that grows with the logarithm of the buckets, and memory is at most twice that of the total.
+    Those that wait are merged when they are half as large as what is merged already. So a bucket is sorted again a
+    number of times that grows with the logarithm of the buckets, and memory is less than twice that of the total.
     """
 
     _LEAST = 256
-    """Buckets, and accumulators, that wait at least."""
+    """Buckets that wait at least."""
+    _OWN = 100
+    """Buckets that take as much memory as the rest of an accumulator."""
 
     def __init__(self) -> None:
         self._waiting: list[MetricAccumulator] = []
@@ -167,10 +169,10 @@ class RunningTotal:
     def add(self, accumulator: MetricAccumulator) -> None:
         """Add an accumulator, which is not copied."""
         self._waiting.append(accumulator)
-        self._size += 1 + accumulator.size
-        if self._size > 2 * self._merged + self._LEAST:
+        self._size += self._OWN + accumulator.size
+        if self._size > 1.5 * self._merged + self._LEAST:
             self._waiting = [self.merged()]
-            self._merged = self._size = 1 + self._waiting[0].size
+            self._merged = self._size = self._OWN + self._waiting[0].size
 
     def merged(self) -> MetricAccumulator:
         """All that were added: at least one."""

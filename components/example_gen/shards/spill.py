@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from headrace.common.heap import trim_heap
 from headrace.common.record_batches import concatenated
 from headrace.components.examples.arrow_columns import numbers_of, stacks_or_columns, valid_of
 
@@ -93,6 +94,8 @@ class PartitionSpill:
         for number in np.flatnonzero(counts).tolist():
             self._writer.write_batch(rows.slice(int(ends[number] - counts[number]), int(counts[number])))
             self.chunks.append(number)
+        del rows
+        trim_heap()
 
 
 def read_batches(path: Path, chunks: Sequence[int]) -> Iterator[pa.RecordBatch]:

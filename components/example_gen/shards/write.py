@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.heap import trim_heap
 from headrace.common.record_batches import concatenated
 from headrace.components.example_gen.required import RequiredColumn, with_value
 from headrace.components.example_gen.shards.coded_columns import coded_integers, coded_texts, with_columns
@@ -162,6 +163,7 @@ class ShardWriter:
 
     def pack(self, partition: Partition) -> int:
         """Shuffle, encode and compress a partition; its size in bytes. An empty partition leaves no file."""
+        trim_heap()
         rows = self._gathered(partition)
         if rows is None:
             return 0
