@@ -130,7 +130,7 @@ def test_models_with_the_same_names_do_not_share_variables_and_tables(tmp_path: 
 
 def test_variables_are_freed_with_the_predictions(tmp_path: Path) -> None:
     predict = loaded(saved(tmp_path))
-    handles = [one for one in predict._fixed if one.dtype == tf.resource]
+    handles = [one for one in predict._graph.fixed if one.dtype == tf.resource]
     assert len(handles) >= 4  # two variables, two tables
     del predict
     gc.collect()
