@@ -231,8 +231,8 @@ def test_a_served_model_answers_as_one_that_tensorflow_loads(tmp_path: Path) -> 
     }
     answers, expected_answers = signature(examples=given), whole(examples=given)
     assert answers.keys() == expected_answers.keys() == {"predictions", "classes"}
-    numbers = [each["predictions"].numpy() for each in (answers, expected_answers)]
-    np.testing.assert_allclose(*numbers, 1e-6)  # TensorFlow rewrites x / 16 to x * 0.0625 for one of them
+    found, numbers = answers["predictions"].numpy(), expected_answers["predictions"].numpy()
+    np.testing.assert_allclose(found, numbers, 1e-6)  # the last bit: TensorFlow rewrites the graph of one of them
     assert answers["classes"].numpy().tolist() == expected_answers["classes"].numpy().tolist()
     some = signature.of(["classes"])(examples=given)
     assert [*some] == ["classes"]
