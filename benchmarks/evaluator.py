@@ -43,7 +43,7 @@ def prepare(engine: str, folder: Path, out: Path) -> Iterator[None]:
     from tfx.types import Channel, artifact_utils, standard_artifacts
 
     import headrace
-    from headrace.components.evaluation import component
+    from headrace.components.evaluation import component, evaluate  # noqa: F401  # as the executor does
 
     config = headrace.load(measure.PROJECT / "configs" / "taxi.yaml")
     examples, model = standard_artifacts.Examples(), standard_artifacts.Model()

@@ -28,7 +28,9 @@ from headrace.components.evaluation.metrics.accumulator import Array, ExampleGro
 from headrace.components.evaluation.ranked_examples import RankedExamples
 from headrace.components.evaluation.slices import SliceAssignment, assign_slices
 from headrace.components.file_groups import FileGroup
+from headrace.components.served_graph import ServedModel
 from headrace.components.transform.record_blocks import RecordBlock, rows_at_once, serialized_blocks
+from headrace.trainer.served_model import ModelCall
 
 Accumulated = tuple[list[KeyedAccumulator], dict[str, RankedExamples]]
 """The accumulators of each model and slice, and the kept examples, of a label."""
@@ -69,10 +71,10 @@ class LabelAccumulation:
     ) -> None:
         self._paths, self._kind, self._candidate, self._explaining = models, kind, next(iter(models)), explaining
         self._metrics = metrics_of(kind, tfma.decision_threshold(config), tfma.measured_names(config))
-        self._calls = {spec.name: tfma.model_call(spec) for spec in config.model_specs}
+        self.calls = {spec.name: tfma.model_call(spec) for spec in config.model_specs}
 
     def accumulate(
-        self, batch: ExampleBatch, models: Mapping[str, tf.Module], ranked: dict[str, RankedExamples]
+        self, batch: ExampleBatch, models: Mapping[str, Any], ranked: dict[str, RankedExamples]
     ) -> Iterator[KeyedAccumulator]:
         """The accumulators of a batch. ranked: the candidate's examples kept so far, to which those of this batch are
         added. Raises RunError if the models are not comparable.
@@ -95,11 +97,11 @@ class LabelAccumulation:
                 found = self._metrics.accumulate(examples)
                 yield from (((name, key), one) for key, one in zip(keys, found, strict=True) if one.examples.any())
 
-    def _predict(self, name: str, model: tf.Module, batch: ExampleBatch) -> tuple[Array, Array]:
+    def _predict(self, name: str, model: Any, batch: ExampleBatch) -> tuple[Array, Array]:
         """Labels [n], or [n, classes], and predictions [n, outputs], float64. The model is called once for all labels,
         which have the same signatures.
         """
-        call = self._calls[name]
+        call = self.calls[name]
         if call.why_not(model):
             raise RunError(_not_comparable(self._paths[name]))
         if name not in batch.outputs:
@@ -135,7 +137,7 @@ class AccumulateFiles(beam.DoFn):
         self._split, self._weight = split, tfma.weight_column(config)
         self._slicings = [list(spec.feature_keys) for spec in config.slicing_specs]
         self._columns = {self._weight}.union(*self._slicings)
-        self._models: dict[str, tf.Module] = {}
+        self._models: dict[str, Any] = {}
 
     @property
     def outputs(self) -> list[str]:
@@ -143,7 +145,9 @@ class AccumulateFiles(beam.DoFn):
 
     def setup(self) -> None:
         """Load the models."""
-        self._models = {name: loaded_model(path) for name, path in self._paths.items()}
+        for name, path in self._paths.items():
+            calls = [label.calls[name] for label in self.labels.values()]
+            self._models[name] = _asked(loaded_model(path, calls[0]), calls)
 
     def process(self, group: FileGroup) -> Iterator[TaggedOutput]:
         """Accumulate the files for every label, model and slice. Raises RunError if the models are not comparable."""
@@ -187,6 +191,17 @@ class AccumulateFiles(beam.DoFn):
             [assign_slices(columns, names) for names in self._slicings],
             example_weights(columns, self._weight, self._split),
         )
+
+
+def _asked(model: Any, calls: Sequence[ModelCall]) -> Any:
+    """The model with the outputs alone that the calls of its labels take, if it was loaded so that it can."""
+    if not isinstance(model, ServedModel) or any(call.why_not(model) for call in calls):
+        return model
+    preprocess, predict = calls[0].preprocessing_function_name, calls[0].signature_name
+    inputs, outputs = model.signatures[predict].inputs, model.signatures[predict].structured_outputs
+    names = {preprocess: {*inputs, *(call.label_key for call in calls)}}
+    names[predict] = {*names.get(predict, ()), *(call.output_name(outputs) for call in calls)}
+    return ServedModel({name: model.signatures[name].of(own) for name, own in names.items()})
 
 
 def _not_comparable(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +28,10 @@ from headrace.components.evaluation.metrics.regression import RegressionMetrics
 from headrace.components.evaluation.ranked_examples import EXAMPLES, RankedExamples
 from headrace.components.evaluation.result import Evaluation, Explanation, FeatureImportance, PartialDependence
 from headrace.components.evaluation.screening import Plan, measured, planned
-from headrace.components.evaluation.transformed_sample import TransformedSample
+from headrace.components.evaluation.transformed_sample import TRANSFORMED, TransformedSample
 from headrace.components.examples.tfexample.encode import encode
 from headrace.components.examples.tfexample.float64_columns import with_bits, without_bits
+from headrace.components.served_graph import served_model
 from headrace.configs.schema.evaluate import AUTO
 from headrace.configs.schema.metrics import LOSSES
 from headrace.trainer.description import ModelDescription
@@ -80,9 +82,16 @@ class Explaining:
         return {key: one for key, one in found.items() if len(one)}
 
 
+def loaded_model(path: str, call: ModelCall) -> Any:
+    """A SavedModel with the signatures of `call`, which all of a process share: a candidate and a baseline."""
+    return _loaded(path, (call.preprocessing_function_name, call.signature_name, TRANSFORMED))
+
+
 @functools.lru_cache(maxsize=2)
-def loaded_model(path: str) -> Any:
-    """A SavedModel, which all of a process share: a candidate and a baseline."""
+def _loaded(path: str, signatures: tuple[str, ...]) -> Any:
+    with contextlib.suppress(ValueError, tf.errors.OpError):  # of which TensorFlow's loader says what is wrong
+        if found := served_model(Path(path), signatures):
+            return found
     return tf.saved_model.load(path)
 
 
@@ -157,13 +166,13 @@ class Judge:
     def transformed(self, batch: pa.RecordBatch) -> TransformedSample | None:
         """A sample as the model takes it, if it can be had."""
         reads = self.described.reads if self.described is not None else {}
-        return TransformedSample.of(loaded_model(self.model), self.call, reads, batch, self._serialized)
+        return TransformedSample.of(loaded_model(self.model, self.call), self.call, reads, batch, self._serialized)
 
     def explainer(
         self, batch: pa.RecordBatch, labels: Array, weights: Array, transformed: TransformedSample | None
     ) -> Explainer:
         """One for a sample. transformed: the same sample, or None."""
-        loaded = loaded_model(self.model)
+        loaded = loaded_model(self.model, self.call)
 
         def predict(rows: pa.RecordBatch) -> Array:
             found = self.call.predictions(loaded, self._serialized(rows)).numpy()

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from headrace.common.record_batches import concatenated
 from headrace.components.evaluation.metrics.accumulator import Array
+from headrace.components.served_graph import ServedSignature, call_as_it_is
 from headrace.trainer.columns import PADDING
 from headrace.trainer.request_tensors import signature_names
 from headrace.trainer.served_model import ModelCall
@@ -170,8 +171,11 @@ class FeatureModel:
             return outputs[call.output_name(outputs)]
 
         shapes = [tf.TensorSpec([len(names), *specs[names[0]].shape], specs[names[0]].dtype) for names in stacks]
-        work = row_work(signature.graph.as_graph_def(add_shapes=True))
-        return cls(stacks, tf.function(predict, input_signature=shapes, autograph=False), work)
+        function = tf.function(predict, input_signature=shapes, autograph=False)
+        if isinstance(signature, ServedSignature):
+            concrete = function.get_concrete_function()
+            return cls(stacks, lambda *tensors: call_as_it_is(concrete, tensors)[0], row_work(signature.graph))
+        return cls(stacks, function, row_work(signature.graph.as_graph_def(add_shapes=True)))
 
     def predict_each(self, base: Features, changes: Iterable[Features]) -> Iterator[Array]:
         """The predictions, float64 [rows, outputs], with each of the changes of `base`; several in a call."""

@@ -53,23 +53,26 @@ def batches(file: str) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def framed_blocks(file: str) -> Iterator[tuple[bytes, NDArray[np.int64], NDArray[np.int64]]]:
-    """Blocks of a TFRecord file, and where the records in each start and end. Raises DataError if it is damaged."""
+def framed_blocks(file: str, size: int = BYTES) -> Iterator[tuple[bytes, NDArray[np.int64], NDArray[np.int64]]]:
+    """Blocks of about `size` bytes of a TFRecord file, and where the records in each start and end.
+
+    Raises DataError if it is damaged.
+    """
     try:
-        yield from _records(file)
+        yield from _records(file, size)
     except (EOFError, gzip.BadGzipFile, _inflate_error()) as error:
         what = f"the examples, written by an earlier run or component, are damaged: {error}"
         raise DataError(what, file=file, hint=_WAY_OUT) from error
 
 
-def _records(file: str) -> Iterator[tuple[bytes, NDArray[np.int64], NDArray[np.int64]]]:
+def _records(file: str, size: int) -> Iterator[tuple[bytes, NDArray[np.int64], NDArray[np.int64]]]:
     rest = b""
     gzipped = file.endswith(".gz")
     with (
         FileSystems.open(file, compression_type=CompressionTypes.UNCOMPRESSED) as raw,
         _gzip().open(raw, "rb") if gzipped else nullcontext(raw) as stream,
     ):
-        while block := stream.read(max(BYTES, len(rest))):
+        while block := stream.read(max(size, len(rest))):
             data = rest + block
             edges = np.array(_edges(data), np.int64)
             if len(edges) > 1:

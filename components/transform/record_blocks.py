@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
@@ -17,7 +18,6 @@ from headrace.components.examples.decode import decode
 from headrace.components.examples.tfexample.encode import encode
 from headrace.components.statistics.read import framed_blocks
 from headrace.components.statistics.stored_columns import as_decoded, rows_in_batches
-from headrace.trainer.input.reading import records_of
 
 BATCH = 2048
 """The most examples that pass through the graph at once, unless batches are joined."""
@@ -25,6 +25,8 @@ BATCH_BYTES = 1 << 26
 """About how many bytes of examples pass through the graph at once: images are long."""
 PEEKED = 16
 """Examples at the start of a file that are read to estimate their length."""
+PEEKED_BYTES = 1 << 16
+"""Bytes to read at a time for them."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,8 @@ def serialized_blocks(file: str, rows: int) -> Iterator[RecordBlock]:
 
 def rows_at_once(file: str, batches: int = 1) -> tuple[int, int]:
     """How many rows of a TFRecord file make a batch, and how many make the batches to join if the records are short."""
-    longest = max((len(record.numpy()) for record in records_of(file).take(PEEKED)), default=1) or 1
+    lengths = (length for _, starts, ends in framed_blocks(file, PEEKED_BYTES) for length in (ends - starts).tolist())
+    longest = max(islice(lengths, PEEKED), default=1) or 1
     size = max(1, min(BATCH, BATCH_BYTES // longest))
     return size, size * max(1, min(batches, BATCH_BYTES // (longest * size)))
 

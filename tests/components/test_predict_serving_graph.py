@@ -11,6 +11,14 @@ import pytest
 import tensorflow as tf
 
 from headrace.components.predict.serving_graph import load
+from headrace.components.served_graph import (
+    GraphEnds,
+    ServedGraph,
+    ServedModel,
+    only_graph,
+    part_of,
+    served_model,
+)
 from headrace.trainer.private_api import add_function, remove_function
 from headrace.trainer.served_model import ModelCall
 
@@ -130,7 +138,7 @@ def test_models_with_the_same_names_do_not_share_variables_and_tables(tmp_path: 
 
 def test_variables_are_freed_with_the_predictions(tmp_path: Path) -> None:
     predict = loaded(saved(tmp_path))
-    handles = [one for one in predict._fixed if one.dtype == tf.resource]
+    handles = [one for one in predict._graph.fixed if one.dtype == tf.resource]
     assert len(handles) >= 4  # two variables, two tables
     del predict
     gc.collect()
@@ -204,3 +212,66 @@ def test_a_function_in_the_runtime_is_called_by_its_name_until_it_is_removed() -
     again = tf.compat.v1.wrap_function(call, [tf.TensorSpec([], tf.float32)])
     with pytest.raises(tf.errors.OpError):
         again(tf.constant(3.0))
+
+
+def served(folder: Path, *names: str) -> ServedModel:
+    found = served_model(folder, names)
+    assert found is not None
+    return found
+
+
+def test_a_served_model_answers_as_one_that_tensorflow_loads(tmp_path: Path) -> None:
+    folder, given = saved(tmp_path), examples()
+    model, wanted = served(folder, "serving_default", "missing"), tf.saved_model.load(str(folder))
+    assert [*model.signatures] == ["serving_default"]
+    signature, whole = model.signatures["serving_default"], wanted.signatures["serving_default"]
+    assert signature.structured_input_signature[1].keys() == whole.structured_input_signature[1].keys()
+    assert {name: (one.dtype, [*one.shape]) for name, one in signature.structured_outputs.items()} == {
+        name: (one.dtype, [*one.shape]) for name, one in whole.structured_outputs.items()
+    }
+    answers, expected_answers = signature(examples=given), whole(examples=given)
+    assert answers.keys() == expected_answers.keys() == {"predictions", "classes"}
+    found, numbers = answers["predictions"].numpy(), expected_answers["predictions"].numpy()
+    np.testing.assert_allclose(found, numbers, 1e-6)  # the last bit: TensorFlow rewrites the graph of one of them
+    assert answers["classes"].numpy().tolist() == expected_answers["classes"].numpy().tolist()
+    some = signature.of(["classes"])(examples=given)
+    assert [*some] == ["classes"]
+    assert some["classes"].numpy().tolist() == expected_answers["classes"].numpy().tolist()
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        signature(examples=tf.constant([b"no example"]))
+
+
+def test_tables_are_filled_after_the_variables_that_they_are_made_of(tmp_path: Path) -> None:
+    (tmp_path / "words").write_text("\n".join(WORDS) + "\n")
+    model = Model(tmp_path / "words", 1)
+    tf.saved_model.save(model, str(tmp_path / "model"), {"serving_default": model.predict})
+    meta = only_graph(tmp_path / "model")
+    ends = GraphEnds.of(meta, tmp_path / "model")
+    graph = part_of(meta.graph_def, ends.all)
+    ServedGraph(graph, ends)
+    inputs = {node.name: list(node.input) for node in graph.node}
+    calls = [
+        inputs[one.removeprefix("^")] for one in inputs[ends.fill[0]] if "Call" in one and one != f"^{ends.restore}"
+    ]
+    filling = [own for own in calls if own]  # the others create a table
+    assert len(filling) == 2  # a vocabulary and names
+    assert all(f"^{ends.restore}" in own for own in filling)
+
+
+def test_a_model_of_tensorflow_1_or_with_sparse_outputs_is_not_served(tmp_path: Path) -> None:
+    assert served_model(tmp_path, ["serving_default"]) is None  # an empty folder
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        x = tf.compat.v1.placeholder(tf.string, [None])
+        scale = tf.compat.v1.get_variable("scale", [], use_resource=False)
+        session.run(tf.compat.v1.global_variables_initializer())
+        y = scale * tf.strings.to_number(x)
+        tf.compat.v1.saved_model.simple_save(session, str(tmp_path / "v1"), {"examples": x}, {"predictions": y})
+    assert served_model(tmp_path / "v1", ["serving_default"]) is None
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32)])
+    def total(x: tf.Tensor) -> dict[str, Any]:
+        return {"predictions": tf.reduce_sum(x, 1), "sparse": tf.sparse.from_dense(x)}
+
+    module = tf.Module()
+    tf.saved_model.save(module, str(tmp_path / "sparse"), {"serving_default": total})
+    assert served_model(tmp_path / "sparse", ["serving_default"]) is None

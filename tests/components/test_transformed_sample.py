@@ -17,10 +17,11 @@ import tensorflow as tf
 from exported_columns import exported
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
-from headrace.components.evaluation.explain import Judge
+from headrace.components.evaluation.explain import Judge, loaded_model
 from headrace.components.evaluation.importance import REPEATS, permutations
 from headrace.components.evaluation.metrics import metrics_of
 from headrace.components.evaluation.transformed_sample import row_work
+from headrace.components.served_graph import ServedModel
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.description import ModelDescription
 from headrace.trainer.served_model import ModelCall
@@ -112,6 +113,7 @@ class Case:
         self.labels = np.random.default_rng(1).integers(0, 2, shape).astype(float)
         self.weights = np.random.default_rng(2).choice([0.5, 1.0, 3.0], len(rows))
         self.batch = ExamplesToRecordBatchDecoder().DecodeBatch(serialized(rows))
+        assert isinstance(loaded_model(str(path), self.call), ServedModel)
         transformed = self.judge.transformed(self.batch)
         assert transformed is not None
         self.explainer = self.judge.explainer(self.batch, self.labels, self.weights, transformed)
