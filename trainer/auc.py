@@ -1,8 +1,8 @@
 """Keras' AUC with fewer operations in a step.
 
-A short training takes most of its time for making its graphs. Keras' AUC was about a sixth of their operations, once for
-the training and once for the evaluation. This one has less than half of them, 27 ms less of CPU for both graphs, and
-the same numbers, bit by bit.
+A short training takes most of its time for making its graphs. Keras' AUC was about a sixth of their operations, once
+for the training and once for the evaluation. This one has less than half of them, 27 ms less of CPU for both graphs,
+and the same numbers, bit by bit.
 """
 
 from __future__ import annotations
