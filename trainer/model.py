@@ -17,6 +17,7 @@ from headrace.common.errors import TrainingError
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.train import Precision, TrainConfig
 from headrace.trainer import adam, columns, models
+from headrace.trainer.auc import Auc
 from headrace.trainer.models.layers import label_variances
 from headrace.trainer.optimizers import optimizer
 from headrace.trainer.preprocessing import with_vocabulary
@@ -148,9 +149,9 @@ def metrics(label: LabelConfig) -> list[keras.metrics.Metric]:
     if label.tasks is not None:
         return [TaskMetric(task, one) for task in tasks_of(label) for one in metrics(task.label)]
     if label.kind == "binary":
-        return [keras.metrics.AUC(name="auc"), keras.metrics.BinaryAccuracy(name="binary_accuracy")]
+        return [Auc(), keras.metrics.BinaryAccuracy(name="binary_accuracy")]
     if label.kind == "multilabel":
-        return [keras.metrics.AUC(name="micro_auc")]  # over all pairs of an example and a class
+        return [Auc("micro_auc")]  # over all pairs of an example and a class
     if label.kind == "multiclass":
         return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
     if label.kind in ("next_word", "text"):

@@ -162,6 +162,7 @@ def test_adam_with_fewer_operations_is_keras_adam(settings: dict[str, Any], scal
         for gradients in zip(GRADIENTS, BIASES, strict=True):
             step(*(tf.constant(gradient) * made.scale_loss(1.0) for gradient in gradients))
         assert operations(step, "Pow") == (2 if shared else 4)
+        assert operations(step, "StatefulPartitionedCall") == (2 if shared else 0)  # one for each weight
         found.append([np.asarray(variable) for variable in [*weights, *made.variables]])
     for one, two in zip(*found, strict=True):
         np.testing.assert_array_equal(one, two)

@@ -59,7 +59,8 @@ CONFIG = {
 WORDS = ["The", "cat.", "sat", "on", "a", "mat,", "über", "naïve-ish", "東京", "a_b", "$5", "...", "The"]
 GAPS = [" ", "\n ", "\u00a0", "\u3000", "\t"]
 LEAST = -(2**63)
-pytestmark = pytest.mark.slow
+# TensorFlow's optimizer would take half of the time; the session below runs the signatures optimized
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("as_they_are")]
 
 Row = dict[str, list[Any]]
 

@@ -59,11 +59,18 @@ class Ensemble(keras.Model):
         members = getattr(y_pred, MEMBERS, None) if training else None
         if members is not None:
             count = self.get_layer("mean").members
-            y = ops.repeat(y if len(y.shape) > 1 else ops.expand_dims(y, -1), count, axis=0)
+            y = _for_each_member(y, count)
             y_pred = members
             if sample_weight is not None:
-                sample_weight = ops.repeat(ops.reshape(sample_weight, (-1,)), count, axis=0)
+                sample_weight = ops.reshape(_for_each_member(ops.reshape(sample_weight, (-1, 1)), count), (-1,))
         return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+
+def _for_each_member(y: Any, members: int) -> Any:
+    """[batch] or [batch, width] to [batch * members, width or 1], each row `members` times."""
+    rows = y if len(y.shape) > 1 else ops.expand_dims(y, -1)
+    repeated = ops.tile(ops.expand_dims(rows, 1), (1, members, 1))  # ops.repeat is twice as many operations
+    return ops.reshape(repeated, (-1, rows.shape[1] or ops.shape(rows)[1]))
 
 
 MEMBERS = "_headrace_members"
@@ -152,7 +159,8 @@ class SharedDense(keras.layers.Layer):
 
     def _scaled(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
         """Of inputs [batch, members, n], or [batch, 1, n]."""
-        return ops.matmul(inputs * self.scale_in, self.kernel) * self.scale_out + self.bias
+        rows = ops.reshape(inputs * self.scale_in, (-1, self.kernel.shape[0]))
+        return ops.reshape(ops.matmul(rows, self.kernel), (-1, *self.bias.shape)) * self.scale_out + self.bias
 
     def _side_by_side(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
         """The same of inputs [batch, n], with one matrix [n, members * units]."""
