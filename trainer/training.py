@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import keras
 import tensorflow as tf
 
+from headrace.common.heap import keep_free_heap
 from headrace.trainer.callbacks.finite_loss import BatchesAfter, NonFiniteLossError
 from headrace.trainer.devices.strategy import StrategyChoice, check_same_checkpoint, output_directory
 from headrace.trainer.fitting import Training, fit
@@ -52,6 +53,7 @@ def train_model(
 
     strategy: as `choice` says, set up in this process.
     """
+    keep_free_heap()
     around = circumstances or Circumstances()
     sections, transform_output = job.sections, job.transformed
     folder = checkpoints(job)

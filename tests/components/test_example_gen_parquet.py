@@ -1,5 +1,6 @@
 """Reading Parquet: folders of files, with columns from their names, through ingest, and from object stores."""
 
+import gc
 import json
 import subprocess
 import sys
@@ -31,6 +32,20 @@ def test_row_groups_are_parts_of_bounded_size_and_number(tmp_path: Path, monkeyp
     sizes = [sum(group.rows for piece in part for group in piece.groups) for part in parts]
     assert sum(sizes) == 2500
     assert 5 < len(parts) <= 64
+
+
+def test_a_file_is_opened_once_for_all_its_row_groups(tmp_path: Path) -> None:
+    """What pyarrow knows of a file grows with its row groups, and stays until Python collects its garbage."""
+    write(tmp_path / "a.parquet", {"a": np.arange(2000)}, row_group_size=10)
+    gc.collect()
+    gc.disable()
+    try:
+        _, rows = read(tmp_path / "a.parquet")
+        left = sum(isinstance(each, pq.FileMetaData) for each in gc.get_objects())
+    finally:
+        gc.enable()
+    assert [row["a"] for row in rows] == [[number] for number in range(2000)]
+    assert left <= 3
 
 
 def test_a_folder_is_its_parquet_files_with_columns_from_their_folders(tmp_path: Path) -> None:

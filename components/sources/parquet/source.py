@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -120,7 +122,7 @@ class ParquetFiles(SourceFiles[ParquetSource]):
     def scan(self, part: Part, declared: Mapping[str, Kind]) -> ScanResult:
         """Use the footers; read only columns whose values decide their kind, or which rows to skip."""
         result = ScanResult()
-        for piece in part:
+        for piece in _by_file(part):
             for name, clash in piece.clashes.items():
                 if name not in declared:
                     raise DataError(
@@ -135,7 +137,7 @@ class ParquetFiles(SourceFiles[ParquetSource]):
 
     def batches(self, part: Part, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
         """Row group by row group."""
-        for piece in part:
+        for piece in _by_file(part):
             for batch, group, start, bad in self._read(piece, kinds):
                 if bad and not self.options.skip_bad:
                     raise next(_errors(bad, piece, group, start))()
@@ -224,6 +226,13 @@ class ParquetFiles(SourceFiles[ParquetSource]):
                 _check_rows(piece.path, group, start)
 
 
+def _by_file(part: Part) -> Iterator[RowGroups]:
+    """The row groups of each file together: to open it takes time and memory for all row groups that it has."""
+    for _, pieces in groupby(part, key=attrgetter("path")):
+        first, *others = pieces
+        yield replace(first, groups=(*first.groups, *(group for piece in others for group in piece.groups)))
+
+
 def folder_pattern(path: str) -> str:
     """The path, or if it names folders, the pattern of the Parquet files below them."""
     if has_files(path):
@@ -240,18 +249,19 @@ def _batches(
     file: Any, stored: Mapping[str, pa.DataType], names: Sequence[str], group: RowGroup
 ) -> Iterator[pa.RecordBatch]:
     rows = batch_rows(group.size, group.rows, len(names))
-    return _flat_batches(file, stored, names, rows, row_groups=[group.number])
+    return _flat_batches(file, stored, names, rows, group.number)
 
 
 def _flat_batches(
-    file: Any, stored: Mapping[str, pa.DataType], names: Sequence[str], rows: int, **which: Any
+    file: Any, stored: Mapping[str, pa.DataType], names: Sequence[str], rows: int, number: int
 ) -> Iterator[pa.RecordBatch]:
-    """Read columns in batches of up to so many rows, without structs. stored: all columns of the file with their types;
-    which: arguments of `iter_batches`.
+    """Read columns of a row group in batches of up to so many rows, without structs. stored: all columns of the file
+    with their types.
     """
     leaves = leaves_of(stored)
-    paths = [file.schema.column(leaf).path for name in names for leaf in leaves[name]]
-    for batch in file.iter_batches(rows, columns=paths, use_threads=False, **which):
+    parts = file.reader.column_paths  # `file.schema` refers to itself, so what is known of the file would stay
+    paths = [".".join(parts[leaf]) for name in names for leaf in leaves[name]]
+    for batch in file.iter_batches(rows, columns=paths, use_threads=False, row_groups=[number]):
         if any(pa.types.is_nested(field.type) for field in batch.schema):
             found, columns = flat_columns(batch)
             yield pa.RecordBatch.from_arrays(columns, found)
