@@ -1,7 +1,8 @@
 """Runs the component of a pod, between the executor input of Kubeflow's launcher and the executor of TFX.
 
-The cheap first task of a pipeline with `schedule.retrain` scans the spans and decides whether there is a reason to
-train. It runs without TensorFlow and TFX, so this module imports neither until `_run_component` does.
+Components that take milliseconds run without TensorFlow and TFX (pod/light.py), and so does the cheap first task of a
+pipeline with `schedule.retrain`, which scans the spans and decides whether there is a reason to train. So this module
+imports neither until `_import_tfx` does.
 """
 
 from __future__ import annotations
@@ -24,14 +25,18 @@ from headrace.components.gates.verdict import DataVerdicts
 from headrace.components.trigger.decision import VERDICT, look_for_new
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.kubeflow import TRAINER
+from headrace.pipeline.kubeflow.distributed.launch import POD_NAME, TrainerTask, distributed
 from headrace.pipeline.kubeflow.pod.invocation import PUSHER, Invocation, pack, restore_uncached
 from headrace.pipeline.kubeflow.pod.parameters import with_parameters
 from headrace.pipeline.kubeflow.pod.paths import RECORD, ROOT, PodPaths, fill_placeholders, home_of
 from headrace.pipeline.kubeflow.pod.records import TRAININGS
+from headrace.pipeline.kubeflow.pod.state import present
+from headrace.pipeline.kubeflow.pod.version_claims import with_free_number
 from headrace.pipeline.kubeflow.results_store import volume_store
 from headrace.pipeline.kubeflow.store import Store, open_store
 
 if TYPE_CHECKING:
+    from headrace.pipeline.execute import Artifacts
     from headrace.pipeline.kubeflow.pod.exchange import Exchange
     from headrace.pipeline.kubeflow.pod.own_push import Pushed
 
@@ -88,24 +93,21 @@ def _write_texts(texts: Mapping[str, str], record: str, output_file: str, paths:
 
 
 def _run_component(invocation: Invocation, executor_input: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-    importlib.import_module("absl.logging")  # it has no types, and it creates the logger
-    logging.getLogger("absl").addFilter(_is_useful)
     with imports_alone():
-        from headrace.components.beam_pipelines import BeamPipelines
-        from headrace.pipeline.execute import Artifacts, execute
-        from headrace.pipeline.kubeflow.distributed.launch import POD_NAME, TrainerTask, distributed
-        from headrace.pipeline.kubeflow.pod.exchange import Exchange
+        from headrace.pipeline.kubeflow.pod.exchange import Exchange, new_artifact
+        from headrace.pipeline.kubeflow.pod.light import is_light, new_light, run_light
         from headrace.pipeline.kubeflow.pod.origin import compiled_in
         from headrace.pipeline.kubeflow.pod.own_push import pushed
-        from headrace.pipeline.kubeflow.pod.state import present
-        from headrace.pipeline.kubeflow.pod.version_claims import with_free_number
 
+        light = is_light(invocation)
+        if not light:
+            _import_tfx()
     paths = PodPaths(environ.get(ROOT, ""), invocation.mount)
     store = open_store(invocation.store, of_pod=True)
     beam = BeamConfig.model_validate_json(json.dumps(invocation.beam))
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(_scratch())
-        exchange = Exchange(invocation, executor_input, paths, scratch)
+        exchange = Exchange(invocation, executor_input, paths, scratch, new_light if light else new_artifact)
         shared = stack.enter_context(_shared_scratch(exchange)) if paths.mount and beam.is_remote else scratch
         files = _write_files(invocation.files, shared)
         properties = restore_uncached(invocation.exec_properties, environ)
@@ -118,8 +120,9 @@ def _run_component(invocation: Invocation, executor_input: Mapping[str, Any], en
 
         def run_once() -> Artifacts:
             with present(properties, paths, store, exchange.user):
-                node, given = invocation.node(properties), BeamPipelines(beam, shared)
-                return execute(node, inputs, exchange.output_uris(), given)
+                if light:
+                    return run_light(invocation, properties, inputs, exchange.output_uris())
+                return _run_with_tfx(invocation, properties, inputs, exchange.output_uris(), beam, shared)
 
         results = volume_store(paths.shared, home) if paths.mount else store
         try:
@@ -135,6 +138,28 @@ def _run_component(invocation: Invocation, executor_input: Mapping[str, Any], en
         if invocation.id == PUSHER and (made := pushed(properties, inputs, outputs, exchange.home, paths, store)):
             _write_card(made, paths, home, results)
         _follow_push(invocation, exchange.user, home, results)
+
+
+def _import_tfx() -> None:
+    importlib.import_module("absl.logging")  # it has no types, and it creates the logger
+    logging.getLogger("absl").addFilter(_is_useful)
+    importlib.import_module("headrace.components.beam_pipelines")
+    importlib.import_module("headrace.pipeline.execute")
+
+
+def _run_with_tfx(
+    invocation: Invocation,
+    properties: Mapping[str, Any],
+    inputs: Artifacts,
+    uris: Mapping[str, str],
+    beam: BeamConfig,
+    scratch: Path,
+) -> Artifacts:
+    from headrace.components.beam_pipelines import BeamPipelines
+    from headrace.pipeline.execute import execute
+
+    node, given = invocation.node(properties), BeamPipelines(beam, scratch)
+    return execute(node, inputs, uris, given)
 
 
 def _follow_push(invocation: Invocation, user: str, home: str, store: Store) -> None:

@@ -2,6 +2,8 @@
 
 message = run_light(node, request)
 
+A pod on Kubeflow runs them without both, too (pipeline/kubeflow/pod/light.py).
+
 Spans, Baseline, WarmStart, RecordBlessing, ImportSchemaGen, ModelInService, PredictSpans, PublishPredictions and
 ServingLog take milliseconds, and their code needs no TFX: their components are thin layers over the functions that are
 called here, with artifacts that have the methods of TFX's.
@@ -77,6 +79,14 @@ class LightArtifact:
         self._properties = stored.artifact.custom_properties
 
     @property
+    def mlmd_artifact(self) -> mlmd.Artifact:
+        return self.stored.artifact
+
+    @property
+    def artifact_type(self) -> mlmd.ArtifactType:
+        return self.stored.type
+
+    @property
     def uri(self) -> str:
         return self.stored.artifact.uri
 
@@ -140,22 +150,33 @@ def remove_written(node: Mapping[str, Any], request: Mapping[str, Any]) -> None:
 
 
 def _execute(node: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, LightArtifact]:
-    """What `headrace.pipeline.execute` does for these components."""
     inputs = {key: LightArtifact(StoredArtifact.from_json(parts)) for key, (parts,) in request["inputs"].items()}
-    for artifact in inputs.values():
-        check_whole(artifact)
-    outputs = {key: _output(node, key, Path(uri)) for key, uri in request["outputs"].items()}
-    LIGHT[node["kind"]](**inputs, **outputs, **node["parameters"])
-    for key, artifact in outputs.items():
-        if artifact.uri == request["outputs"][key]:  # otherwise it is an existing model, sealed when it was made
-            seal(artifact)
+    types = {key: mlmd.ArtifactType.FromString(base64.b64decode(type_)) for key, type_ in node["types"].items()}
+    outputs = {key: new_output(types[key], uri, node["outputs"][key]) for key, uri in request["outputs"].items()}
+    execute_light(node["kind"], node["parameters"], inputs, outputs)
     return outputs
 
 
-def _output(node: Mapping[str, Any], key: str, uri: Path) -> LightArtifact:
-    (uri.parent if node["outputs"][key] else uri).mkdir(parents=True)
-    type_ = mlmd.ArtifactType.FromString(base64.b64decode(node["types"][key]))
-    artifact = LightArtifact(StoredArtifact(mlmd.Artifact(uri=str(uri)), type_))
+def execute_light(
+    kind: str,
+    parameters: Mapping[str, Any],
+    inputs: Mapping[str, LightArtifact],
+    outputs: Mapping[str, LightArtifact],
+) -> None:
+    """What `headrace.pipeline.execute` does for these components, with outputs that `new_output` made."""
+    uris = {key: artifact.uri for key, artifact in outputs.items()}
+    for artifact in inputs.values():
+        check_whole(artifact)
+    LIGHT[kind](**inputs, **outputs, **parameters)
+    for key, artifact in outputs.items():
+        if artifact.uri == uris[key]:  # otherwise it is an existing model, sealed when it was made
+            seal(artifact)
+
+
+def new_output(type_: mlmd.ArtifactType, uri: str, is_value: bool) -> LightArtifact:
+    """An output before its component runs. is_value: whether it is a file with a text, and not a folder."""
+    (Path(uri).parent if is_value else Path(uri)).mkdir(parents=True)
+    artifact = LightArtifact(StoredArtifact(mlmd.Artifact(uri=uri), type_))
     artifact.set_string_custom_property("tfx_version", stack_versions()["tfx"])
     return artifact
 

@@ -11,16 +11,12 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
-
-from ml_metadata.proto import metadata_store_pb2 as mlmd
-from tfx.types import Artifact
+from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import RunError
 from headrace.components.contents import CONTENTS, known_contents
 from headrace.components.stored_models.blessed_record import DAMAGED, EXISTS, WHY
-from headrace.pipeline.execute import Artifacts
-from headrace.pipeline.kubeflow.pod.invocation import ARTIFACT, REFERENCE, Invocation, pack, unpack
+from headrace.pipeline.kubeflow.pod.invocation import ARTIFACT, REFERENCE, Invocation, load_class, pack, unpack
 from headrace.pipeline.kubeflow.pod.origin import (
     FILE,
     MADE_FROM,
@@ -34,20 +30,40 @@ from headrace.pipeline.kubeflow.pod.origin import (
 from headrace.pipeline.kubeflow.pod.parameters import PARAMETERS
 from headrace.pipeline.kubeflow.pod.paths import RECORD, PodPaths, home_of, sibling
 from headrace.pipeline.kubeflow.store import Store
+from headrace.pipeline.local.mlmd import metadata_store_pb2 as mlmd
 from headrace.pipeline.versions import installed
+
+if TYPE_CHECKING:
+    from tfx.types import Artifact
+
+    from headrace.pipeline.execute import Artifacts
 
 CUSTOM = "custom:"
 KUBEFLOW_NAMES = frozenset({"display_name", "store_session_info"})
 """Metadata that Kubeflow itself adds."""
 
 
+def new_artifact(type_: str) -> Artifact:
+    """An empty artifact of a type, `module:name`. Imports TFX."""
+    artifact: Artifact = load_class(type_)()
+    return artifact
+
+
 class Exchange:
-    """The inputs and outputs of one task. scratch: an existing folder for what travels as text."""
+    """The inputs and outputs of one task.
+
+    scratch: an existing folder for what travels as text; new: makes an empty artifact of a type.
+    """
 
     def __init__(
-        self, invocation: Invocation, executor_input: Mapping[str, Any], paths: PodPaths, scratch: Path
+        self,
+        invocation: Invocation,
+        executor_input: Mapping[str, Any],
+        paths: PodPaths,
+        scratch: Path,
+        new: Callable[[str], Artifact] = new_artifact,
     ) -> None:
-        self._invocation, self._paths, self._scratch = invocation, paths, scratch
+        self._invocation, self._paths, self._scratch, self._new = invocation, paths, scratch, new
         self._executor_input = executor_input
         declared = executor_input["outputs"].get("artifacts", {})
         self._given: list[tuple[str, Artifact]] = []
@@ -151,7 +167,7 @@ class Exchange:
         record.write(sibling(uri, FILE), store)
 
     def _input(self, key: str, how: str, store: Store) -> Artifact:
-        artifact = self._invocation.new_input(key)
+        artifact = self._new(self._invocation.inputs[key].type)
         if how != ARTIFACT:
             folder = self._scratch / "inputs" / key
             folder.mkdir(parents=True)
@@ -169,7 +185,7 @@ class Exchange:
         artifact.uri = str(path)
         self._given.append((self._below_home(given["uri"]), artifact))
         if str(given.get("name", "")).isdecimal():
-            artifact.id = int(given["name"])
+            artifact.mlmd_artifact.id = int(given["name"])
         return artifact
 
     def _fetch_model(self, artifact: Artifact, reference: Mapping[str, str], folder: Path, store: Store) -> None:

@@ -22,8 +22,6 @@ from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS
 from headrace.pipeline.kubeflow.pod.paths import RECORD
 
 if TYPE_CHECKING:
-    from tfx.types import Artifact
-
     from headrace.pipeline.plan import Node
 
 REFERENCE, VALUE, ARTIFACT = "reference", "value", "artifact"
@@ -104,11 +102,6 @@ class Invocation:
             outputs={key: load_class(port.type) for key, port in self.outputs.items()},
             upstream=(),
         )
-
-    def new_input(self, key: str) -> Artifact:
-        """An empty artifact of an input's type."""
-        artifact: Artifact = load_class(self.inputs[key].type)()
-        return artifact
 
     @property
     def artifact_outputs(self) -> list[str]:

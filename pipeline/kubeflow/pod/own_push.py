@@ -11,13 +11,15 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.components.stored_models.push_record import PushRecord, note_own_push
-from headrace.pipeline.execute import Artifacts
 from headrace.pipeline.kubeflow.pod.paths import SCHEMES, PodPaths
 from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.store import Store
+
+if TYPE_CHECKING:
+    from headrace.pipeline.execute import Artifacts
 
 logger = logging.getLogger(__name__)
 
