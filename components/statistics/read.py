@@ -53,13 +53,13 @@ def batches(file: str) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def framed_blocks(file: str, size: int = BYTES) -> Iterator[tuple[bytes, NDArray[np.int64], NDArray[np.int64]]]:
-    """Blocks of about `size` bytes of a TFRecord file, and where the records in each start and end.
+def framed_blocks(file: str, size: int | None = None) -> Iterator[tuple[bytes, NDArray[np.int64], NDArray[np.int64]]]:
+    """Blocks of about `size` bytes (None: BYTES) of a TFRecord file, and where the records in each start and end.
 
     Raises DataError if it is damaged.
     """
     try:
-        yield from _records(file, size)
+        yield from _records(file, size or BYTES)
     except (EOFError, gzip.BadGzipFile, _inflate_error()) as error:
         what = f"the examples, written by an earlier run or component, are damaged: {error}"
         raise DataError(what, file=file, hint=_WAY_OUT) from error

@@ -133,7 +133,7 @@ def test_other_code_features_or_splits_read_all_again(tmp_path: Path) -> None:
     other_splits = NIGHT.replace('"train"', '"train", "eval"')
     for number, (code, features, splits) in enumerate([("2", {}, NIGHT), ("1", hours, NIGHT), ("1", {}, other_splits)]):
         config = {**PLAIN, "features": {**PLAIN["features"], **features}}
-        with pytest.raises(Exception, match=r"not a valid|inflate|corrupted|gzip|DataLoss"):
+        with pytest.raises(Exception, match="are damaged"):
             analyze(tmp_path, inputs, f"out-{number}", config, code, splits_config=splits)
 
 
