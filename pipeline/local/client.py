@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,9 +63,11 @@ class ForkServer:
 
     def kill(self) -> None:
         """Kill the server and everything that it started; none of it runs when this returns."""
-        if self._ready:  # else it would first import
-            self._process.end(END_SECONDS)
-        self._process.kill()
+        try:
+            if self._ready:  # else it would first import
+                self._process.end(END_SECONDS)
+        finally:  # also after another Ctrl-C
+            self._process.kill()
         self._write_log()
         wait_until_free(self._processes_file, CHILD_SECONDS)
 
@@ -80,7 +81,7 @@ class ForkServer:
         with contextlib.suppress(RunError, OSError):
             if running:
                 self._connection.send(stop=True)
-            while running > 0 and select.select([self._connection], [], [], max(deadline - time.monotonic(), 0))[0]:
+            while running > 0 and self._connection.wait(deadline - time.monotonic()):
                 running -= sum(message["event"] == "ended" for message in self.events())
 
     def nodes(self) -> list[dict[str, Any]]:

@@ -109,6 +109,17 @@ class _Child(NamedTuple):
     alive: int
     request: int
 
+    def take(self, request: dict[str, Any]) -> bool:
+        """Run the component that is requested. False if the child has died while it waited."""
+        try:
+            with os.fdopen(self.request, "w", encoding="utf-8") as pipe:
+                json.dump(request, pipe)
+        except BrokenPipeError:
+            os.close(self.alive)
+            os.waitpid(self.pid, 0)
+            return False
+        return True
+
 
 class Server:
     """Holds the pipeline and the children that run its components."""
@@ -126,7 +137,7 @@ class Server:
         self._selector.register(connection, selectors.EVENT_READ)
         nodes = [_describe(node) for node in self._nodes.values()]
         connection.send(event="ready", nodes=nodes, key=_plan_key(self._config, request["path"]))
-        self._next = self._fork()
+        self._next = self._fork_ahead()
 
     def serve(self) -> None:
         """Start children on request and report those that ended; kill all when the command is gone."""
@@ -139,8 +150,9 @@ class Server:
                     for request in self._connection.receive():
                         self._start(request)
         except (EOFError, ConnectionError):  # also while reporting that a child has ended
-            os.kill(self._next.pid, signal.SIGKILL)
-            os.waitpid(self._next.pid, 0)  # in some containers nobody else does, so it would never vanish
+            if self._next is not None:
+                os.kill(self._next.pid, signal.SIGKILL)
+                os.waitpid(self._next.pid, 0)  # in some containers nobody else does, so it would never vanish
             os.killpg(0, signal.SIGKILL)
 
     def _start(self, request: dict[str, Any]) -> None:
@@ -148,18 +160,29 @@ class Server:
             for pid in self._children:
                 os.kill(pid, signal.SIGTERM)
             return
-        child = self._next
-        with contextlib.suppress(BrokenPipeError), os.fdopen(child.request, "w", encoding="utf-8") as pipe:
-            json.dump(request, pipe)  # a child that was killed meanwhile is reported as any other
+        child, self._next = self._next, None
+        if child is None or not child.take(request):
+            child = self._fork()
+            child.take(request)
         self._children[child.pid] = request["node"]
         self._selector.register(child.alive, selectors.EVENT_READ, child.pid)
-        self._next = self._fork()
+        self._next = self._fork_ahead()
+
+    def _fork_ahead(self) -> _Child | None:
+        """The child of whichever component comes next; None if none can be forked now."""
+        with contextlib.suppress(OSError):
+            return self._fork()
+        return None
 
     def _fork(self) -> _Child:
-        """Fork the child of whichever component comes next."""
         alive, child_end = os.pipe()  # closes when the child ends, however it ends
         received, request = os.pipe()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            for end in (alive, child_end, received, request):
+                os.close(end)
+            raise
         if pid == 0:
             os.close(alive)
             os.close(request)
@@ -314,7 +337,8 @@ def _is_value(type_: type) -> bool:
 def _wait_and_run(received: int, nodes: Mapping[str, Any], config: Any) -> NoReturn:
     """Run the component whose request comes through the pipe; end if none comes."""
     try:
-        import headrace.pipeline.execute  # noqa: F401 - for all that it imports
+        with contextlib.suppress(Exception):  # `_execute` imports it again, and reports what fails
+            import headrace.pipeline.execute  # noqa: F401 - for all that it imports
 
         with os.fdopen(received, encoding="utf-8") as pipe:
             request = json.loads(pipe.read() or "null")

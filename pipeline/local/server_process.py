@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -73,7 +72,7 @@ class ServerProcess:
         """Let it end by itself, as it does once it waits for requests and none can come; or give up after so long."""
         with contextlib.suppress(OSError):
             self.connection.end()
-            select.select([self.connection], [], [], seconds)
+            self.connection.wait(seconds)
 
     def kill(self) -> None:
         """Kill it and everything that it started, except what nobody reaps."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import errno
 import json
+import select
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -94,6 +95,12 @@ class JsonConnection:
             raise EOFError
         *lines, self._rest = (self._rest + data).split(b"\n")
         yield from map(json.loads, lines)
+
+    def wait(self, seconds: float) -> bool:
+        """Whether something can be received, or the end, within so many seconds."""
+        poll = select.poll()  # `select` would fail for descriptors from 1,024 on
+        poll.register(self._connection, select.POLLIN)
+        return bool(poll.poll(max(seconds, 0.0) * 1000))
 
     def end(self) -> None:
         """Send no more: the other end sees the connection close, and may still send."""
