@@ -93,8 +93,11 @@ class DataError(HeadraceError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Keep the fields when the error is pickled by a Beam worker process."""
-        fields = {"file": self.file, "line": self.line, "column": self.column, "hint": self.hint}
-        return _data_error, (type(self), self.what, fields)
+        return _data_error, (type(self), self.what, self._fields())
+
+    def _fields(self) -> dict[str, Any]:
+        """The arguments of the error but the first."""
+        return {"file": self.file, "line": self.line, "column": self.column, "hint": self.hint}
 
 
 class NoDataError(DataError):
@@ -119,12 +122,14 @@ class BadRecordError(DataError):
 
     def stopping(self) -> DataError:
         """The same where such a record always stops a run."""
-        return DataError(self.what, file=self.file, line=self.line, column=self.column, hint=self.hint)
+        return DataError(self.what, **super()._fields())
 
     def skipped_by(self, setting: str) -> BadRecordError:
         """The same where this skips such records."""
-        place = {"file": self.file, "line": self.line, "column": self.column}
-        return BadRecordError(self.what, hint=self.hint, setting=setting, **place)
+        return BadRecordError(self.what, **{**self._fields(), "setting": setting})
+
+    def _fields(self) -> dict[str, Any]:
+        return {**super()._fields(), "setting": self.setting}
 
 
 class HeaderError(DataError):

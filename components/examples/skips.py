@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from headrace.common.errors import DataError
+from headrace.common.errors import BadRecordError, DataError
 from headrace.common.figures import plural
-from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.data import DataConfig, skip_setting
 from headrace.configs.schema.sources import CsvSource
 from headrace.configs.schema.sources.files import USUAL_ENCODING
 
@@ -59,6 +60,17 @@ class Skips:
     def skipped(self) -> Skipped:
         """The records so far."""
         return Skipped(self._count, tuple(self._reported))
+
+
+@contextmanager
+def skipped_in_section(data: DataConfig) -> Iterator[None]:
+    """Let the error about a record of this data that cannot be read name the setting that skips it, which is beside
+    the source: `predict.on_bad_record` for `predict.source`.
+    """
+    try:
+        yield
+    except BadRecordError as error:
+        raise error.skipped_by(skip_setting(data)) from None
 
 
 def lenient(data: DataConfig) -> Iterator[DataConfig]:

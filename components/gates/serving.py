@@ -20,6 +20,7 @@ from tfx.types import artifact, artifact_utils, component_spec, standard_artifac
 from headrace.components.beam_pipelines import BeamComponent, always_beam, workers_here
 from headrace.components.example_gen.beam_map import BeamMap, local_threads
 from headrace.components.example_gen.ingest import ingest
+from headrace.components.examples.skips import skipped_in_section
 from headrace.components.gates.log_columns import as_logged
 from headrace.components.gates.serving_log import list_log
 from headrace.components.spans.manifest import SpanManifest
@@ -81,10 +82,11 @@ class Executor(base_beam_executor.BaseBeamExecutor):
             _write_of_none(target)
             return
         given, compared = data_from_json(exec_properties["data"], SKEW_SOURCE), json.loads(exec_properties["columns"])
-        data = as_logged(given, manifest, compared).model_copy(update=NOT_SPLIT)
+        with skipped_in_section(given):
+            data = as_logged(given, manifest, compared).model_copy(update=NOT_SPLIT)
         always = always_beam(self)
         threads = 0 if always else local_threads(self._make_beam_pipeline)
-        with tempfile.TemporaryDirectory(dir=_folder(statistics)) as work:
+        with skipped_in_section(given), tempfile.TemporaryDirectory(dir=_folder(statistics)) as work:
             result = ingest(
                 data,
                 manifest,

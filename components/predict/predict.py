@@ -25,7 +25,7 @@ from headrace.common.durable import replacing
 from headrace.common.errors import DataError, RunError
 from headrace.common.record_batches import concatenated, in_one_batch
 from headrace.components.example_gen.checks import check_fraction
-from headrace.components.examples.skips import Skipped
+from headrace.components.examples.skips import Skipped, skipped_in_section
 from headrace.components.examples.tfexample.rounding import RangeCheck
 from headrace.components.predict.model import PredictionColumns, Predictor, RefusedRecordError
 from headrace.components.predict.reading import Input, OpenedInput, open_input
@@ -154,9 +154,10 @@ def predict_file(
         work: an existing folder for intermediate files.
         tasks: predict each part in a task of `parallel_map`, instead of one after the other in this process.
     """
-    rows = _open(request, parallel_map, work, output)
+    with skipped_in_section(request.given.data):
+        rows = _open(request, parallel_map, work, output)
     parts = range(len(rows.opened.parts))
-    with _explained(output), replacing(output) as partial_file:
+    with skipped_in_section(request.given.data), _explained(output), replacing(output) as partial_file:
         with open_writer(output, partial_file, rows.schema) as write:
             if tasks:
                 counts = parallel_map("Predict", partial(_predict_part, rows=rows, work=work), list(parts))

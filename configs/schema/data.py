@@ -158,6 +158,11 @@ class DataConfig(Section):
         return self
 
 
+def skip_setting(data: DataConfig) -> str:
+    """What skips records that cannot be read, in the section of the config that the source was in, for messages."""
+    return f"`{data.source.section.removesuffix('.source')}.on_bad_record: skip`"
+
+
 def data_from_json(text: str, section: str) -> DataConfig:
     """What a component got as JSON, with the section of the config that its source was in, for messages."""
     data = DataConfig.model_validate_json(text)

@@ -31,6 +31,7 @@ def request_violations(config: PipelineConfig, spans: Sequence[Span]) -> tuple[l
     up to the date of the run. spans: of the training data.
     """
     from headrace.components.example_gen.head import read_head
+    from headrace.components.examples.skips import skipped_in_section
     from headrace.components.gates.log_columns import as_logged, as_read
     from headrace.components.gates.serving_log import find_log
     from headrace.components.sources import ReadOptions, open_source
@@ -48,12 +49,13 @@ def request_violations(config: PipelineConfig, spans: Sequence[Span]) -> tuple[l
         manifest = find_log(data, date_of_run(config.data, SpanManifest(tuple(spans))))
         if not manifest.spans:
             return [], []
-        newest, logged = manifest.spans[-1], as_logged(data, manifest, config.compared_columns)
-        read = logged.columns if isinstance(logged.columns, tuple) else None
-        every, options = (ReadOptions(names, skip_bad=data.on_bad_record == "skip") for names in (None, read))
-        columns = open_source(data.source, newest.paths, every, newest.splits).columns()
-        log = open_source(data.source, newest.paths, options, newest.splits)
-        found = read_head(logged, log, [], alone=len(manifest.spans) == 1, may_lack=True)
+        with skipped_in_section(data):
+            newest, logged = manifest.spans[-1], as_logged(data, manifest, config.compared_columns)
+            read = logged.columns if isinstance(logged.columns, tuple) else None
+            every, options = (ReadOptions(names, skip_bad=data.on_bad_record == "skip") for names in (None, read))
+            columns = open_source(data.source, newest.paths, every, newest.splits).columns()
+            log = open_source(data.source, newest.paths, options, newest.splits)
+            found = read_head(logged, log, [], alone=len(manifest.spans) == 1, may_lack=True)
     except DataError as error:
         why: list[Violation] = [(WHERE, str(error))]
         return ([], why) if isinstance(error, UnreachableError) else (why, [])

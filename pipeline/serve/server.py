@@ -32,7 +32,7 @@ from werkzeug.routing import Map, Rule
 from werkzeug.serving import make_server
 from werkzeug.wrappers import Request, Response
 
-from headrace.common.errors import DataError, HeadraceError, RunError
+from headrace.common.errors import BadRecordError, DataError, HeadraceError, RunError
 from headrace.common.names import did_you_mean_or_list
 from headrace.components.failed_checks import reason_of
 from headrace.components.predict.model import Predictor
@@ -148,6 +148,8 @@ class LoadedModel:
         try:
             batch = record_batch(records, description)
             found = self._converted(records, description) if batch is None else self._predict_rows(batch)
+        except BadRecordError as error:  # whose ways out are settings of data, not of a request
+            raise BadRequestError(error.found) from None
         except DataError as error:
             raise BadRequestError(str(error)) from None
         return plain_rows(found)

@@ -1,12 +1,13 @@
 """Bad data: each mistake reported with its file, line and column, and nothing left of the output."""
 
 import gzip
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headrace.common.errors import DataError
+from headrace.common.errors import BadRecordError, DataError
 from headrace.common.storage.paths import resolve
 from headrace.components.example_gen.checks import check_fraction
 from headrace.components.example_gen.ingest import ingest
@@ -41,6 +42,15 @@ def failure(folder: Path, files: dict[str, str | bytes], **data: Any) -> DataErr
         )
     assert not out.exists() or list(out.rglob("*")) == []
     return caught.value
+
+
+def test_an_error_of_a_worker_process_keeps_what_skips_the_record() -> None:
+    error = BadRecordError("is short", file="a.csv", line=3, column="x", hint="Fill it", setting="`--skip`")
+    found = pickle.loads(pickle.dumps(error))
+    assert (type(found), str(found)) == (BadRecordError, str(error))
+    assert str(found).endswith("Or skip such records with `--skip`")
+    assert type(error.stopping()) is DataError
+    assert "--skip" not in str(error.stopping())
 
 
 def place(error: DataError) -> tuple[str | None, int | None, str | None]:

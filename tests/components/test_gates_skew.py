@@ -21,7 +21,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList as Statistics
 from tfx.types import standard_artifacts
 
-from headrace.common.errors import DataError
+from headrace.common.errors import BadRecordError, DataError
 from headrace.components.gates.serving import Executor, served_statistics
 from headrace.components.gates.serving_log import find_log
 from headrace.components.gates.skew import judge_skew
@@ -213,6 +213,12 @@ def test_types_of_columns_that_requests_lack_do_not_count(tmp_path: Path) -> Non
     counts = {bucket.label: bucket.sample_count for bucket in columns["kind"].string_stats.rank_histogram.buckets}
     assert counts == {"007": 1, "12": 1}
     assert columns["fare"].num_stats.mean == 2.0
+
+
+def test_a_request_that_cannot_be_read_names_the_setting_of_the_gate(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("fare,kind\n1.5,a\n2.5\n")
+    with pytest.raises(BadRecordError, match=r"log\.csv:3: (.*\n)+.* with `gates\.skew\.on_bad_record: skip`$"):
+        statistics_of(tmp_path / "a", data(tmp_path / "log.csv", "csv"), COLUMNS)
 
 
 def test_a_log_without_rows_is_no_error(tmp_path: Path) -> None:

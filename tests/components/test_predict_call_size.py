@@ -12,7 +12,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.common.errors import DataError, RunError
+from headrace.common.errors import BadRecordError, DataError, RunError
 from headrace.components.predict.call_size import (
     BATCH_BYTES,
     BATCH_SIZE,
@@ -29,6 +29,7 @@ from headrace.components.predict.serving_graph import load
 from headrace.components.sources import serial_map
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.predict import PredictConfig
 from headrace.trainer.description import ModelDescription
 from headrace.trainer.served_model import ModelCall
 
@@ -163,6 +164,18 @@ def test_a_refused_record_is_named_by_its_file_and_its_number_in_it(
     request = Request(Input(data), Predictor(saved(tmp_path, refusing), MODEL), keys=("x",))
     with pytest.raises(DataError, match=named):
         predict_file(request, tmp_path / "out.csv", serial_map, tmp_path, tasks=tasks)
+
+
+@pytest.mark.parametrize("bad", ["1e39,beyond float32\n", "too,many,fields\n"])
+def test_a_bad_record_of_new_data_names_the_setting_of_predict(tmp_path: Path, bad: str) -> None:
+    csv_file(tmp_path / "a.csv", 3, None, bad)
+    source = {"kind": "csv", "path": str(tmp_path / "a.csv")}
+    data = PredictConfig.model_validate({"source": source, "output": "out.csv"}).data(
+        DataConfig.model_validate({"source": source})
+    )
+    request = Request(Input(data), Predictor(saved(tmp_path, refusing), MODEL), keys=("x",))
+    with pytest.raises(BadRecordError, match=r"\n.* skip such records with `predict\.on_bad_record: skip`$"):
+        predict_file(request, tmp_path / "out.csv", serial_map, tmp_path)
 
 
 @pytest.mark.slow

@@ -119,6 +119,7 @@ def test_records_that_cannot_be_read_are_counted_where_they_are_skipped(pushed: 
     refused = run(pushed, source)
     assert refused.code == 1
     assert "unread.csv:3" in refused.out + refused.err
+    assert "Or skip such records with `predict.on_bad_record: skip`" in refused.out + refused.err
     assert "Traceback" not in refused.out + refused.err
     assert not (pushed.folder / "scored" / "unread.csv").exists()
     skipping = ("predict.on_bad_record=skip", "predict.max_bad_fraction=0.5")

@@ -180,6 +180,13 @@ def test_an_example_that_the_model_refuses_is_named_as_by_predict(models: dict[s
     assert "Key: a, Index: 0" in answer["error"]
 
 
+@pytest.mark.parametrize("value", [1e39, "1e39"])
+def test_a_number_beyond_float32_is_refused_without_settings_of_data(models: dict[str, Served], value: Any) -> None:
+    status, answer = models["binary"].ask("predict", instances=[{"a": value}])
+    assert (status, "'a': 1e+39 is beyond the largest float32" in answer["error"]) == (400, True), answer
+    assert "data." not in answer["error"]
+
+
 def test_several_numbers_for_each_example_are_no_regression() -> None:
     assert regressions({"outputs": np.array([[0.5], [1.5]], np.float32)}) == [0.5, 1.5]
     with pytest.raises(BadRequestError, match=r"several numbers.*:predict"):

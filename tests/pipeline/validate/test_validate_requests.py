@@ -56,6 +56,7 @@ def test_a_gate_that_warns_refuses_requests_that_stop_the_run_and_no_others(
     (problem,) = reported(warn)
     assert problem.startswith("c.yaml:7: gates.skew.source: ")
     assert "log/1:2: " in problem
+    assert problem.endswith("skip such records with `gates.skew.on_bad_record: skip`")
 
 
 @pytest.mark.parametrize(
@@ -72,6 +73,7 @@ def test_requests_that_cannot_be_read_are_refused(log: Path, config: str, text: 
     (problem,) = reported(config)
     assert problem.startswith("c.yaml:7: gates.skew.source: ")
     assert words in problem
+    assert "data.on_bad_record" not in problem
 
 
 @pytest.mark.parametrize(
