@@ -68,20 +68,36 @@ class ServedGraph:
         """graph: is changed. Raises tf.errors.OpError if the variables cannot be read."""
         _rename(graph, f"_served_{next(_NUMBERS)}")
         _fill_after_restore(graph, ends)
-        functions = [function.signature.name for function in graph.library.function]
+        handles, functions = list[tf.Tensor](), list[str]()
+        free = weakref.finalize(self, _free, handles, functions)
+        free.atexit = False
+        try:
+            self._load(graph, ends, handles, functions)
+        except BaseException:
+            free()
+            raise
+
+    def _load(
+        self, graph: tf.compat.v1.GraphDef, ends: GraphEnds, handles: list[tf.Tensor], functions: list[str]
+    ) -> None:
+        """Append what is in the runtime to `handles` and `functions`, also if it fails."""
         for function in graph.library.function:
             add_function(function)
+            functions.append(function.signature.name)
         graph.ClearField("library")
         self._whole = tf.compat.v1.wrap_function(lambda: tf.import_graph_def(graph, name=""), [])
         self._names = list(ends.assets)
         resources = [tensor.name for tensor in self._resources()]
         load = self.prune([ends.variables], [*resources, ends.variables, ends.restore, *ends.fill])
         paths = [tf.constant(path) for path in ends.assets.values()]
-        handles = call_as_it_is(load, [tf.constant(ends.path), *paths])[: len(resources)]
+        try:
+            handles += call_as_it_is(load, [tf.constant(ends.path), *paths])[: len(resources)]
+        except tf.errors.OpError:
+            handles += call_as_it_is(self.prune([], resources), paths)  # of what the call made before it failed
+            raise
         # Without them, each call would look for all variables and tables by name.
         self.fixed = [*handles, *paths]
         self._names = [*resources, *ends.assets]
-        weakref.finalize(self, _free, handles, functions).atexit = False
 
     @property
     def is_restored(self) -> bool:

@@ -2,7 +2,7 @@
 
 A short training takes most of its time for making its graphs. Keras' AUC was about a sixth of their operations, once
 for the training and once for the evaluation. This one has less than half of them, 27 ms less of CPU for both graphs,
-and the same numbers, bit by bit.
+and the same numbers: bit by bit on a CPU, while XLA (`jit_compile`) may add weights in another order.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ class Auc(keras.metrics.AUC):
         Args:
             y_true: Numbers [batch], [batch, 1] or [batch, classes]; all but 0 are true.
             y_pred: Probabilities, [batch, 1] or [batch, classes].
-            sample_weight: One for each example, [batch] or [batch, 1].
+            sample_weight: One for each example, [batch] or [batch, 1]; others are left to Keras.
         """
         y_pred = tf.convert_to_tensor(y_pred)
-        if tf.distribute.has_strategy() or y_pred.shape.rank != 2:
+        sample_weight = None if sample_weight is None else tf.convert_to_tensor(sample_weight)
+        if tf.distribute.has_strategy() or y_pred.shape.rank != 2 or not _is_by_example(sample_weight):
             super().update_state(y_true, y_pred, sample_weight)
             return
         flat, zero = tf.constant([-1]), tf.constant(0)
@@ -53,3 +54,8 @@ class Auc(keras.metrics.AUC):
             counts = tf.cumsum(of_buckets, zero, reverse=True)
             above.value.assign_add(counts, read_value=False)
             below.value.assign_add(tf.reduce_sum(labels, zero) - counts, read_value=False)
+
+
+def _is_by_example(weights: tf.Tensor | None) -> bool:
+    """Whether there are no weights, or [batch] or [batch, 1]."""
+    return weights is None or weights.shape.rank == 1 or (weights.shape.rank == 2 and weights.shape[1] == 1)

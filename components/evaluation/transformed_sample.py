@@ -143,12 +143,13 @@ class FeatureModel:
     """A model of features, those of the same dtype and shape in one tensor: a call takes time per tensor.
 
     stacks: the names in each tensor; predict: one tensor [names, rows, ...] for each stack to predictions; row_work:
-    what a row takes.
+    what a row takes; signature: the model's, whose functions are in TensorFlow's runtime only as long as it is kept.
     """
 
     stacks: Sequence[Sequence[str]]
     predict: Callable[..., tf.Tensor]
     row_work: int
+    signature: Any
 
     @classmethod
     def of(cls, loaded: Any, call: ModelCall, features: Collection[str]) -> FeatureModel:
@@ -174,8 +175,9 @@ class FeatureModel:
         function = tf.function(predict, input_signature=shapes, autograph=False)
         if isinstance(signature, ServedSignature):
             concrete = function.get_concrete_function()
-            return cls(stacks, lambda *tensors: call_as_it_is(concrete, tensors)[0], row_work(signature.graph))
-        return cls(stacks, function, row_work(signature.graph.as_graph_def(add_shapes=True)))
+            work = row_work(signature.graph)
+            return cls(stacks, lambda *tensors: call_as_it_is(concrete, tensors)[0], work, signature)
+        return cls(stacks, function, row_work(signature.graph.as_graph_def(add_shapes=True)), signature)
 
     def predict_each(self, base: Features, changes: Iterable[Features]) -> Iterator[Array]:
         """The predictions, float64 [rows, outputs], with each of the changes of `base`; several in a call."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -104,19 +106,38 @@ def combine_directly(shards: Shards, combiner: StatisticsCombiner, write: Write,
     """Do what CombineShards does in threads, without Beam.
 
     What a group adds is merged at once, in the order of the groups. Beam holds the accumulators of all of them, which
-    for a wide table are large, and copies of them.
+    for a wide table are large, and copies of them. A key may have one group, so that those of several keys are
+    read at the same time.
     """
-    with ThreadPoolExecutor(workers) as pool:
+    groups = [group for key, files in shards.items() for group in file_groups(key, files)]
+    with ThreadPoolExecutor(workers) as pool, closing(_each_accumulated(groups, combiner, pool, 2 * workers)) as each:
         for key, files in shards.items():
             total = combiner.create_accumulator()
-            for _, (_, accumulator) in pool.map(partial(_accumulated, combiner=combiner), file_groups(key, files)):
-                total = combiner.merge_accumulators([total, accumulator])
+            for _ in file_groups(key, files):
+                total = combiner.merge_accumulators([total, next(each)])
             write((key, combiner.extract_output(total)))
 
 
 def to_files(targets: Targets) -> Write:
     """A function that writes the statistics of each split to its file."""
     return partial(_write, targets=targets)
+
+
+def _each_accumulated(
+    groups: Iterable[FileGroup], combiner: StatisticsCombiner, pool: ThreadPoolExecutor, most: int
+) -> Generator[Accumulator, None, None]:
+    """The accumulators of the groups in their order, of which at most `most` are made or wait to be taken."""
+    waiting = deque[Future[tuple[str, tuple[int, Accumulator]]]]()
+    try:
+        for group in groups:
+            waiting.append(pool.submit(_accumulated, group, combiner))
+            if len(waiting) == most:
+                yield waiting.popleft().result()[1][1]
+        while waiting:
+            yield waiting.popleft().result()[1][1]
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
 def _accumulated(group: FileGroup, combiner: StatisticsCombiner) -> tuple[str, tuple[int, Accumulator]]:

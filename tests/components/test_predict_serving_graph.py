@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from headrace.components.predict.serving_graph import load
 from headrace.components.served_graph import (
@@ -162,6 +163,25 @@ def test_lost_variables_are_an_error(tmp_path: Path) -> None:
     shutil.rmtree(folder / "variables")
     with pytest.raises(tf.errors.OpError):
         load(folder, CALL)
+
+
+@pytest.mark.parametrize("lost", ["variables", "assets"])
+def test_nothing_of_a_model_stays_that_cannot_be_loaded(tmp_path: Path, lost: str) -> None:
+    folder = saved(tmp_path)
+    meta = only_graph(folder)
+    ends = GraphEnds.of(meta, folder)
+    graph = part_of(meta.graph_def, [*ends.all, *(one.name for one in meta.signature_def["other"].inputs.values())])
+    shutil.rmtree(folder / lost)  # the vocabulary is read when all variables have values
+    with pytest.raises(tf.errors.OpError):
+        ServedGraph(graph, ends)
+    functions = {node.attr["f"].func.name for node in graph.node if node.op == "StatefulPartitionedCall"}
+    assert functions
+    assert not any(map(context.context().has_function, functions))
+    names = [node.attr["shared_name"].s.decode() for node in graph.node if node.op == "VarHandleOp"]
+    assert len(names) >= 2
+    for name in names:
+        handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name=name)
+        assert not tf.raw_ops.VarIsInitializedOp(resource=handle).numpy()
 
 
 def test_what_only_the_loader_of_tensorflow_can_load_is_left_to_it(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pickle
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,7 +16,12 @@ from tfx.types import standard_artifacts
 
 from headrace.common.errors import DataError
 from headrace.components.statistics import categories, component, spans
-from headrace.components.statistics.combine import StatisticsCombiner
+from headrace.components.statistics.combine import (
+    Accumulator,
+    AccumulatorCombiner,
+    StatisticsCombiner,
+    combine_directly,
+)
 from headrace.components.statistics.read import batches
 
 Examples: TypeAlias = standard_artifacts.Examples
@@ -175,3 +181,51 @@ def test_counts_beyond_the_limit_survive_the_store(tmp_path: Path, monkeypatch: 
     spans.save(tmp_path / "a.arrow", statistics.compact(total))
     loaded = spans.load(tmp_path / "a.arrow")
     assert statistics.extract_output(loaded) == statistics.extract_output(total)
+
+
+class Meeting(AccumulatorCombiner):
+    """Each group waits for another one that is read at the same time."""
+
+    def __init__(self) -> None:
+        self.barrier = threading.Barrier(2, timeout=20)
+
+    def add_input(self, accumulator: Accumulator, batch: Any) -> Accumulator:
+        self.barrier.wait()
+        return super().add_input(accumulator, batch)
+
+
+def shards(examples: Examples, split: str = "train") -> list[str]:
+    return sorted(map(str, (Path(examples.uri) / f"Split-{split}").glob("*.gz")))
+
+
+def test_groups_of_two_keys_are_read_at_the_same_time(tmp_path: Path) -> None:
+    (file,) = shards(write(tmp_path, {"train": [awkward(np.random.default_rng(8), 5)]}))
+    written: dict[str, Accumulator] = {}
+    combine_directly({"a": [file], "b": [file]}, Meeting(), lambda found: written.update([found]), workers=2)
+    assert [*written] == ["a", "b"]
+    assert written["a"].columns is not written["b"].columns
+
+
+class Waiting(AccumulatorCombiner):
+    """A group of seven rows takes until no other one is read any more; `others` were, at least `least`."""
+
+    def __init__(self, least: int) -> None:
+        self.least, self.others, self.read = least, 0, threading.Semaphore(0)
+
+    def add_input(self, accumulator: Accumulator, batch: Any) -> Accumulator:
+        if batch.num_rows == 7:
+            while self.read.acquire(timeout=20 if self.others < self.least else 0.3):
+                self.others += 1
+        else:
+            self.read.release()
+        return super().add_input(accumulator, batch)
+
+
+def test_no_more_than_two_accumulators_a_worker_wait_for_a_slow_group(tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    slow, file = shards(write(tmp_path, {"train": [awkward(rng, 7), awkward(rng, 5)]}))
+    combiner, written = Waiting(least=3), list[str]()
+    keys = {"a": [slow, *[file] * 8], "b": [file] * 3}
+    combine_directly(keys, combiner, lambda found: written.append(found[0]), workers=2)
+    assert written == ["a", "b"]
+    assert combiner.others == 3

@@ -6,6 +6,7 @@ The examples are changed one by one, as TensorFlow's own protocol buffers.
 from __future__ import annotations
 
 import functools
+import gc
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,8 +21,8 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 from headrace.components.evaluation.explain import Judge, loaded_model
 from headrace.components.evaluation.importance import REPEATS, permutations
 from headrace.components.evaluation.metrics import metrics_of
-from headrace.components.evaluation.transformed_sample import row_work
-from headrace.components.served_graph import ServedModel
+from headrace.components.evaluation.transformed_sample import FeatureModel, row_work
+from headrace.components.served_graph import ServedModel, served_model
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.description import ModelDescription
 from headrace.trainer.served_model import ModelCall
@@ -179,6 +180,17 @@ def test_the_first_rows_of_a_sample_are_a_sample(case: Callable[[str], Case]) ->
     given = one.batch.slice(0, 50), one.labels[:50], one.weights[:50]
     first = one.judge.explainer(*given, one.explainer.transformed.first(50))
     assert first.importance(["tags", "area"]) == one.judge.explainer(*given, None).importance(["tags", "area"])
+
+
+def test_a_model_of_features_keeps_the_functions_that_it_calls(case: Callable[[str], Case]) -> None:
+    sample = case("regression").explainer.transformed
+    assert sample is not None
+    loaded = served_model(Path(case("regression").judge.model), ["serving_transformed"])
+    model = FeatureModel.of(loaded, case("regression").call, sample.reads)
+    del loaded
+    gc.collect()
+    (found,), (expected,) = model.predict_each(sample.features, [{}]), sample.predict_each([{}])
+    assert found.tolist() == expected.tolist()
 
 
 def test_images_are_permuted_without_being_decoded_again(tmp_path: Path) -> None:

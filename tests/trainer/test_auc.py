@@ -49,6 +49,18 @@ def test_auc_with_fewer_operations_is_keras_auc(
         np.testing.assert_array_equal(own, of_keras)
 
 
+@pytest.mark.parametrize("shape", [(97, 5), (97, 1), (97,)])
+def test_auc_takes_the_weights_that_keras_takes(shape: tuple[int, ...]) -> None:
+    y, p, _ = batches(5, seed=3)[1]
+    w = np.random.default_rng(3).exponential(size=shape).astype(np.float32)
+    found = []
+    for metric in (Auc(), keras.metrics.AUC()):
+        metric.update_state(y, p, w)
+        found.append([np.asarray(variable) for variable in metric.variables])
+    assert found[1][0].max() > 0
+    np.testing.assert_array_equal(found[0], found[1])
+
+
 def test_auc_has_less_than_half_the_operations_of_keras() -> None:
     def operations(metric: Any) -> int:
         function = tf.function(metric.update_state, autograph=False)

@@ -12,7 +12,7 @@ from headrace.common.errors import TrainingError
 from headrace.configs.schema.train import TrainConfig
 from headrace.trainer import columns, models
 from headrace.trainer.model import compile_model
-from headrace.trainer.models.tabm import MemberDense, Periodic, SharedDense
+from headrace.trainer.models.tabm import MemberDense, Periodic, SharedDense, for_each_member
 from headrace.trainer.sections import TrainerSections
 
 FEATURES: dict[str, dict[str, Any]] = {
@@ -118,6 +118,16 @@ def test_it_predicts_the_mean_and_learns_each_member(kind: str) -> None:
     evaluated = model.compute_loss(BATCH, labels, model(BATCH, training=False), tf.constant(weight), training=False)
     np.testing.assert_allclose(float(evaluated), losses(kind, mean) @ weight / 3, rtol=1e-4)
     assert abs(float(evaluated) - expected) > 3e-4  # members differ
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 1), (4, 3), (4, 3, 2)])
+@pytest.mark.parametrize("unknown", [False, True])
+def test_labels_of_any_rank_are_repeated_for_each_member(shape: tuple[int, ...], unknown: bool) -> None:
+    y = np.arange(np.prod(shape)).reshape(shape)
+    spec = tf.TensorSpec([None] * y.ndim if unknown else [None, *shape[1:]], tf.int64)
+    found = tf.function(lambda y: for_each_member(y, 3), input_signature=[spec])(y)
+    expected = np.repeat(y if y.ndim > 1 else y[:, None], 3, axis=0)
+    np.testing.assert_array_equal(found, expected, strict=True)
 
 
 def test_members_differ_from_the_start_and_share_almost_all_weights() -> None:

@@ -59,18 +59,21 @@ class Ensemble(keras.Model):
         members = getattr(y_pred, MEMBERS, None) if training else None
         if members is not None:
             count = self.get_layer("mean").members
-            y = _for_each_member(y, count)
+            y = for_each_member(y, count)
             y_pred = members
             if sample_weight is not None:
-                sample_weight = ops.reshape(_for_each_member(ops.reshape(sample_weight, (-1, 1)), count), (-1,))
+                sample_weight = ops.reshape(for_each_member(ops.reshape(sample_weight, (-1, 1)), count), (-1,))
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
 
-def _for_each_member(y: Any, members: int) -> Any:
-    """[batch] or [batch, width] to [batch * members, width or 1], each row `members` times."""
+def for_each_member(y: Any, members: int) -> Any:
+    """[batch] or [batch, ...] to [batch * members, 1 or ...], each row `members` times."""
     rows = y if len(y.shape) > 1 else ops.expand_dims(y, -1)
-    repeated = ops.tile(ops.expand_dims(rows, 1), (1, members, 1))  # ops.repeat is twice as many operations
-    return ops.reshape(repeated, (-1, rows.shape[1] or ops.shape(rows)[1]))
+    sizes = tuple(rows.shape)[1:]
+    if None in sizes:
+        sizes = ops.shape(rows)[1:]
+    repeated = ops.tile(ops.expand_dims(rows, 1), (1, members, *(1 for _ in sizes)))  # ops.repeat: twice the operations
+    return ops.reshape(repeated, (-1, *sizes))
 
 
 MEMBERS = "_headrace_members"
