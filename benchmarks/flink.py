@@ -99,13 +99,15 @@ def job_server(jars: Path, folder: Path) -> Iterator[JobServer]:
 
 
 @contextlib.contextmanager
-def worker_pool(folder: Path) -> Iterator[WorkerPool]:
-    """Run what starts Python workers, as beside a task manager. folder: an existing one, for what it writes."""
+def worker_pool(folder: Path, within: Sequence[str] = (), **environment: str) -> Iterator[WorkerPool]:
+    """Run what starts Python workers, as beside a task manager. folder: an existing one, for what it writes; within: a
+    command that the program is appended to; environment: variables of the process.
+    """
     port, log = free_port(), folder / "workers.log"
     program = [sys.executable, "-P", "-m", "apache_beam.runners.worker.worker_pool_main", f"--service_port={port}"]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # it starts `python`, as in the image
-    with running(program, log, PATH=path) as process:
-        _await(process, log, lambda: listens(port))
+    with running([*within, *program], log, **{"PATH": path, **environment}) as process:
+        _await(process, log, lambda: _listens(port))
         yield WorkerPool(f"localhost:{port}", process.pid)
 
 
@@ -150,7 +152,6 @@ def _await(process: subprocess.Popen[bytes], log: Path, started: Callable[[], bo
         time.sleep(0.05)
 
 
-def listens(port: int) -> bool:
-    """Whether a server listens at a port of this machine."""
+def _listens(port: int) -> bool:
     with socket.socket() as one:
         return one.connect_ex(("127.0.0.1", port)) == 0

@@ -9,25 +9,19 @@ The workers are in a mount namespace of their own, with an empty `/tmp` and with
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import flink_workers
 import grpc
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
-from command import wait_until
-from forks import Forked
 
-from benchmarks.flink import JobServer, WorkerPool, listens
+from benchmarks.flink import JobServer, WorkerPool, worker_pool
 from headrace.pipeline.kubeflow.verify.driver import Json
 from headrace.pipeline.kubeflow.verify.launcher import Pod
-from headrace.trainer.service.ports import free_port
 
 HIDDEN = "tmp-of-pods"
+APART = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec")
+SCRIPT = 'mount -t tmpfs tmpfs "$TMPDIR"; mount -t tmpfs tmpfs "$0"; exec "$@"'
 
 
 @contextlib.contextmanager
@@ -35,27 +29,10 @@ def workers(folder: Path, hidden: Path) -> Iterator[WorkerPool]:
     """Python workers as in a task manager's pod. `folder`: an existing one; `hidden`: another, which is empty for
     them.
     """
-    own, port = folder / "tmp", free_port()
+    own = folder / "tmp"
     own.mkdir()
-    program = [sys.executable, flink_workers.__file__, str(port), str(own), str(hidden)]
-    with (
-        (folder / "workers.log").open("wb") as out,
-        Forked(
-            program,
-            stdout=out,
-            stderr=out,
-            stdin=subprocess.DEVNULL,
-            cwd=folder,
-            env={**os.environ, "TMPDIR": str(own)},
-            start_new_session=True,
-        ) as process,
-    ):
-        try:
-            assert wait_until(lambda: listens(port) or process.poll() is not None)
-            assert process.poll() is None, (folder / "workers.log").read_text()
-            yield WorkerPool(f"localhost:{port}", process.pid)
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
+    with worker_pool(folder, (*APART, SCRIPT, str(hidden)), TMPDIR=str(own)) as pool:
+        yield pool
 
 
 def described(jobs: JobServer) -> set[str]:
