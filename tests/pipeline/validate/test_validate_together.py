@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from messages import says
 from trips_folder import CONFIG, headrace
 from validated import noted, source
 
@@ -211,7 +212,7 @@ def test_all_rows_that_cannot_be_read_are_named_in_one_message(auto: str) -> Non
         lines[line - 2] = bad
     Path("trips.csv").write_text("\n".join(["fare,zone,tip", *lines, ""]), encoding="utf-8")
     (message,) = both(CONFIG + auto)
-    assert ":5: the row has 1 field, but there are 3 columns; it ends before 'zone': '1'\n" in message
+    assert says(message, "…:5: the row has 1 field, …3 columns; …'zone': '1'\n")
     assert "  10 other records cannot be read:\n" in message
     assert "trips.csv:9, 50, 51, 52, 53, 54, 55, 56, 57: the row has 1 field" in message
     assert "trips.csv:30: the row has 4 fields" in message
