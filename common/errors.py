@@ -70,7 +70,7 @@ class DataError(HeadraceError):
         file: The file; None if the error is not about one file.
         line: The line as a text editor counts it, from 1; None if it has no meaning.
         column: The column's name; None if it has no meaning.
-        hint: What to change.
+        hint: What to change; `{column}` in it stands for the column's name.
     """
 
     def __init__(
@@ -89,6 +89,11 @@ class DataError(HeadraceError):
     @property
     def ways_out(self) -> tuple[str, ...]:
         """What to change, each in a line of its own."""
+        return tuple(way.replace("{column}", str(self.column)) for way in self.remedies)
+
+    @property
+    def remedies(self) -> tuple[str, ...]:
+        """The same for any column with this mistake, with `{column}` for its name."""
         return (self.hint,) if self.hint else ()
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -116,7 +121,7 @@ class BadRecordError(DataError):
         super().__init__(what, **place)
 
     @property
-    def ways_out(self) -> tuple[str, ...]:
+    def remedies(self) -> tuple[str, ...]:
         skip = f"skip such records with {self.setting}"
         return (self.hint, f"Or {skip}") if self.hint else (f"Correct the record, or {skip}",)
 

@@ -142,7 +142,7 @@ def _conversion_error(found: re.Match[str], path: str, line: int, csv_format: Cs
         line=line,
         column=column,
         hint=f"Correct the value, list it in `{section}.null_values` if it stands for a missing value, "
-        f"or set `data.types.{column}: string` if the column is not used as a number",
+        "or set `data.types.{column}: string` if the column is not used as a number",
     )
 
 

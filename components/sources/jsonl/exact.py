@@ -143,7 +143,7 @@ class LineParser:
             raise ConflictError(
                 f"is {what[0]} here, but {what[1]} in other records",
                 name,
-                f"Set `data.types.{name}: string` to read both as text",
+                "Set `data.types.{column}: string` to read both as text",
                 "string list" if kind.endswith(LIST) or before.endswith(LIST) else "string",
             )
         return widest([kind, before])
@@ -195,7 +195,7 @@ def as_kind(value: Any, kind: Kind, name: str) -> Any:
     if kind.endswith(LIST):
         return [_scalar(item, kind.removesuffix(LIST), name, "a list with ") for item in value]
     if value:
-        hint = f"Set `data.types.{name}: {listed(kind)}`" if kind != "missing" else ""
+        hint = f"Set `data.types.{{column}}: {listed(kind)}`" if kind != "missing" else ""
         raise BadLineError(f"is a list, not {with_article(kind)}", name, hint)
     return None
 
@@ -206,7 +206,7 @@ def _kind(value: Any, name: str) -> Kind:
         inner = widest([*{_scalar_kind(item, name, "a list with ") for item in value}])
         mixed = {_scalar_kind(item, name, "") for item in value}
         if "string" in mixed and len(mixed) > 1:
-            hint = f"Set `data.types.{name}: string list` to read all of them as text"
+            hint = "Set `data.types.{column}: string list` to read all of them as text"
             raise ConflictError("is a list of strings and other values", name, hint, "string list")
         return listed(inner) if inner != "missing" else inner
     return "missing" if value is None else _scalar_kind(value, name, "")
@@ -242,7 +242,7 @@ def _scalar(value: Any, kind: str, name: str, within: str = "") -> Any:
         if found is not None and found in _INT64:
             return found
     shown = value if isinstance(value, _Number) else json.dumps(value)
-    hint = f"Correct the value, or set `data.types.{name}: {'float' if isinstance(value, _Number) else 'string'}`"
+    hint = f"Correct the value, or set `data.types.{{column}}: {'float' if isinstance(value, _Number) else 'string'}`"
     raise BadLineError(f"{within}{_shortened(shown)} is not {with_article(kind)}", name, hint)
 
 
@@ -257,7 +257,7 @@ def _number(text: _Number, name: str) -> int | None:
         raise BadLineError(
             f"{_shortened(text)} is beyond int64, and as a float it would lose digits",
             name,
-            f"Write it as a string, or set `data.types.{name}: string`",
+            "Write it as a string, or set `data.types.{column}: string`",
         )
     return None
 

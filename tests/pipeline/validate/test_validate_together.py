@@ -349,9 +349,11 @@ def test_splits_in_two_encodings_are_reported_by_the_header_that_cannot_be_read(
 def test_columns_that_are_not_of_their_types_are_all_reported() -> None:
     columns_with_dates()
     types = "  types: {zone: int, day: float}\nlabel:"
-    zone, day = both(CONFIG.replace("label:", types))
-    assert "trips.csv:2: column 'zone': 'a' is not an int" in zone + day
-    assert "trips.csv:2: column 'day': '1.11.2026' is not a float" in zone + day
+    (problem,) = both(CONFIG.replace("label:", types))
+    assert "trips.csv:2: column 'zone': 'a' is not an int" in problem
+    assert "trips.csv:2: column 'day': '1.11.2026' is not a float" in problem
+    assert says(problem, '…`data.types.zone: string`…; the same goes for "day"\n')
+    assert problem.count("Correct the value") == 1
 
 
 def test_a_number_of_tokens_is_no_secret() -> None:
