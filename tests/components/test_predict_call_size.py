@@ -174,8 +174,9 @@ def test_a_bad_record_of_new_data_names_the_setting_of_predict(tmp_path: Path, b
         DataConfig.model_validate({"source": source})
     )
     request = Request(Input(data), Predictor(saved(tmp_path, refusing), MODEL), keys=("x",))
-    with pytest.raises(BadRecordError, match=r"\n.*`predict\.on_bad_record: skip`$"):
+    with pytest.raises(BadRecordError, match=r"\n.*`predict\.on_bad_record: skip`$") as caught:
         predict_file(request, tmp_path / "out.csv", serial_map, tmp_path)
+    assert "data." not in str(caught.value)
 
 
 @pytest.mark.slow

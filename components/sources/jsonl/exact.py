@@ -24,10 +24,13 @@ LINE_HINT = "Each line must be one object: {...}"
 
 
 class BadLineError(Exception):
-    """A line that cannot be read: what is wrong with it, in which column, and what to do about it."""
+    """A line that cannot be read: what is wrong with it, in which column, and what to do about it.
 
-    def __init__(self, what: str, column: str | None = None, hint: str = "") -> None:
-        self.what, self.column, self.hint = what, column, hint
+    data_hint: as of `BadRecordError`.
+    """
+
+    def __init__(self, what: str, column: str | None = None, hint: str = "", *, data_hint: str = "") -> None:
+        self.what, self.column, self.hint, self.data_hint = what, column, hint, data_hint
         super().__init__(what)
 
 
@@ -195,8 +198,8 @@ def as_kind(value: Any, kind: Kind, name: str) -> Any:
     if kind.endswith(LIST):
         return [_scalar(item, kind.removesuffix(LIST), name, "a list with ") for item in value]
     if value:
-        hint = f"Set `data.types.{{column}}: {listed(kind)}`" if kind != "missing" else ""
-        raise BadLineError(f"is a list, not {with_article(kind)}", name, hint)
+        data_hint = f"set `data.types.{{column}}: {listed(kind)}`" if kind != "missing" else ""
+        raise BadLineError(f"is a list, not {with_article(kind)}", name, data_hint=data_hint)
     return None
 
 
@@ -242,8 +245,9 @@ def _scalar(value: Any, kind: str, name: str, within: str = "") -> Any:
         if found is not None and found in _INT64:
             return found
     shown = value if isinstance(value, _Number) else json.dumps(value)
-    hint = f"Correct the value, or set `data.types.{{column}}: {'float' if isinstance(value, _Number) else 'string'}`"
-    raise BadLineError(f"{within}{_shortened(shown)} is not {with_article(kind)}", name, hint)
+    what, fits = f"{within}{_shortened(shown)} is not {with_article(kind)}", isinstance(value, _Number)
+    data_hint = f"set `data.types.{{column}}: {'float' if fits else 'string'}`"
+    raise BadLineError(what, name, "Correct the value", data_hint=data_hint)
 
 
 def _number(text: _Number, name: str) -> int | None:
@@ -257,7 +261,8 @@ def _number(text: _Number, name: str) -> int | None:
         raise BadLineError(
             f"{_shortened(text)} is beyond int64, and as a float it would lose digits",
             name,
-            "Write it as a string, or set `data.types.{column}: string`",
+            "Write it as a string",
+            data_hint="set `data.types.{column}: string`",
         )
     return None
 
