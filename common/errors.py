@@ -70,7 +70,7 @@ class DataError(HeadraceError):
         file: The file; None if the error is not about one file.
         line: The line as a text editor counts it, from 1; None if it has no meaning.
         column: The column's name; None if it has no meaning.
-        hint: What to change.
+        hint: What to change; `{column}` in it stands for the column's name.
     """
 
     def __init__(
@@ -89,6 +89,11 @@ class DataError(HeadraceError):
     @property
     def ways_out(self) -> tuple[str, ...]:
         """What to change, each in a line of its own."""
+        return tuple(way.replace("{column}", str(self.column)) for way in self.remedies)
+
+    @property
+    def remedies(self) -> tuple[str, ...]:
+        """The same for any column with this mistake, with `{column}` for its name."""
         return (self.hint,) if self.hint else ()
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -109,27 +114,36 @@ class BadRecordError(DataError):
 
     Args:
         setting: What skips such records, for the message.
+        data_hint: What else to change in `data:`, such as "set `data.types.x: string`". Another section that names a
+            source, such as `predict:`, has no such settings.
     """
 
-    def __init__(self, what: str, *, setting: str = "`data.on_bad_record: skip`", **place: Any) -> None:
-        self.setting = setting
+    def __init__(
+        self, what: str, *, setting: str = "`data.on_bad_record: skip`", data_hint: str = "", **place: Any
+    ) -> None:
+        self.setting, self.data_hint = setting, data_hint
         super().__init__(what, **place)
 
     @property
-    def ways_out(self) -> tuple[str, ...]:
-        skip = f"skip such records with {self.setting}"
-        return (self.hint, f"Or {skip}") if self.hint else (f"Correct the record, or {skip}",)
+    def remedies(self) -> tuple[str, ...]:
+        hint, skip = self._hints(), f"skip such records with {self.setting}"
+        return (hint, f"Or {skip}") if hint else (f"Correct the record, or {skip}",)
 
     def stopping(self) -> DataError:
         """The same where such a record always stops a run."""
-        return DataError(self.what, **super()._fields())
+        return DataError(self.what, **{**super()._fields(), "hint": self._hints()})
 
     def skipped_by(self, setting: str) -> BadRecordError:
-        """The same where this skips such records."""
-        return BadRecordError(self.what, **{**self._fields(), "setting": setting})
+        """The same where this skips such records, in place of `data.on_bad_record`."""
+        return BadRecordError(self.what, **{**self._fields(), "setting": setting, "data_hint": ""})
+
+    def _hints(self) -> str:
+        if self.hint and self.data_hint:
+            return f"{self.hint}, or {self.data_hint}"
+        return self.hint or self.data_hint[:1].upper() + self.data_hint[1:]
 
     def _fields(self) -> dict[str, Any]:
-        return {**super()._fields(), "setting": self.setting}
+        return {**super()._fields(), "setting": self.setting, "data_hint": self.data_hint}
 
 
 class HeaderError(DataError):

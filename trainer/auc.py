@@ -3,6 +3,11 @@
 A short training takes most of its time for making its graphs. Keras' AUC was about a sixth of their operations, once
 for the training and once for the evaluation. This one has less than half of them, 27 ms less of CPU for both graphs,
 and the same numbers: bit by bit on a CPU, while XLA (`jit_compile`) may add weights in another order.
+
+Keras keeps four counts for each of its thresholds, which are 0, 1/199, 2/199 ... 1, but for an epsilon at both ends. An
+example counts as predicted true at every threshold below its probability. So each example is counted once, in the
+bucket of the last threshold below its probability, and the sum of the buckets from a threshold on is the number of
+examples that are predicted true there; the others of the same label are predicted false.
 """
 
 from __future__ import annotations
@@ -36,24 +41,27 @@ class Auc(keras.metrics.AUC):
         if tf.distribute.has_strategy() or y_pred.shape.rank != 2 or not _is_by_example(sample_weight):
             super().update_state(y_true, y_pred, sample_weight)
             return
-        flat, zero = tf.constant([-1]), tf.constant(0)
+        flat, zero = tf.constant([-1]), tf.constant(0)  # one operation each, however often they are used
         is_true = tf.cast(tf.cast(tf.reshape(y_true, flat), tf.bool), self.dtype)
         positive, negative = is_true, 1 - is_true
         if sample_weight is not None:
             weights = tf.reshape(tf.cast(sample_weight, self.dtype), [-1, 1])
             weights = tf.reshape(tf.broadcast_to(weights, tf.shape(y_pred)), flat)
             positive, negative = positive * weights, negative * weights
-        probabilities = tf.clip_by_value(tf.reshape(tf.cast(y_pred, self.dtype), flat), 0.0, 1.0)
-        # a probability is above the thresholds before its own; the first threshold is below 0
-        buckets = tf.cast(tf.nn.relu(tf.math.ceil(probabilities * (self.num_thresholds - 1)) - 1), tf.int32)
-        for labels, above, below in (
+        buckets = self._buckets(tf.reshape(tf.cast(y_pred, self.dtype), flat))
+        for examples, predicted_true, predicted_false in (
             (positive, self.true_positives, self.false_negatives),
             (negative, self.false_positives, self.true_negatives),
         ):
-            of_buckets = tf.math.unsorted_segment_sum(labels, buckets, self.num_thresholds)
+            of_buckets = tf.math.unsorted_segment_sum(examples, buckets, self.num_thresholds)
             counts = tf.cumsum(of_buckets, zero, reverse=True)
-            above.value.assign_add(counts, read_value=False)
-            below.value.assign_add(tf.reduce_sum(labels, zero) - counts, read_value=False)
+            predicted_true.value.assign_add(counts, read_value=False)
+            predicted_false.value.assign_add(tf.reduce_sum(examples, zero) - counts, read_value=False)
+
+    def _buckets(self, probabilities: tf.Tensor) -> tf.Tensor:
+        """The number of the last threshold below each probability, int32; of 0 too, as the first is -epsilon."""
+        places = tf.clip_by_value(probabilities, 0.0, 1.0) * (self.num_thresholds - 1)
+        return tf.cast(tf.nn.relu(tf.math.ceil(places) - 1), tf.int32)
 
 
 def _is_by_example(weights: tf.Tensor | None) -> bool:

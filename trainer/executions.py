@@ -43,8 +43,10 @@ def install(model: keras.Model) -> None:
     results: Callable[[], Any] | None = None
 
     def shared_results() -> Callable[[], Any]:
+        """The metrics' results as a function that is traced once, for training and evaluation."""
         nonlocal results
-        if results is None or model.train_function is model.test_function is None:  # compiled, with other metrics
+        is_compiled_again = model.train_function is None and model.test_function is None  # perhaps with other metrics
+        if results is None or is_compiled_again:
             results = tf.function(model.get_metrics_result, autograph=False)
         return results
 
@@ -79,14 +81,17 @@ def _function(
         if not isinstance(batches, tf.data.Iterator):
             return of_keras(batches)
         if not int(execute(batches)):
-            raise StopIteration
+            raise StopIteration  # by which Keras knows that an epoch has ended
         return results()
 
     return function
 
 
 def _execution(model: keras.Model, step: Callable[[Any], Any]) -> Callable[[tf.data.Iterator], tf.Tensor]:
-    """A graph that makes up to `steps_per_execution` steps, fewer at the end of the data, and returns how many."""
+    """A graph that makes up to `steps_per_execution` steps, fewer at the end of the data, and returns how many.
+
+    Whether there is a further batch is only known once it was asked for, so the loop carries it to the next step.
+    """
     limit = model.steps_per_execution
 
     @tf.autograph.experimental.do_not_convert  # as in Keras
@@ -100,6 +105,7 @@ def _execution(model: keras.Model, step: Callable[[Any], Any]) -> Callable[[tf.d
     def execute(batches: tf.data.Iterator) -> tf.Tensor:
         def body(made: tf.Tensor, batch: tf.experimental.Optional) -> tuple[tf.Tensor, tf.experimental.Optional]:
             one_step(batch.get_value())
+            # after the last step no batch is taken, which the next execution would lack
             return made + 1, tf.cond(made + 1 < limit, batches.get_next_as_optional, lambda: batch)
 
         def goes_on(made: tf.Tensor, batch: tf.experimental.Optional) -> tf.Tensor:
@@ -113,7 +119,9 @@ def _execution(model: keras.Model, step: Callable[[Any], Any]) -> Callable[[tf.d
 
 @contextmanager
 def _without_results(model: keras.Model) -> Iterator[None]:
-    """Let the steps that are traced inside update the metrics without computing their results."""
+    """Let the steps that are traced inside update the metrics without computing their results, which Keras' steps do in
+    the end by this method. The attribute hides it.
+    """
     model.get_metrics_result = dict
     try:
         yield

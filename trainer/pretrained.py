@@ -196,7 +196,7 @@ def cache_folder() -> Path:
 
 def _cached(handle: str, setting: str) -> Path:
     folder = cache_folder() / hashlib.sha1(handle.encode()).hexdigest()  # noqa: S324 - a name, not a secret
-    if not (folder / "saved_model.pb").is_file():
+    if not _is_complete(folder):
         _download(handle, folder, setting)
     return folder
 
@@ -213,12 +213,25 @@ def _download(handle: str, folder: Path, setting: str) -> None:
             raise TrainingError(
                 f"{setting}: {handle} cannot be downloaded: {error}. Download it by hand, and set its folder"
             ) from error
-        if not (fresh / "saved_model.pb").is_file():
+        if not _is_complete(fresh):
             raise TrainingError(f"{setting}: {handle} returned an archive without a saved_model.pb")
-        if folder.exists():
-            shutil.rmtree(folder)
+        _put(fresh, folder)
+
+
+def _put(fresh: Path, folder: Path) -> None:
+    """Move a download to its place, unless another process was first: its model may be reading the files there."""
+    if folder.exists() and not _is_complete(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+    try:
         fresh.rename(folder)
         sync_folder(folder.parent)
+    except OSError:  # a folder that is not empty cannot be replaced
+        if not _is_complete(folder):
+            raise
+
+
+def _is_complete(folder: Path) -> bool:
+    return (folder / "saved_model.pb").is_file()
 
 
 def _compressed(handle: str) -> str:

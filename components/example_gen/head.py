@@ -116,8 +116,8 @@ def misdeclared(data: DataConfig, source: Source) -> dict[str, ColumnMistake]:
             if (kind in {"int", "float"} and found.startswith("string")) or (kind, found) == ("int", "float"):
                 skipped = given.source.scan(given.part, {name: kind}).skipped.reported
                 first = next((each for each in skipped if f"column {name!r}: " in each), None)
-                way_out = f"Correct the values, or declare another type in `data.types.{name}`"
-                mistakes |= {} if first is None else {name: ColumnMistake(first, kind, (way_out,))}
+                way_out = "Correct the values, or declare another type in `data.types.{column}`"
+                mistakes |= {} if first is None else {name: ColumnMistake(first, (way_out,))}
     return mistakes
 
 
@@ -157,7 +157,7 @@ def why_not_numbers(data: DataConfig, first_rows: FirstRows, column: str) -> Col
         alone: Source = replace(source, options=ReadOptions((column,), skip_bad=True))
         return _with_others_of_column(error, alone, first_rows.head.part, {column: "float"})
     what = "its first values are numbers, but stored as text, beyond int64, or written like codes, such as 007"
-    return ColumnMistake(f"{what}; set `data.types.{column}: float` to read them as numbers", column)
+    return ColumnMistake(f"{what}; set `data.types.{column}: float` to read them as numbers")
 
 
 def _declared(data: DataConfig, columns: Collection[str]) -> dict[str, Kind]:

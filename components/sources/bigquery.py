@@ -140,7 +140,7 @@ class BigqueryRows:
         columns = {name: batch.column(name) for name in kinds}
         converted, bad = convert_columns(columns, kinds, _label(self.source))
         for row, (name, what) in bad.items():
-            hint = f"It is row {start + row + 1} of a stream. Declare another type in `data.types.{name}`"
+            hint = f"It is row {start + row + 1} of a stream. Declare another type in `data.types.{{column}}`"
             raise DataError(what, file=_label(self.source), column=name, hint=hint)
         return converted
 

@@ -93,7 +93,7 @@ def cast_declared(column: pa.Array, kind: Kind, name: str) -> pa.Array:
     try:
         return column.cast(ARROW[kind])
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        hint = f"Declare another type in `data.types.{name}`"
+        hint = "Declare another type in `data.types.{column}`"
         raise DataError(f"cannot be read as {kind}: {error}", column=name, hint=hint) from None
 
 

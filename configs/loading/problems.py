@@ -23,6 +23,7 @@ from headrace.configs.json_schema import (
 from headrace.configs.loading import hints
 from headrace.configs.loading.alike import located_alike
 from headrace.configs.loading.tree import LocatedProblem, Tree, descend, dotted
+from headrace.configs.rules.rule import named
 from headrace.configs.schema.features import FEATURE_COLUMNS
 from headrace.configs.schema.section import KeyPath
 
@@ -133,7 +134,7 @@ def _unsuitable_value(violation: SchemaViolation, value: Tree) -> str:
         return f"found a value that is not shown because it may be secret; allowed: {allowed}"
     hint = hints.for_value(value, violation.schema) or hints.dotted_name(violation.path, value)
     hint = hint or hints.pretrained(violation.path, value)
-    return f"found {describe_value(value)}; allowed: {allowed}{hint}"
+    return named(f"found {describe_value(value)}; allowed: {allowed}{hint}", allowed, hint, own=_as_written(value))
 
 
 def _takes_text(schema: Schema) -> bool:
@@ -149,9 +150,16 @@ def describe_value(tree: Tree) -> str:
         return f"a list of {len(value)}" if value else "an empty list"
     if value is None:
         return "null"
-    if isinstance(value, str):
-        return f"the string {_shortened(json.dumps(redact_value(value), ensure_ascii=False))}"
-    return tree.text if isinstance(value, bool) else f"the number {tree.text}"
+    if isinstance(value, bool):
+        return tree.text
+    return f"the {'string' if isinstance(value, str) else 'number'} {_as_written(tree)}"
+
+
+def _as_written(tree: Tree) -> str:
+    """`"five"`, `1e5` or `true`; what `describe_value` says of anything else."""
+    if isinstance(tree.value, str):
+        return _shortened(json.dumps(redact_value(tree.value), ensure_ascii=False))
+    return tree.text if isinstance(tree.value, int | float) else describe_value(tree)
 
 
 def _shortened(text: str, most: int = 60) -> str:
@@ -188,4 +196,5 @@ def _unknown_kind(violation: SchemaViolation, tree: Tree) -> str:
     if name not in settings:
         return f"missing; allowed: {join_or(kinds)}{hints.kind(str(name), settings, kinds)}"
     chosen = settings[str(name)]
-    return f"found {describe_value(chosen)}; allowed: {join_or(kinds)}{did_you_mean(chosen.text, kinds)}"
+    allowed, hint = join_or(kinds), did_you_mean(chosen.text, kinds)
+    return named(f"found {describe_value(chosen)}; allowed: {allowed}{hint}", allowed, hint, own=_as_written(chosen))

@@ -11,7 +11,7 @@ from headrace.common.names import did_you_mean, did_you_mean_or_list, join_or
 from headrace.common.storage.paths import REMOTE, is_remote
 from headrace.configs.config import PipelineSection
 from headrace.configs.rules.further_sources import password_errors
-from headrace.configs.rules.rule import Violation
+from headrace.configs.rules.rule import Violation, named
 from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, placeholder_error, placeholders
 from headrace.configs.schema.deploy import DeployConfig
 from headrace.configs.schema.label import LabelConfig
@@ -179,7 +179,7 @@ def types_fit_delimited_text(data: DataConfig) -> Iterator[Violation]:
         for name, kind in data.types.items():
             if kind.endswith(" list") or kind == "bytes":
                 what = f"`{kind}` does not apply to CSV, where a field holds one text; use int, float or string"
-                yield ("data", "types", name), what
+                yield ("data", "types", name), named(what, "one text", own=kind)
 
 
 def bad_records_can_be_skipped(data: DataConfig) -> Iterator[Violation]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from headrace.configs.rules.features import Features, bucketize, crossed_keys, reads
-from headrace.configs.rules.rule import Violation
+from headrace.configs.rules.rule import Violation, named
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import NumericFeature, VocabularyFeature
 from headrace.configs.schema.label import LabelConfig
@@ -18,7 +18,8 @@ UNSCALED = frozenset({"log", "none"})
 def crossed_columns_are_not_float(features: Features, data: DataConfig) -> Iterator[Violation]:
     for where, name, key in crossed_keys(features):
         if (key not in features or key == name) and data.types.get(key) in ("float", "float64"):
-            yield where, f'"{key}" is a float column (data.types), but a cross takes categories; {bucketize(key)}'
+            what = f'"{key}" is a float column (data.types), but a cross takes categories; {bucketize(key)}'
+            yield where, named(what, "float")
 
 
 def declared_types_fit_features(features: Features, data: DataConfig) -> Iterator[Violation]:
@@ -29,7 +30,8 @@ def declared_types_fit_features(features: Features, data: DataConfig) -> Iterato
         one = None if declared is None else "float" if declared == "float64" else declared.removesuffix(" list")
         if fitting and one is not None and one not in fitting:  # the first of multiple values is used
             what = f'column "{column}" is {declared} (data.types), but {feature.column} takes {" or ".join(fitting)}'
-            yield ("features", name, "column"), f"{what}; {feature.remedy}, or change its type"
+            what = f"{what}; {feature.remedy}, or change its type"
+            yield ("features", name, "column"), named(what, feature.column, declared)
 
 
 def values_are_written_as_their_type(features: Features, data: DataConfig) -> Iterator[Violation]:
@@ -38,7 +40,7 @@ def values_are_written_as_their_type(features: Features, data: DataConfig) -> It
         declared = (data.types.get(column) or "").removesuffix(" list")
         values = feature.values if isinstance(feature, VocabularyFeature) and declared == "int" else None
         if what := not_written_as_integers(values or ()):
-            yield ("features", name, "values"), f'column "{column}" {what}'
+            yield ("features", name, "values"), named(f'column "{column}" {what}', what)
 
 
 def not_written_as_integers(values: Sequence[str | int]) -> str | None:
@@ -90,7 +92,8 @@ def float64_is_scaled(features: Features, data: DataConfig) -> Iterator[Violatio
         if isinstance(feature, NumericFeature) and feature.normalize in UNSCALED and column in data.float64_columns:
             what = f'the result is float32, and nothing is subtracted, so the digits for which "{column}" is float64'
             way = "use z_score or min_max, or declare float"
-            yield ("features", name, "normalize"), f"{what} (data.types) are lost with {feature.normalize}; {way}"
+            what = f"{what} (data.types) are lost with {feature.normalize}; {way}"
+            yield ("features", name, "normalize"), named(what, "lost digits", own=feature.normalize)
 
 
 def declared_type_fits_label(label: LabelConfig, data: DataConfig) -> Iterator[Violation]:

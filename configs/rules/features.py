@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from headrace.common.names import did_you_mean_or_list, join_names
-from headrace.configs.rules.rule import Violation
+from headrace.configs.rules.rule import Violation, named
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import (
     CrossedFeature,
@@ -34,14 +34,14 @@ def names_are_tensor_names(features: Features) -> Iterator[Violation]:
             good = f"feature_{good}" if good[0].isdigit() else good
             key = f', with `key: "{name}"` for the column' if getattr(feature, "key", name) is None else ""
             what = f'found "{name}"; use letters, digits and _, not starting with a digit, such as {good}{key}'
-            yield ("features", name), what
+            yield ("features", name), named(what, "name", bool(key))
 
 
 def names_differ_from_label(features: Features, label: LabelConfig) -> Iterator[Violation]:
     for key in label.columns:
         feature = features.get(key)
         if feature is not None and key not in reads(key, feature, features).values():
-            yield ("features", key), f'"{key}" is the name of the label; choose another one'
+            yield ("features", key), named(f'"{key}" is the name of the label; choose another one', "name of the label")
 
 
 def names_differ_from_weight(features: Features, label: LabelConfig) -> Iterator[Violation]:
@@ -56,26 +56,28 @@ def features_do_not_read_label(features: Features, label: LabelConfig) -> Iterat
             if column in label.columns:
                 listed = isinstance(where[-1], int)
                 way = f"remove it from {where[-2]}" if listed else "remove the feature"
-                yield where, f'reads the label "{column}", which would leak the answer; {way}'
+                yield where, named(f'reads the label "{column}", which would leak the answer; {way}', "label", way)
 
 
 def crosses_are_of_categories(features: Features) -> Iterator[Violation]:
     for where, name, key in crossed_keys(features):
         other = features.get(key)
         if key == name:
-            yield where, f'"{key}" crosses itself; give the cross a name that is not one of its keys'
+            what, way = "crosses itself", "give the cross a name that is not one of its keys"
         elif isinstance(other, NumericFeature):
-            yield where, f'"{key}" is numeric, but a cross takes categories; {bucketize(key)}'
+            what, way = "is numeric, but a cross takes categories", bucketize(key)
         elif isinstance(other, CrossedFeature):
-            keys = ", ".join(other.keys)
-            yield where, f'"{key}" is a cross, and crosses cannot be nested; list its keys instead: {keys}'
+            what, way = "is a cross, and crosses cannot be nested", f"list its keys instead: {', '.join(other.keys)}"
         elif isinstance(other, ImageFeature | TextEmbeddingFeature):
-            what = "an image" if isinstance(other, ImageFeature) else "the vector of a text"
-            yield where, f'"{key}" is {what}, but a cross takes categories; remove it from keys'
+            found = "an image" if isinstance(other, ImageFeature) else "the vector of a text"
+            what, way = f"is {found}, but a cross takes categories", "remove it from keys"
         elif isinstance(other, CustomFeature) and other.num_categories is None:
-            yield where, f'"{key}" is a number, but a cross takes categories; set its num_categories'
+            what, way = "is a number, but a cross takes categories", "set its num_categories"
         elif other is not None and other.is_number:
-            yield where, f'"{key}" is {other.column}, a number, but a cross takes categories; {bucketize(key)}'
+            what, way = f"is {other.column}, a number, but a cross takes categories", bucketize(key)
+        else:
+            continue
+        yield where, named(f'"{key}" {what}; {way}', what, *(other.keys if isinstance(other, CrossedFeature) else ()))
 
 
 def crosses_have_different_keys(features: Features) -> Iterator[Violation]:
@@ -83,7 +85,7 @@ def crosses_have_different_keys(features: Features) -> Iterator[Violation]:
         keys = getattr(feature, "keys", ())
         for number, key in enumerate(keys):
             if key in keys[:number]:
-                yield ("features", name, "keys", number), f'"{key}" is listed twice; remove one'
+                yield ("features", name, "keys", number), named(f'"{key}" is listed twice; remove one', "twice")
 
 
 def delimited_text_is_separated(features: Features, data: DataConfig) -> Iterator[Violation]:
@@ -124,7 +126,8 @@ def crossed_features_have_one_value(features: Features) -> Iterator[Violation]:
             isinstance(features.get(key), TextFeature) or getattr(features.get(key), "multivalued", False)
         ):
             what = f'"{key}" may have multiple values per example, but a cross takes one of each key; cross a feature'
-            yield where, f"{what} over the same column without `multivalued`, which uses the first"
+            what = f"{what} over the same column without `multivalued`, which uses the first"
+            yield where, named(what, "multiple values")
 
 
 def compiled_features_have_one_shape(features: Features, model: ModelConfig, train: TrainConfig) -> Iterator[Violation]:

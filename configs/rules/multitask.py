@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pydantic import ValidationError
 
 from headrace.configs.rules.features import TENSOR_NAME
-from headrace.configs.rules.rule import Violation
+from headrace.configs.rules.rule import Violation, named
 from headrace.configs.schema.deploy import DeployConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import ModelConfig, RunFnModel
@@ -20,7 +20,9 @@ def tasks_are_named(label: LabelConfig) -> Iterator[Violation]:
         where = label.setting(name)
         if not (TENSOR_NAME.fullmatch(name) and name[0].isalpha()):
             what = f'found "{name}"; use letters, digits and _, starting with a letter'
-            yield where, f'{what}, and name the column with `key: "{name}"`' if label.parts[name].key == name else what
+            is_column = label.parts[name].key == name
+            what = f'{what}, and name the column with `key: "{name}"`' if is_column else what
+            yield where, named(what, "name", is_column)
         longer = [other for other in names if other.startswith(f"{name}_probability")]
         if longer:
             what = f"the probabilities of the classes of {name} are named so; choose another name, with `key:`"
@@ -34,7 +36,7 @@ def tasks_are_labels(label: LabelConfig) -> Iterator[Violation]:
         part = label.parts[name]
         if part.key in taken:
             what = f'"{part.key}" is the label of {taken[part.key]} already; name another column, or remove one of them'
-            yield label.setting(name), what
+            yield label.setting(name), named(what, "twice", part.key)
         taken.setdefault(part.key, name)
         settings = {one: value for one, value in part if one != "weight" and value is not None}
         try:

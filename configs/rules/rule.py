@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from types import FunctionType, ModuleType
 
 from headrace.configs.schema.section import KeyPath, RefusedSettingError
@@ -20,24 +20,34 @@ Violation = tuple[KeyPath, str]
 Rule = Callable[..., Iterator[Violation]]
 
 
-class SharedMessage(str):
-    """The message of a violation about all settings with a mistake. Their lines follow when it is located.
+class Message(str):
+    """The message of a violation whose settings are more than one, or whose mistake other settings may have too.
 
-    others: the settings besides the one that the violation names.
+    others: the settings besides the one that the violation names; their lines follow when it is located.
+    mistake: the same for the same mistake of another feature, column or task, whatever names and values its message
+    has; None if it is of this violation alone. A message that is a plain string is its own mistake.
+    own: the value of this setting, shown beside its name if that of the first one is another.
     """
 
-    __slots__ = ("others",)
+    __slots__ = ("mistake", "others", "own")
     others: tuple[KeyPath, ...]
+    mistake: Hashable
+    own: str
 
-    def __new__(cls, what: str, others: Iterable[KeyPath]) -> SharedMessage:
+    def __new__(cls, what: str, *, others: Iterable[KeyPath] = (), mistake: Hashable = None, own: str = "") -> Message:
         found = super().__new__(cls, what)
-        found.others = tuple(others)
+        found.others, found.mistake, found.own = tuple(others), mistake, own
         return found
 
 
 def about(settings: Sequence[KeyPath], what: str) -> Violation:
     """A message about these settings, at the first of them."""
-    return settings[0], SharedMessage(what, settings[1:])
+    return settings[0], Message(what, others=settings[1:])
+
+
+def named(what: str, *mistake: Hashable, own: str = "") -> Message:
+    """A message that names a feature, a column or a value, of a mistake that is the same for others."""
+    return Message(what, mistake=mistake, own=own)
 
 
 def settings_of(violation: Violation) -> tuple[KeyPath, ...]:
@@ -48,7 +58,17 @@ def settings_of(violation: Violation) -> tuple[KeyPath, ...]:
 
 def others_of(what: str) -> tuple[KeyPath, ...]:
     """The settings of a message besides that of its violation."""
-    return what.others if isinstance(what, SharedMessage) else ()
+    return what.others if isinstance(what, Message) else ()
+
+
+def mistake_of(what: str) -> Hashable:
+    """The same for the same mistake; None if it is of its violation alone."""
+    return what.mistake if isinstance(what, Message) else what
+
+
+def own_of(what: str) -> str:
+    """The value of the setting with this message; empty if it does not matter, or is not shown."""
+    return what.own if isinstance(what, Message) else ""
 
 
 def rules_of(*modules: ModuleType) -> tuple[Rule, ...]:

@@ -101,6 +101,7 @@ def _read(source: dict[str, Any], *, skip_bad: bool) -> tuple[dict[str, Any], Sa
 
 def _naming_others(error: DataError, data: DataConfig) -> DataError:
     """The error, naming the other records that cannot be read too if they are few, and the option that skips them."""
+    error = _of_init(error)
     if error.file is None:
         return error
     plain = error.stopping() if isinstance(error, BadRecordError) else error
@@ -118,9 +119,20 @@ def _naming_others(error: DataError, data: DataConfig) -> DataError:
             return plain
     if not sample.skipped.are_few(sample.rows):
         return plain
-    error = error.skipped_by(SKIP) if isinstance(error, BadRecordError) else error
     contradictions.pop(error.column or "", None)
-    return DataError("\n".join([with_others(error, sample.skipped, sample.rows), *map(str, contradictions.values())]))
+    others = map(str, map(_of_init, contradictions.values()))
+    return DataError("\n".join([with_others(error, sample.skipped, sample.rows), *others]))
+
+
+def _of_init(error: DataError) -> DataError:
+    """The error with a way out for who has no config yet, in which `data.types` could be set."""
+    if isinstance(error, ContradictionError) and error.readable_as is not None:
+        hint = (
+            f"Correct the data, or write a config with `data.types.{{column}}: {error.readable_as}`, which reads all of"
+            ' them, and `features: {"*": auto}`'
+        )
+        return DataError(error.what, file=error.file, line=error.line, column=error.column, hint=hint)
+    return error.skipped_by(SKIP) if isinstance(error, BadRecordError) else error
 
 
 def _window(source: dict[str, Any], *, skip_bad: bool) -> DataConfig:

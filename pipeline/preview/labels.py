@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.figures import plural
 from headrace.common.names import join_names
 from headrace.configs.config import PipelineConfig
-from headrace.configs.rules.rule import Violation
+from headrace.configs.rules.rule import Violation, named
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.section import KeyPath
 from headrace.pipeline.preview.columns import facts_in, plain_column
@@ -53,11 +54,12 @@ def _violations(label: LabelConfig, column: pa.ChunkedArray, *, whole: bool) -> 
             drop = "set `missing: mask`, which uses these rows for the other tasks only"
         drop += ", or `none` if they belong to no class" if label.kind == "multilabel" else ""
         hint = f"fill it in, or {drop}" if values else f"rows without one are for `headrace predict`; or {drop}"
-        yield ("key",), f"{what}; {hint}"
+        yield ("key",), named(f"{what}; {hint}", "missing", hint, own=plural(missing, "row"))
     if whole and label.optional and rows and not values:
         yield ("key",), f"none of the {len(rows):,} examples has a value; remove the task, or this data"
     if whole and len(values) == 1 and not (label.kind == "multilabel" and missing):
-        yield ("key",), f"every label is {_spelled(values[0])}, so there is nothing to learn"
+        what = f"every label is {_spelled(values[0])}, so there is nothing to learn"
+        yield ("key",), named(what, "constant", own=_spelled(values[0]))
     elif label.kind in ("next_word", "text"):
         if values and not isinstance(values[0], str | bytes):
             what = "a next_word label is a word" if label.kind == "next_word" else "a text label is a text"
@@ -105,8 +107,9 @@ def _outside_classes(label: LabelConfig, values: Sequence[Any]) -> Iterator[Viol
     if not unknown:
         return
     if _looks_continuous(values, len(classes)):
-        what = f"the label has {len(values):,} different numbers, from {min(values):g} to {max(values):g}, in the first"
-        yield ("kind",), f"{what} rows, so it looks like that of a regression; set `kind: regression`"
+        numbers = f"{len(values):,} different numbers, from {min(values):g} to {max(values):g}"
+        what = f"the label has {numbers}, in the first rows, so it looks like that of a regression"
+        yield ("kind",), named(f"{what}; set `kind: regression`", "regression", own=numbers)
         return
     found = join_names(sorted(unknown), LISTED)
     what = f"the data has {found}, but the classes are {join_names(map(str, label.class_values), LISTED)}"

@@ -16,7 +16,7 @@ from headrace.components.examples.skips import lenient, with_others
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.alike import ColumnMistake
 from headrace.configs.loading.loader import RowsSeen
-from headrace.configs.rules.rule import SharedMessage, Violation, about, others_of, settings_of
+from headrace.configs.rules.rule import Message, Violation, about, mistake_of, named, others_of, own_of, settings_of
 from headrace.configs.schema.features import MULTIVALUED_HINT
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources.base import source_setting
@@ -165,7 +165,10 @@ def _is_about_texts_of_label(violation: Violation) -> bool:
 
 
 def _in_split(what: str, split: str) -> str:
-    return SharedMessage(f"in the data of {split}: {what}", others_of(what)) if split else what
+    if not split:
+        return what
+    mistake = mistake_of(what) and (split, mistake_of(what))
+    return Message(f"in the data of {split}: {what}", others=others_of(what), mistake=mistake, own=own_of(what))
 
 
 def _check_split(
@@ -244,8 +247,8 @@ def _lists(config: PipelineConfig, rows: pa.Table, said: Collection[KeyPath]) ->
     for column, where in one_label.items():
         most = found.pop(column, 0) if column not in single else 0
         if most and (*where, "key") not in said:
-            what = f"holds lists of up to {most:,} values, but a single value is needed"
-            yield (*where, "key"), f'column "{column}" {what}'
+            what = f'column "{column}" holds lists of up to {most:,} values, but a single value is needed'
+            yield (*where, "key"), named(what, "lists", own=f"up to {most:,}")
     names = [name for name in found if ("features", single[name]) not in said]
     if names:
         longest = max(found[name] for name in names)

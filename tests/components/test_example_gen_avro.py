@@ -167,7 +167,7 @@ def test_what_no_feature_can_hold_is_named_and_can_be_left_out(
 def test_declared_types_and_bad_records_name_the_record(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"s": "1"}, {"s": "x"}, {"s": None}, {"s": "3"}]
     write(tmp_path / "f.avro", rows, [FIELDS[2]])
-    with pytest.raises(DataError, match=r"record 1 after byte \d+ \(counted from 0\) cannot be read as int") as caught:
+    with pytest.raises(DataError, match=r"record 1 after byte \d+ .* as int") as caught:
         read(tmp_path / "f.avro", {"s": "int"})
     assert (Path(str(caught.value.file)).name, caught.value.column) == ("f.avro", "s")
     scan, found = read(tmp_path / "f.avro", {"s": "int"}, skip_bad=True)
@@ -181,7 +181,7 @@ def test_files_may_differ_in_columns_but_not_in_what_is_a_number(tmp_path: Path)
     assert scan.kinds == {"id": "float", "s": "string", "x": "float"}
     assert [values_of(row) for row in rows] == [{"id": 1.0, "s": "x"}, {"id": 2.5, "x": 0.5}]
     write(tmp_path / "c.avro", [{"id": "7"}], [{"name": "id", "type": "string"}])
-    with pytest.raises(DataError, match=r"is string in .*c\.avro, but int in .*a\.avro"):
+    with pytest.raises(DataError, match=r"string in .*c\.avro.* int in .*a\.avro"):
         read(tmp_path / "*.avro")
 
 
@@ -202,10 +202,10 @@ def damaged(content: bytes, what: str) -> bytes:
     ("what", "words"),
     [
         ("empty", "the file is empty"),
-        ("csv", "is not an Avro file: it starts with"),
+        ("csv", "not an Avro file"),
         ("header", "is a damaged Avro file"),
-        ("truncated", r"is a damaged Avro file, in or after the block at byte [\d,]+"),
-        ("marker", r"is a damaged Avro file, in or after the block at byte [\d,]+"),
+        ("truncated", r"damaged Avro file, .*byte [\d,]+"),
+        ("marker", r"damaged Avro file, .*byte [\d,]+"),
         ("snappy", "its codec cannot be read"),
     ],
 )

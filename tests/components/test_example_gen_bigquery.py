@@ -151,7 +151,7 @@ def records(google: Google) -> None:
         ({"table": "d.gone"}, None, "BigQuery .*Not found: Table"),
         ({"table": "just_a_name"}, None, "neither project.dataset.table nor dataset.table"),
         ({"query": "select nope"}, None, "Unrecognized name: nope"),
-        ({"table": "d.t"}, refused, "BigQuery .*: not for you\n  Reading needs the roles"),
+        ({"table": "d.t"}, refused, "BigQuery .*: not for you\n.*roles"),
         ({"table": "d.t"}, a_view, "is of type VIEW"),
         ({"table": "d.t"}, no_streams, "there are no rows"),
         ({"table": "d.t"}, records, "column 'r': .*struct"),
@@ -172,7 +172,7 @@ def test_missing_credentials_are_reported(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
-    with pytest.raises(DataError, match="no credentials for Google Cloud\n  Run `gcloud auth"):
+    with pytest.raises(DataError, match=r"credentials .*\n.*`gcloud auth"):
         open_source(config(table="d.t").source).columns()
     (tmp_path / "key.json").write_text("{}")
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))

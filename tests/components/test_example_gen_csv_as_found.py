@@ -135,7 +135,7 @@ def test_an_error_has_its_line_after_comments_and_names_the_setting(tmp_path: Pa
         read(path, {"b": "int"}, comment="#")
     with pytest.raises(DataError, match=r"(?s)f\.csv:3: .*'# x'.*data\.source\.comment: '#'"):
         read(written(tmp_path, "a,b\n1,2\n# x\n"))
-    with pytest.raises(DataError, match=r"f\.csv:3: column 2 of the header has no name"):
+    with pytest.raises(DataError, match=r"f\.csv:3: column 2 .* no name"):
         read(written(tmp_path, "# a\n# b\na,\n"), comment="#")
     with pytest.raises(DataError, match=r"(?s)f\.csv:2: .*names of the columns is a comment.*comment: '#'"):
         read(written(tmp_path, "# exported\na,b\n1,2\n"))

@@ -132,7 +132,7 @@ def test_a_class_without_a_name_is_an_error_that_names_the_way_out(tmp_path: Pat
     with pytest.raises(DataError, match=r"the class 2.*0 to 1") as caught:
         read(tmp_path)
     assert caught.value.column == "y"
-    assert "data.types.y: int" in (caught.value.hint or "")
+    assert "data.types.y: int" in str(caught.value)
 
 
 def test_an_image_that_is_only_a_path_is_an_error(tmp_path: Path) -> None:

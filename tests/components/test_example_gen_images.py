@@ -229,7 +229,7 @@ def test_folders_hold_what_desktops_leave_and_two_classes_the_same_name(tmp_path
         path.write_bytes(PNG if name.endswith(".png") else b"no image")
     assert [row["label"] for row in read({"path": str(tmp_path)})[1]] == ["cat", "dog", "dog"]
     (tmp_path / "loose.png").write_bytes(PNG)
-    with pytest.raises(DataError, match=r"loose\.png: is not in a class folder"):
+    with pytest.raises(DataError, match=r"loose\.png: .*class folder"):
         read({"path": f"{tmp_path}/"})
     assert read({"path": str(tmp_path)}, skip_bad=True)[0].skipped.count == 1
 
@@ -302,7 +302,7 @@ def test_images_of_an_object_store_are_read_by_folder_and_by_index(s3_bucket: Bu
     s3_bucket.put("all/i.csv", "image,n\ndog/deep/1.jpg,5\ncat/1.png,6\n")
     by_index = read({"index": f"{s3_bucket.url}/all/i.csv"})[1]
     assert [(row["n"], row["image"]) for row in by_index] == [(5, JPEG), (6, PNG)]
-    with pytest.raises(DataError, match=r"i\.csv: is not in a class folder"):
+    with pytest.raises(DataError, match=r"i\.csv: .*class folder"):
         read({"path": f"{s3_bucket.url}/all/"})
     s3_bucket.remove("all/i.csv")
     data = config(path=f"{s3_bucket.url}/all")

@@ -297,5 +297,5 @@ def test_functions_by_split(tmp_path: Path) -> None:
 
 def test_settings_that_differ_between_splits_name_the_same_splits() -> None:
     settings = {"kind": "images", "path": {"train": "a", "test": "b"}, "index": {"train": "a.csv", "eval": "b.csv"}}
-    with pytest.raises(ValidationError, match="`path` and `index` must name the same splits"):
+    with pytest.raises(ValidationError, match=r"`path` and `index` .*splits"):
         SOURCE.validate_python(settings)

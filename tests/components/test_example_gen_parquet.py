@@ -104,7 +104,7 @@ def test_a_column_that_is_all_null_in_one_file_takes_the_type_of_the_other(tmp_p
 def test_files_that_store_a_column_differently_are_both_named(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", {"x": [1]})
     write(tmp_path / "b.parquet", {"x": ["1"]})
-    with pytest.raises(DataError, match=r"'x': is string in .*b\.parquet, but int in .*a\.parquet"):
+    with pytest.raises(DataError, match=r"'x': .*string in .*b\.parquet.* int in .*a\.parquet"):
         read(tmp_path)
     assert read(tmp_path, declared={"x": "int"})[1] == [{"x": [1]}, {"x": [1]}]
 
@@ -112,7 +112,7 @@ def test_files_that_store_a_column_differently_are_both_named(tmp_path: Path) ->
 def test_files_with_other_columns_are_both_named(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", {"x": [1], "only": [1]})
     write(tmp_path / "b.parquet", {"x": [2]})
-    with pytest.raises(DataError, match=r"b\.parquet: has no column 'only', which .*a\.parquet has"):
+    with pytest.raises(DataError, match=r"b\.parquet: .* 'only', .*a\.parquet has"):
         read(tmp_path)
     assert read(tmp_path, ReadOptions(("x",)))[1] == [{"x": [1]}, {"x": [2]}]
 

@@ -87,14 +87,14 @@ def test_a_declared_type_wins(tmp_path: Path, column: pa.Array, kind: str, value
 @pytest.mark.parametrize(
     ("column", "kind", "what"),
     [
-        (pa.array(["7", "x"]), "int", "row 1 of row group 0 .* cannot be read as int: .*'x'"),
+        (pa.array(["7", "x"]), "int", "row 1 of row group 0 .* int: .*'x'"),
         (pa.array([1.0, 2.5]), "int", "row 1 of row group 0 .*2.5"),
         (pa.array([b"a", b"\xff"]), "string", "row 1 of row group 0 .*UTF8"),
         (pa.array([dt.date(1970, 1, 3)]), "float", "date32.* cannot be read as float"),
         (pa.array([[1]]), "int", "the type for lists is `int list`"),
-        (pa.array([[1], [2, None]]), "int list", "row 1 of row group 0 .* a list with a null in it"),
+        (pa.array([[1], [2, None]]), "int list", "row 1 of row group 0 .* null"),
         (pa.array([["x"]]), "int list", "cannot be read as int"),
-        (pa.array([[1.0], [2.0, math.nan]]), "int list", "row 1 of row group 0 .* a list with NaN in it"),
+        (pa.array([[1.0], [2.0, math.nan]]), "int list", "row 1 of row group 0 .* NaN"),
         (pa.array([1.0, math.inf]), "int", "row 1 of row group 0 .*inf"),
     ],
 )

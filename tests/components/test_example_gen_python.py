@@ -143,16 +143,16 @@ def test_the_head_of_few_rows_is_all_of_them(give: Give) -> None:
 @pytest.mark.parametrize(
     ("items", "words", "column"),
     [
-        ([{"a": 1}, {"a": 2}, {"a": "x"}], r"row 2 \(counted from 0\) yields 'x' \(str\), but an earlier one 1", "a"),
-        ([pa.table({"a": [1]}), pa.table({"a": ["x"]})], "is int before row 1, and string in or after it", "a"),
-        ([{"a": 1}, (1, 2)], "yielded tuple after row 1; expected a row as a dictionary", None),
-        ([{"a": 1}, None, {"a": 2}], "yielded NoneType after row 1; expected a row as a dictionary", None),
+        ([{"a": 1}, {"a": 2}, {"a": "x"}], r"row 2 .*'x' \(str\), .*earlier one 1", "a"),
+        ([pa.table({"a": [1]}), pa.table({"a": ["x"]})], "int before row 1, .*string", "a"),
+        ([{"a": 1}, (1, 2)], "tuple after row 1; expected .*dictionary", None),
+        ([{"a": 1}, None, {"a": 2}], "NoneType after row 1; expected .*dictionary", None),
         ([{1: 2}], "the key 1, which cannot name a column", None),
         ([{"a": {"b": 1}, "a.b": 2}], "two keys lead to", "a.b"),
         ([{"a": [[1]]}], "lists of lists", "a"),
         ([{"a": object()}], "row 0", "a"),
         ([{"a": 1}, {"a": {"b": 1}}], "row 1", "a"),
-        ([pa.table({"a": [1]}), pa.table({"a": [{"b": 1}]})], "a dictionary in some rows, and a value in others", "a"),
+        ([pa.table({"a": [1]}), pa.table({"a": [{"b": 1}]})], "a dictionary in some rows", "a"),
     ],
 )
 def test_what_is_not_rows_is_reported_with_its_place(give: Give, items: list[Any], words: str, column: str) -> None:

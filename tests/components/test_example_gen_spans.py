@@ -83,7 +83,7 @@ def test_spans_chosen_by_hand_take_the_place_of_the_newest(folder: Path) -> None
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ("2026-01-09", "there is no span 2026-01-09\n  There are 2, from 2026-01-01 to 2026-01-02"),
+        ("2026-01-09", "no span 2026-01-09\n  There are 2, from 2026-01-01 to 2026-01-02"),
         (("2026-01-01", "2026-01-09"), "there is no span 2026-01-09"),
         (("2026-01-02", "2026-01-01"), "starts with 2026-01-02, after its end"),
         ("2026-02-30", "'2026-02-30'"),
@@ -100,7 +100,7 @@ def test_pattern_without_files_is_reported_as_it_stands_in_the_config(folder: Pa
     with pytest.raises(DataError, match=r"no file matches 'in/\{YYYY\}-\{MM\}-\{DD\}\.csv'"):
         find_spans(config(DAYS))
     write("in/one.csv")
-    with pytest.raises(DataError, match="no file has a span in its path"):
+    with pytest.raises(DataError, match=r"no file .*span"):
         find_spans(config("in/{SPAN:3}*.csv"))
 
 

@@ -103,7 +103,7 @@ def test_a_column_names_the_split_by_its_name_or_by_the_values_listed_for_it(
 @pytest.mark.parametrize(
     ("values", "arrow", "what"),
     [
-        (["train", "valid"], pa.string(), "'valid', which is not the value of a split"),
+        (["train", "valid"], pa.string(), "'valid', which is not"),
         (["train", None], pa.string(), "a row has no value"),
         (["train", ""], pa.string(), "a row has no value"),
         ([1, 2], pa.int64(), "'1', which is not"),

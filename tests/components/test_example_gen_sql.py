@@ -133,7 +133,7 @@ def test_a_sqlite_that_changes_between_counting_and_reading_stops_the_run(sqlite
     with contextlib.closing(sqlite3.connect(sqlite)) as connection:
         connection.execute("insert into trips (id) values (100000)")
         connection.commit()
-    with pytest.raises(DataError, match=r"the data changed while it was read: [0-9]+ rows were counted, but [0-9]+"):
+    with pytest.raises(DataError, match=r"changed while .*: [0-9]+ rows .*, but [0-9]+"):
         list(opened.batches(parts[-1], {"id": "int"}))
 
 

@@ -60,7 +60,7 @@ def test_a_value_that_is_not_of_its_declared_type_is_reported(value: object, kin
 
 
 def test_values_that_are_not_of_their_declared_type_are_listed() -> None:
-    with pytest.raises(DataError, match=r"column 'x': 'b', 'c', 'd' are not of type int"):
+    with pytest.raises(DataError, match=r"column 'x': 'b', 'c', 'd' .* int"):
         column_of(["1", "b", None, "c", 2, "d", "b"], "int", "x")
     with pytest.raises(DataError, match=r"'a0', .*'a9' and 20 more are"):
         column_of([f"a{number}" for number in range(30)], "int", "x")

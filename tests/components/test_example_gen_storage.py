@@ -15,6 +15,7 @@ import forks
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from messages import says
 from stores import Bucket, message
 
 from headrace.common.errors import DataError
@@ -172,9 +173,7 @@ def test_gzip_is_unpacked_by_the_ending(bucket: Bucket) -> None:
         assert stream.read(200) == text[900:1100]
     assert line_at(path, 40) == 1 + text[:40].count(b"\n")
     bucket.put("f.csv.gz", gzip.compress(text)[:-9])
-    assert message(lambda: line_at(path, len(text) + 1)) == (
-        f"{path}: the gzip file is truncated\n  Copy the file again"
-    )
+    assert says(message(lambda: line_at(path, len(text) + 1)), f"{path}: …truncated\n  Copy")
 
 
 def test_local_paths_connect_to_nothing(tmp_path: Path) -> None:
@@ -209,7 +208,8 @@ def test_a_forked_child_reads_from_s3_if_its_parent_has_not(s3_bucket: Bucket, t
     done = forks.run([sys.executable, str(tmp_path / "forks.py"), path])  # itself a child of what imported all of TFX
     assert done.stdout.splitlines() == ["False", hashlib.sha256(b"a\n1\n").hexdigest()], done.stderr
     before = _python(program.replace("from headrace.components.example_gen import component\n", ""), path, "before")
-    assert before == ["4", "an object store was used before this process was forked, so using it again would hang"]
+    assert before[0] == "4"
+    assert says(before[1], "…object store …before …forked, ")
 
 
 def _python(program: str, *arguments: str) -> list[str]:
@@ -224,7 +224,7 @@ def _python(program: str, *arguments: str) -> list[str]:
 def test_link_to_nothing_is_named_with_what_it_means(tmp_path: Path, pattern: str) -> None:
     (tmp_path / "other.csv").write_text("a\n1\n", encoding="utf-8")
     (tmp_path / "day.csv").symlink_to("../gone/day.csv")
-    with pytest.raises(DataError, match=r"is a link to \.\./gone/day\.csv, which does not exist") as caught:
+    with pytest.raises(DataError, match=r"link to \.\./gone/day\.csv, .*exist") as caught:
         resolve(str(tmp_path / pattern))
     assert caught.value.file == str(tmp_path / "day.csv")
 

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from messages import says
 from stores import Bucket, breaking_proxy, message, refusing_server, tls_server
 
 from headrace.common.storage import filesystems
@@ -123,10 +124,8 @@ def test_what_a_server_refuses_is_reported(
 def test_a_server_that_cannot_be_reached_is_reported(s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filesystems, "ATTEMPTS", 1)
     monkeypatch.setenv("AWS_ENDPOINT_URL", CLOSED)
-    assert message(lambda: resolve("s3://some/*.csv")) == (
-        f"s3://some/*.csv: {CLOSED} cannot be reached: Couldn't connect to server\n"
-        "  Check the network and AWS_ENDPOINT_URL, and try again"
-    )
+    reported = message(lambda: resolve("s3://some/*.csv"))
+    assert says(reported, f"s3://some/*.csv: {CLOSED} cannot be reached: …connect…\n…AWS_ENDPOINT_URL")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://nowhere.invalid:9000")
     assert "http://nowhere.invalid:9000 cannot be reached: Could" in message(lambda: resolve("s3://some/*.csv"))
 
@@ -134,20 +133,17 @@ def test_a_server_that_cannot_be_reached_is_reported(s3_bucket: Bucket, monkeypa
 def test_google_that_cannot_be_reached_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filesystems, "GOOGLE_SECONDS", 1)
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", CLOSED)
-    assert message(lambda: stat("gs://some/a.csv")) == (
-        "gs://some/a.csv: Google Cloud Storage cannot be reached: Couldn't connect to server\n"
-        "  Check the network, and try again"
-    )
+    reported = message(lambda: stat("gs://some/a.csv"))
+    assert says(reported, "gs://some/a.csv: Google Cloud Storage cannot be reached: …connect…\n…network")
+    assert "AWS" not in reported
 
 
 def test_minio_needs_an_endpoint(s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     path = s3_bucket.put("a.csv", "a")
     assert resolve(path.replace("s3://", "minio://")) == [path]
     monkeypatch.delenv("AWS_ENDPOINT_URL")
-    assert message(lambda: resolve("minio://some/a.csv")) == (
-        "minio://some/a.csv: the address of the MinIO server is not set\n"
-        "  Set AWS_ENDPOINT_URL, for example to http://localhost:9000"
-    )
+    reported = message(lambda: resolve("minio://some/a.csv"))
+    assert says(reported, "minio://some/a.csv: …MinIO server …\n  Set AWS_ENDPOINT_URL")
 
 
 @pytest.mark.parametrize("url", ["http://me:secret@host:1", "ftp://host", "http://"])
@@ -185,7 +181,7 @@ def test_an_object_that_changes_while_it_is_read_is_reported(
             bucket.put("f.csv", b"short" if change == "shrink" else content[::-1])
         reported = message(lambda: read_fully(stream, len(content)))
     how = "vanished" if change == "vanish" else "changed"
-    assert reported == f"{path}: the object {how} while it was read\n  Run again when nothing writes to it"
+    assert says(reported, f"{path}: the object {how} while …\n  Run again")
 
 
 @pytest.mark.parametrize("rows", [1, 3000], ids=["shorter", "longer"])
@@ -194,7 +190,7 @@ def test_an_object_that_is_replaced_before_its_only_request_is_reported(bucket: 
     with open_file(path) as stream:
         bucket.put("f.csv", b"9876543210\n" * rows)
         reported = message(stream.read)
-    assert reported == f"{path}: the object changed while it was read\n  Run again when nothing writes to it"
+    assert says(reported, f"{path}: the object changed while …\n  Run again")
 
 
 @pytest.mark.parametrize("change", ["vanish", "grow", "replace"])
@@ -217,7 +213,7 @@ def test_a_local_file_that_changes_while_it_is_read_is_reported(tmp_path: Path, 
                 pass
 
     how = "vanished" if change == "vanish" else "changed"
-    assert message(read) == f"{file}: the file {how} while it was read\n  Run again when nothing writes to it"
+    assert says(message(read), f"{file}: the file {how} while …\n  Run again")
 
 
 def test_an_object_that_vanishes_from_pyarrows_own_readers_is_reported(s3_bucket: Bucket) -> None:
@@ -229,10 +225,7 @@ def test_an_object_that_vanishes_from_pyarrows_own_readers_is_reported(s3_bucket
         with reading(path):
             file.read(100)
 
-    assert message(read) == (
-        f"{path}: the object changed or vanished while it was read, or the connection was lost\n"
-        "  Run again when nothing writes to it"
-    )
+    assert says(message(read), f"{path}: the object changed or vanished …connection …\n  Run again")
 
 
 def test_a_connection_that_breaks_is_reported_with_how_far_it_came(

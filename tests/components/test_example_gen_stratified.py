@@ -14,6 +14,7 @@ import tensorflow as tf
 from beam_runs import same_with_beam
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import says
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from headrace.common.errors import DataError
@@ -142,7 +143,7 @@ def test_a_class_without_enough_rows_is_named(tmp_path: Path) -> None:
     labels = np.repeat(["common", "rare", "lone"], [100, 2, 1])
     pq.write_table(rows(labels), tmp_path / "a.parquet")
     (line,) = run(str(tmp_path / "a.parquet"), tmp_path / "out").gaps
-    assert line.startswith("too few rows for each split to have some of every class of 'y': 'rare' (2 rows, none in")
+    assert says(line, "too few rows …'y': 'rare' (2 rows, none in")
     assert "'lone' (1 row, none in" in line
     assert "common" not in line
 

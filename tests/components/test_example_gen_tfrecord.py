@@ -302,7 +302,7 @@ def test_a_file_cut_off_is_reported_or_keeps_what_is_whole(tmp_path: Path, lost:
 @pytest.mark.parametrize("other", [b"no example", example(xx=[1]).replace(b"xx", b"\xff\xfe")])
 def test_a_record_that_is_not_an_example_is_reported_or_left_out(tmp_path: Path, other: bytes) -> None:
     path = write(tmp_path / "f", [example(a=[1], b=[0.5]), other, example(a=[2])])
-    with pytest.raises(DataError, match=r"record 2, which starts at byte \d+, is not a tf.Example"):
+    with pytest.raises(DataError, match=r"record 2, .*byte \d+, .*tf\.Example"):
         read(path)
     scan, rows = read(path, skip_bad=True)
     assert scan.skipped.count == 1

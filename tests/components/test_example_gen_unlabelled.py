@@ -164,6 +164,6 @@ def test_rows_of_every_batch_are_counted_and_those_skipped_as_well(folder: Path)
 
 
 def test_data_without_any_label_is_refused_with_the_count(folder: Path) -> None:
-    with pytest.raises(DataError, match="is empty, out of 0 rows in all, besides 50 without a label"):
+    with pytest.raises(DataError, match=r"is empty, .*\b0 rows .*\b50 without a label"):
         of_parquet(folder, pa.array([None] * 50, pa.string()))
     assert not list((folder / "out").iterdir())

@@ -72,9 +72,10 @@ def test_data_without_spans_is_held_against_that_of_the_blessed_model() -> None:
     found = judge_rows(gate, NOTHING_MISSING, {"": 90}, 200)
     assert (found.failed, found.rows[0].before) == (1, "blessed model's data: 200 rows")
     unknown = judge_rows(gate, NOTHING_MISSING, {"": 90}, None)
-    assert (unknown.passed, unknown.judged, unknown.note) == (True, 0, "the data of a blessed model is not on record")
+    assert (unknown.passed, unknown.judged) == (True, 0)
+    assert "blessed model is not on record" in unknown.note
     alone = judge_rows(gate, NOTHING_MISSING, {"2026-11-20": 90}, 200)  # `--param window=1`
-    assert (alone.judged, alone.note) == (0, "there is no earlier span in the window")
+    assert (alone.judged, "no earlier span" in alone.note) == (0, True)
 
 
 def test_a_gate_that_judged_some_of_its_limits_was_judged_in_part() -> None:

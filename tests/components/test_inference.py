@@ -127,7 +127,7 @@ def test_a_column_becomes_the_feature_that_fits_its_values(values: Any, kind: An
         ([[0.5, 1.5]] * 9 + [[2.5]], "float list", "x", "lists of 1 to 2 numbers"),
         ([1.0, float("inf")] * 9, "float", "x", "infinite"),
         ([f"C{n}" for n in range(50)], "string", "x", "an id or a name"),
-        ([f"{n}.25" for n in range(50)], "string", "x", "numbers in a form that is read as text"),
+        ([f"{n}.25" for n in range(50)], "string", "x", "read as text"),
         ([*range(100, 150)], "int", "x", "counts from 100 to 149"),
         ([7 * n for n in range(50)], "int", "customer_id", "an id"),
         ([7 * n for n in range(50)], "int", "Auftragsnummer", "an id"),

@@ -245,7 +245,7 @@ def test_the_gate_stops_the_starved_one_with_cause_and_first_change(starving: Pr
     said = str(refused.value)
     assert "train.profile.fail_if_input_bound_above allows 20.0%" in said
     assert "cause: examples are read and parsed again" in said
-    assert "first change: set train.input.cache to memory: parsed data is 6.4 MB of" in said
+    assert "first change: set train.input.cache to memory: parsed data is 6.4 MB" in said
     assert "Nothing was pushed" in said
     assert ProfileDiagnosis.model_validate_json(verdict.value) == diagnose(starving.model_run)  # it is written anyway
 

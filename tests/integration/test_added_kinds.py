@@ -19,6 +19,7 @@ import pytest
 from command import ROOT
 from forks import ALL
 from installed import Installed, install, without_pythonpath
+from messages import says
 
 pytestmark = pytest.mark.slow
 
@@ -205,20 +206,14 @@ def test_help_and_the_json_schema_show_what_is_installed_and_the_reference_does_
 
 def test_mistakes_in_settings_are_reported_with_their_lines(added: Added) -> None:
     wrong = {"[GET, POST]": "[get]", "kind: residual": "kind: residuals"}
-    assert added.mistakes(wrong) == [
-        "mine.yaml:6: data.source.methods: found get; write GET",
-        'mine.yaml:16: model.kind: found the string "residuals"; allowed: table, dnn, wide_and_deep, linear, dcn, tabm,'
-        " trees, image, text, encoder_decoder, auto, the dotted path of your own builder, run_fn or residual; did you"
-        ' mean "residual"?',
-    ]
-    assert added.mistakes({"key: hour": "key: hours"}) == [
-        'mine.yaml:12: features.hour_sine.key: "hours" is not a column of the data; did you mean "hour"?',
-    ]
-    assert added.mistakes({"period: 24": "period: 0", "wave: sine": "wafe: sine"}) == [
-        "mine.yaml:13: features.hour_sine.period: found the number 0; allowed: number, above 0",
-        "mine.yaml:14: features.hour_sine.wafe: no such setting; a cyclical feature has: key, column, period, wave; did"
-        ' you mean "wave"?',
-    ]
+    method, model = added.mistakes(wrong)
+    assert says(method, "mine.yaml:6: data.source.methods: …get; write GET")
+    assert says(model, 'mine.yaml:16: model.kind: …"residuals"; allowed: table, …or residual; did you mean "residual"?')
+    (key,) = added.mistakes({"key: hour": "key: hours"})
+    assert says(key, 'mine.yaml:12: features.hour_sine.key: "hours" …did you mean "hour"?')
+    period, wave = added.mistakes({"period: 24": "period: 0", "wave: sine": "wafe: sine"})
+    assert says(period, "mine.yaml:13: features.hour_sine.period: …0; allowed: number, above 0")
+    assert says(wave, 'mine.yaml:14: features.hour_sine.wafe: …: key, column, period, wave; did you mean "wave"?')
 
 
 def test_an_installed_kind_is_known_by_the_endings_of_its_files(added: Added) -> None:

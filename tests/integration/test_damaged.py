@@ -170,7 +170,7 @@ def test_run_after_that_reuses_everything(story: Story) -> None:
 def test_damaged_baseline_is_restored_from_the_version_in_service_and_compared_with(story: Story) -> None:
     done, damaged = story.zeroed_model, story.first.uri("Trainer", "model")
     log = (done.folder / "logs" / "Baseline.log").read_text()
-    assert f"{damaged} was damaged and has been restored from {story.folder / story.first.ending('pushed')}" in log
+    assert re.search(rf"{damaged} was damaged .*{story.folder / story.first.ending('pushed')}", log)
     before, now = (read_evaluation(one.uri("Evaluator", "evaluation")) for one in (story.first, done))
     assert now.baseline == pytest.approx(before.metrics)
 
@@ -220,7 +220,7 @@ def test_damaged_version_is_replaced_though_the_candidate_is_not_blessed(story: 
     for done in story.not_blessed:
         assert done.code == 0, done.out + done.err
         pushed = done.ending("pushed")
-        assert f"in place of version {before}, which is damaged" in pushed
+        assert re.search(rf"version {before}, .*damaged", pushed)
         assert Path(pushed.split()[0]).name != before
         before = Path(pushed.split()[0]).name
     newest = max(story.of_not_blessed, key=int)

@@ -68,7 +68,7 @@ def test_what_no_column_of_the_output_could_hold_is_left_out_and_said(pushed: Pu
     table = rows.append_column("extra", pa.array([[("k", row)] for row in range(len(rows))], maps))
     pq.write_table(table.append_column("at", pa.array([{"gate": 7}] * len(rows))), pushed.folder / "more.parquet")
     done = headrace(pushed.folder, "predict", "parcels.yaml", "--input", "more.parquet", "-o", "more.out.parquet")
-    assert (done.code, "left out: column 'extra' is of type map" in done.err) == (0, True), done.err
+    assert (done.code, "left out: column 'extra' " in done.err) == (0, True), done.err
     found = pq.read_table(pushed.folder / "more.out.parquet")
     check(found, expected)
     assert found.column_names[:7] == [*SCHEMA.names, "at.gate"]

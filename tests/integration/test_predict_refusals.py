@@ -75,7 +75,7 @@ def test_a_damaged_copy_of_a_model_is_refused_with_what_is_wrong_with_it(
     third = len(content) // 3
     damaged.write_bytes(content[:third] + bytes(third) + content[2 * third :])
     error = refusal(pushed.predict("--input", "new.parquet", "--model", str(tmp_path / "copied"), "-o", "refused.csv"))
-    assert f"{tmp_path}/copied is not a SavedModel that TensorFlow can load: " in error
+    assert f"{tmp_path}/copied is not a SavedModel " in error
     assert words in error
     assert "Graph execution" not in error
     assert "{{" not in error

@@ -38,12 +38,12 @@ def test_a_limit_stops_the_starved_run_and_lets_the_healthy_one_pass(new_folder:
     assert versions(folder) == []
     error = stopped.run.node("ProfileGate").error or ""
     assert "train.profile.fail_if_input_bound_above allows 20.0%" in error
-    assert "first change: set train.input.cache to memory: parsed data is 1.3 MB of" in error
+    assert "first change: set train.input.cache to memory: parsed data is 1.3 MB" in error
     starved = verdict(stopped)
     assert (starved.input_bound or 0) > 0.2
     report = (stopped.folder / "report.html").read_text()
     assert "Where the time went" in report
-    assert "examples are read and parsed again in every epoch" in report
+    assert "read and parsed again" in report
 
     healthy = headrace(folder, "run", "taxi.yaml", *SMALL, *limit(0.2))
     assert healthy.code == 0

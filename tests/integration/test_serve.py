@@ -102,7 +102,7 @@ def test_state_and_metadata_name_version_and_signatures(pushed: Pushed, server: 
         (400, "'distance'", ":predict", {"instances": [{"distance": "far"}]}),
         (
             400,
-            "'code': the rows of a request need values of one kind; there is a string in row 1, a list in row 2",
+            "a string in row 1, a list in row 2",
             ":predict",
             {"instances": [{"code": None}, {"code": "007"}, {"code": ["008"]}]},
         ),

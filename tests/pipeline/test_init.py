@@ -112,6 +112,7 @@ def test_json_records_that_contradict_others_hide_no_bad_ones(tmp_path: Path, fi
         write(tmp_path / "a.yaml", "a", {"kind": "jsonl", "path": str(tmp_path / "a.jsonl")}, ("y",), str)
     assert sorted(map(int, re.findall(r"a\.jsonl:(\d+): ", str(caught.value)))) == [6, 10, 31, 41]
     assert ("`--on-bad-record skip`" in str(caught.value)) is (first == "broken")
+    assert str(caught.value).count("write a config with `data.types.") == 2 == str(caught.value).count("data.types")
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_files_that_a_component_failed_on_are_read_again(store: Metadata, tmp_pa
 
 def test_file_that_is_not_a_store_is_reported_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "metadata.sqlite").write_text("not a database, by far " * 100)
-    with pytest.raises(RunError, match=r"metadata\.sqlite cannot be used: file is not a database\.\n  Move"):
+    with pytest.raises(RunError, match=r"metadata\.sqlite .*: file is not a database\.\n  Move"):
         Metadata(tmp_path / "metadata.sqlite", "p", "run-1")
 
 

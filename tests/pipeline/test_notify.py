@@ -142,7 +142,7 @@ def test_what_slices_and_the_canary_quote_of_the_data_stays_in_the_report(tmp_pa
         "at most 0.1 apart between slices by poet",
         "at least 0.6 in each slice by poet over the whole 95% confidence interval",
     ]
-    assert request.json["data"]["reasons"] == ["the canary did not pass; the report says why"]
+    assert [reason.startswith("the canary did not pass") for reason in request.json["data"]["reasons"]] == [True]
 
 
 def test_each_receiver_gets_only_what_it_asked_for_and_one_message(tmp_path: Path, pauses: Pauses) -> None:

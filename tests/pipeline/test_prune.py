@@ -326,7 +326,7 @@ def test_the_command_says_what_would_go_and_then_what_went(home: Home, monkeypat
     home.aged()
     code, lines = command()
     assert (code, len(lines)) == (0, 1)
-    assert lines[0] == "nothing to remove: all 3 runs are kept, 3 of which made a model"
+    assert lines[0].startswith("nothing to remove: all 3 runs ")
     code, lines = command("--keep", "1", "--dry-run")
     base = "would remove runs/trips"
     artifacts = [f"{base}/artifacts/Trainer/out/{name}" for name in ("r1", "r2")]

@@ -80,8 +80,8 @@ def test_an_input_alone_may_stand_without_its_name() -> None:
         ({"x": [1, 2], "n": float("nan"), "t": ""}, "'n' takes integers; found nan"),
         ({"x": [1, 2], "n": True, "t": ""}, "'n' takes numbers; found true"),
         ({"x": [1, 2], "n": 2**63, "t": ""}, "'n'.*int64"),
-        ({"x": [1], "n": 1, "t": ""}, r"'x' has the shape \(1, 1\), which is not \(any, 2\)"),
-        ({"x": [[1], [2, 3]], "n": 1, "t": ""}, "'x' must be lists of the same length"),
+        ({"x": [1], "n": 1, "t": ""}, r"'x' .*\(1, 1\), .*\(any, 2\)"),
+        ({"x": [[1], [2, 3]], "n": 1, "t": ""}, "'x' .*same length"),
         ({"x": [1, 2], "n": 1, "t": 7}, "'t' takes strings"),
         ({"x": [1, 2], "n": 1, "t": {"b64": "%"}}, "'t'.*not base64"),
         ({"x": [1, 2], "n": 1}, "no value for t"),
@@ -156,10 +156,10 @@ def deep(levels: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ({"user": {"m": 1}}, r"^row 1 \(counted from 0\): there is no column 'user\.m'; did you mean"),
-        ({"user": 1}, r"^row 1 \(counted from 0\): there is no column 'user'"),
-        ({"m": None}, r"^row 1 \(counted from 0\): there is no column 'm'"),
-        ({"user": {"n": 1}, "user.n": 1}, r"^row 1 \(counted from 0\) has the column 'user\.n' twice"),
+        ({"user": {"m": 1}}, r"^row 1 .*no column 'user\.m'; did you mean"),
+        ({"user": 1}, r"^row 1 .*no column 'user'"),
+        ({"m": None}, r"^row 1 .*no column 'm'"),
+        ({"user": {"n": 1}, "user.n": 1}, r"^row 1 .*'user\.n' twice"),
         (deep(5000), r"^row 1 \(counted from 0\) is nested too deeply"),
     ],
 )
@@ -172,7 +172,7 @@ def test_columns_of_different_lengths_are_named_with_their_lengths() -> None:
     specs = {**SPECS, "temperature": tf.TensorSpec([], tf.float32)}
     given_ = {"x": [[1, 2], [3, 4]], "n": [1], "t": ["a", "b"], "temperature": 0.5}
     tensors = _request(inputs=given_).tensors(specs)
-    with pytest.raises(BadRequestError, match=r"lengths differ: 'n' has 1, 't' has 2, 'x' has 2$"):
+    with pytest.raises(BadRequestError, match=r"lengths differ: 'n' .*1, 't' .*2, 'x' .*2$"):
         check_lengths(tensors, specs)
     check_lengths(_request(inputs={**given_, "n": [1, 2]}).tensors(specs), specs)
 

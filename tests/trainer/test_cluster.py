@@ -146,6 +146,6 @@ def test_workers_make_their_own_part_of_each_batch(trained: Cluster, name: str, 
 
 def test_bad_feature_is_named_with_its_step_over_several_workers_too(trained: Cluster) -> None:
     chief = trained.after.reported[0][-1]["error"]
-    assert "the loss became nan in steps 9 to 12 of epoch 1. Step 10 of that epoch is the first bad one: " in chief
-    assert "feature 'amount' holds inf in 1 of 96 values of that batch" in chief
-    assert "the loss became nan in steps 9 to 12 of epoch 1. Lower" in trained.after.reported[1][-1]["error"]
+    assert "nan in steps 9 to 12 of epoch 1. Step 10 " in chief
+    assert "feature 'amount' holds inf in 1 of 96 values" in chief
+    assert "nan in steps 9 to 12 of epoch 1. Lower" in trained.after.reported[1][-1]["error"]

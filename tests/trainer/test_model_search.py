@@ -149,7 +149,7 @@ def test_killed_search_continues_with_the_candidate_that_it_was_at(
     log.clear()
     again = of(arguments(data, tmp_path / "b", candidates, seconds=1000))
     found = again.run()
-    assert "a search that was interrupted continues with dnn" in log.text
+    assert "interrupted continues with dnn" in log.text
     assert "epoch 2, 16 of its batches done" in log.text
     assert log.text.count("has an eval loss of") == 1
     assert found.model == undisturbed.model
@@ -233,7 +233,7 @@ def test_search_killed_while_trees_grow_continues_with_them(
         of(searched(data, tmp_path / "b", candidates, seconds=5000), Clock(dies=int(linear.seconds) + 20)).run()
     log.clear()
     found = of(searched(data, tmp_path / "b", candidates, seconds=5000)).run()
-    assert "a search that was interrupted continues with trees" in log.text
+    assert "interrupted continues with trees" in log.text
     assert found.model == undisturbed.model
     assert [trial.score for trial in found.search.trials] == [trial.score for trial in undisturbed.search.trials]
 
@@ -363,12 +363,12 @@ def damaged(made: search.ModelSearch) -> None:
 @pytest.mark.parametrize(
     ("spoil", "hidden", "reason"),
     [
-        (in_the_way, [4], r"^the checkpoint in \S+ could not be written: .*Free disk space"),
+        (in_the_way, [4], r"^the checkpoint in \S+ .*written: .*Free disk space"),
         (damaged, [4], r"^\S+ is damaged after [\d,]+ intact records"),
         (
             lambda _: None,
             [1 << 20, 1 << 28],
-            r"^the memory .*is not sufficient.* Or leave dnn out of `model\.candidates`$",
+            r"^the memory .*not sufficient.*leave dnn out of `model\.candidates`$",
         ),
     ],
     ids=["disk", "data", "memory"],
@@ -399,5 +399,5 @@ def test_search_over_the_workers_of_a_cluster_is_refused(
     workers = StrategyChoice("multi_worker", "two workers")
     auto = Job.of(fn_args).sections.model
     assert isinstance(auto, AutoModel)
-    with pytest.raises(TrainingError, match=r"`kind: auto` does not search with `train\.strategy: multi_worker`"):
+    with pytest.raises(TrainingError, match=r"`kind: auto` .*`train\.strategy: multi_worker`"):
         search.train_best(Job.of(fn_args), auto, workers, tf.distribute.get_strategy())

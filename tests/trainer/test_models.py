@@ -135,7 +135,7 @@ def test_features_may_have_any_names() -> None:
 @pytest.mark.parametrize("kind", ["dnn", "wide_and_deep"])
 def test_model_without_any_feature_to_learn_from_is_refused(kind: str) -> None:
     hidden = {"hour": {"column": "identity", "num_buckets": 24, "deep": False, "wide": False}}
-    with pytest.raises(TrainingError, match=rf"model\.kind: {kind} has nothing to learn from"):
+    with pytest.raises(TrainingError, match=rf"model\.kind: {kind} .*nothing to learn from"):
         build({"kind": kind}, features=hidden)
 
 
@@ -169,7 +169,7 @@ def test_unknown_activation_offers_the_nearest() -> None:
     [
         (
             "glu",
-            r"glu makes a tensor of shape \[2, 2\] out of one of shape \[2, 4\], and an activation must keep the sha",
+            r"glu .*shape \[2, 2\] .*shape \[2, 4\], .*activation",
         ),
         ("threshold", "threshold takes more than a tensor"),
     ],
@@ -189,7 +189,7 @@ def test_own_builder_is_called_with_features_label_and_options(hooks: str) -> No
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        ("wrong_width", r"output has shape \(None, 7\); a binary label needs one output of shape \(None, 1\)"),
+        ("wrong_width", r"shape \(None, 7\); a binary label .*shape \(None, 1\)"),
         ("nothing", "returned NoneType, not a keras.Model"),
         ("value", "is not a function"),
         ("absent", "has no callable 'absent'"),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import shutil
 import tarfile
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from command import wait_until
 from image_models import BATCH, IMAGE, LABELS, build, predicted, sections
+from messages import says
 
 from headrace.common.errors import TrainingError
 from headrace.trainer import columns
 from headrace.trainer.columns.image import with_stored_images
-from headrace.trainer.pretrained import Backbone
+from headrace.trainer.pretrained import Backbone, local_folder
 
 
 class Network(tf.__internal__.tracking.AutoTrackable):
@@ -158,7 +162,7 @@ def test_another_size_is_refused_with_what_to_set(hub: str) -> None:
     with pytest.raises(TrainingError) as refused:
         build({"image": {**IMAGE, "height": 9}}, backbone={"saved_model": hub})
     message = str(refused.value)
-    assert message.startswith(f"model.backbone.saved_model: {hub} does not take images of the shape (9, 8, 1); set")
+    assert says(message, f"model.backbone.saved_model: {hub} …(9, 8, 1); set")
     assert "float32 [batch, 8, 8, 1]" in message
     assert "\n" not in message
     assert "\x1b" not in message
@@ -236,6 +240,32 @@ def test_a_handle_is_downloaded_once_to_where_tensorflow_hub_keeps_it(
     assert asked == ["/network/1?lite=no&tf-hub-format=compressed"]
     (folder,) = (tmp_path / "cache").iterdir()
     assert folder.name == hashlib.sha1(handle.encode()).hexdigest()
+
+
+def test_of_two_downloads_at_once_the_first_stays(hub: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model of another process may be reading its files."""
+    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "cache"))
+    content, both, order, first = packed(hub), threading.Barrier(2), itertools.count(), list[int]()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            both.wait()
+            if next(order):
+                wait_until(lambda: any((tmp_path / "cache").glob("[!.]*/saved_model.pb")))
+                first.extend(path.stat().st_ino for path in (tmp_path / "cache").glob("[!.]*/saved_model.pb"))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server, ThreadPoolExecutor(3) as threads:
+        threads.submit(server.serve_forever, 0.01)
+        found = [*threads.map(lambda _: local_folder(f"http://127.0.0.1:{server.server_port}/a", "a"), range(2))]
+        server.shutdown()
+    assert [Path(folder, "saved_model.pb").stat().st_ino for folder in found] == 2 * first
+    assert len([*(tmp_path / "cache").iterdir()]) == 1
 
 
 @pytest.mark.parametrize("name", ["absent", "broken", *HOSTILE])

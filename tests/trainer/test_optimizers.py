@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from messages import says
 from pydantic import TypeAdapter
 from trainings import train_alone
 
@@ -88,7 +89,7 @@ def test_fall_without_decay_steps_lasts_for_the_rest_of_the_training(kind: str) 
 def test_fall_without_decay_steps_is_refused_where_the_length_is_unknown_or_the_warm_up_takes_all() -> None:
     with pytest.raises(TrainingError, match=r"Set `decay_steps` or `train.steps_per_epoch`"):
         schedule({"schedule": "cosine", "initial": 1.0})
-    with pytest.raises(TrainingError, match=r"has 30 optimizer steps, and the warm-up takes 30 of them"):
+    with pytest.raises(TrainingError, match=r"30 optimizer steps, .*warm-up .*\b30\b"):
         schedule({"schedule": "cosine", "initial": 1.0, "warmup_steps": 30}, batches=30)
 
 
@@ -269,7 +270,7 @@ def test_own_optimizer_is_called_with_rate_and_arguments_and_clips(
 
 def test_accumulation_over_more_batches_than_there_are_is_refused_before_training_where_they_are_known() -> None:
     settings = train(gradient_accumulation=50, learning_rate={"schedule": "cosine", "initial": 0.1})
-    with pytest.raises(TrainingError, match=r"gradient_accumulation: 50 batches make one step .* has 6, so nothing is"):
+    with pytest.raises(TrainingError, match=r"gradient_accumulation: 50 batches .*\b6, "):
         optimizer(settings, batches=6)
     assert leftover_batches(train(gradient_accumulation=3), 6) == ()
 
@@ -277,11 +278,12 @@ def test_accumulation_over_more_batches_than_there_are_is_refused_before_trainin
 def test_training_without_a_step_of_the_optimizer_fails(prepared: Callable[[str], Any], tmp_path: Path) -> None:
     """Without a cache the number of batches is known at the end."""
     settings = {"epochs": 1, "gradient_accumulation": 50, "input": {"cache": "none"}}
-    with pytest.raises(TrainingError, match="the whole training has 32, so nothing is learned"):
+    with pytest.raises(TrainingError, match=r"training has 32, "):
         run_fn(prepared("binary").fn_args(tmp_path, **settings))
     assert not (tmp_path / "Format-Serving").exists()
 
 
 def test_batches_whose_gradients_are_never_applied_are_reported(prepared: Callable[[str], Any], tmp_path: Path) -> None:
     record = train_alone(prepared("binary").fn_args(tmp_path, epochs=1, gradient_accumulation=5))
-    assert record["remarks"] == ["gradient_accumulation 5: the last 2 of 32 batches made no optimizer step"]
+    (remark,) = record["remarks"]
+    assert says(remark, "gradient_accumulation 5: the last 2 of 32 batches ")

@@ -319,7 +319,7 @@ def test_error_that_every_try_would_meet_ends_the_task_with_its_words(kubeflow: 
     chosen = config(tmp_path, workers=4, input={"own_shards": True}, steps_per_epoch=20)
     ended = kubeflow.run("refused", chosen, "refused-pod")
     assert ended.code == 1
-    assert "Trainer failed: 4 workers cannot share the 3 files of the train split. Set `data.shards` to 4" in ended.log
+    assert "4 workers cannot share the 3 files of the train split. Set `data.shards` to 4" in ended.log
     assert kubeflow.cluster.made[-1].status["restarts"] == 0
     assert not kubeflow.left()
 

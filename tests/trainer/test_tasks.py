@@ -134,7 +134,7 @@ def test_a_masked_label_is_not_taken_for_the_cause_of_a_loss_that_is_not_finite(
     compile_model(model, config, TrainConfig(), 1)
     features["amount"][3] = np.inf
     found, _ = diagnose_batch(model, features, y)
-    assert found == f"feature 'amount' holds inf in 1 of {ROWS} values of that batch"
+    assert found.startswith(f"feature 'amount' holds inf in 1 of {ROWS} values")
 
 
 def test_metrics_of_an_epoch_are_those_of_each_task_over_its_labels() -> None:

@@ -181,11 +181,11 @@ class RangeCheck:
 
     def _error(self, name: str, value: float) -> DataError:
         what = f"{value!r} is beyond the largest float32, 3.4e+38, and examples hold no wider numbers"
-        hint = (
-            "Correct or scale the values, exclude the column by `data.columns`, or, if it is not used as a number, set"
-            f" `data.types.{name}: string`"
+        data_hint = (
+            "exclude the column by `data.columns`, or, if it is not used as a number, set `data.types.{column}: string`"
         )
-        return BadRecordError(what, file=self._file, column=name, hint=hint)
+        hint = "Correct or scale the values"
+        return BadRecordError(what, file=self._file, column=name, hint=hint, data_hint=data_hint)
 
 
 class RoundingAccumulator(RangeCheck, dict[str, ColumnRounding]):

@@ -141,8 +141,8 @@ def _conversion_error(found: re.Match[str], path: str, line: int, csv_format: Cs
         file=path,
         line=line,
         column=column,
-        hint=f"Correct the value, list it in `{section}.null_values` if it stands for a missing value, "
-        f"or set `data.types.{column}: string` if the column is not used as a number",
+        hint=f"Correct the value, or list it in `{section}.null_values` if it stands for a missing value",
+        data_hint="set `data.types.{column}: string` if the column is not used as a number",
     )
 
 

@@ -233,7 +233,7 @@ def _as_names(column: pa.Array, names: Sequence[str], path: str, name: str) -> p
     wrong = next((each for each in found.values() if each is not None and not 0 <= each < len(names)), None)
     if wrong is not None:
         what = f"has the class {wrong}, and the dataset names the {len(names)} classes 0 to {len(names) - 1}"
-        raise DataError(what, file=path, column=name, hint=f"Set `data.types.{name}: int` to read the numbers")
+        raise DataError(what, file=path, column=name, hint="Set `data.types.{column}: int` to read the numbers")
     return pa.array(names, pa.string()).take(ids)
 
 

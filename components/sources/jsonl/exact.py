@@ -24,10 +24,13 @@ LINE_HINT = "Each line must be one object: {...}"
 
 
 class BadLineError(Exception):
-    """A line that cannot be read: what is wrong with it, in which column, and what to do about it."""
+    """A line that cannot be read: what is wrong with it, in which column, and what to do about it.
 
-    def __init__(self, what: str, column: str | None = None, hint: str = "") -> None:
-        self.what, self.column, self.hint = what, column, hint
+    data_hint: as of `BadRecordError`.
+    """
+
+    def __init__(self, what: str, column: str | None = None, hint: str = "", *, data_hint: str = "") -> None:
+        self.what, self.column, self.hint, self.data_hint = what, column, hint, data_hint
         super().__init__(what)
 
 
@@ -143,7 +146,7 @@ class LineParser:
             raise ConflictError(
                 f"is {what[0]} here, but {what[1]} in other records",
                 name,
-                f"Set `data.types.{name}: string` to read both as text",
+                "Set `data.types.{column}: string` to read both as text",
                 "string list" if kind.endswith(LIST) or before.endswith(LIST) else "string",
             )
         return widest([kind, before])
@@ -195,8 +198,8 @@ def as_kind(value: Any, kind: Kind, name: str) -> Any:
     if kind.endswith(LIST):
         return [_scalar(item, kind.removesuffix(LIST), name, "a list with ") for item in value]
     if value:
-        hint = f"Set `data.types.{name}: {listed(kind)}`" if kind != "missing" else ""
-        raise BadLineError(f"is a list, not {with_article(kind)}", name, hint)
+        data_hint = f"set `data.types.{{column}}: {listed(kind)}`" if kind != "missing" else ""
+        raise BadLineError(f"is a list, not {with_article(kind)}", name, data_hint=data_hint)
     return None
 
 
@@ -206,7 +209,7 @@ def _kind(value: Any, name: str) -> Kind:
         inner = widest([*{_scalar_kind(item, name, "a list with ") for item in value}])
         mixed = {_scalar_kind(item, name, "") for item in value}
         if "string" in mixed and len(mixed) > 1:
-            hint = f"Set `data.types.{name}: string list` to read all of them as text"
+            hint = "Set `data.types.{column}: string list` to read all of them as text"
             raise ConflictError("is a list of strings and other values", name, hint, "string list")
         return listed(inner) if inner != "missing" else inner
     return "missing" if value is None else _scalar_kind(value, name, "")
@@ -242,8 +245,9 @@ def _scalar(value: Any, kind: str, name: str, within: str = "") -> Any:
         if found is not None and found in _INT64:
             return found
     shown = value if isinstance(value, _Number) else json.dumps(value)
-    hint = f"Correct the value, or set `data.types.{name}: {'float' if isinstance(value, _Number) else 'string'}`"
-    raise BadLineError(f"{within}{_shortened(shown)} is not {with_article(kind)}", name, hint)
+    what, fits = f"{within}{_shortened(shown)} is not {with_article(kind)}", isinstance(value, _Number)
+    data_hint = f"set `data.types.{{column}}: {'float' if fits else 'string'}`"
+    raise BadLineError(what, name, "Correct the value", data_hint=data_hint)
 
 
 def _number(text: _Number, name: str) -> int | None:
@@ -257,7 +261,8 @@ def _number(text: _Number, name: str) -> int | None:
         raise BadLineError(
             f"{_shortened(text)} is beyond int64, and as a float it would lose digits",
             name,
-            f"Write it as a string, or set `data.types.{name}: string`",
+            "Write it as a string",
+            data_hint="set `data.types.{column}: string`",
         )
     return None
 

@@ -221,7 +221,9 @@ class JsonlFiles(SourceFiles[FileSource], RowScanner):
         place: dict[str, Any] = {"file": path, "line": line, "column": error.column, "hint": self.hint(error)}
         if isinstance(error, ConflictError | ObjectError):
             return ContradictionError(what, readable_as=getattr(error, "readable_as", None), **place)
-        return (UnreadableColumnError if isinstance(error, NestedListError) else BadRecordError)(what, **place)
+        if isinstance(error, NestedListError):
+            return UnreadableColumnError(what, **place)
+        return BadRecordError(what, data_hint=error.data_hint, **place)
 
     def _such_as_value(self, column: str) -> str:
         """Where the first value of a column is, among the first lines: it may be the mistake, not the objects."""

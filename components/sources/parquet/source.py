@@ -126,7 +126,7 @@ class ParquetFiles(SourceFiles[ParquetSource]):
             for name, clash in piece.clashes.items():
                 if name not in declared:
                     raise DataError(
-                        clash, column=name, hint=f"Set `data.types.{name}: string` to read it as text in all files"
+                        clash, column=name, hint="Set `data.types.{column}: string` to read it as text in all files"
                     )
             rows = sum(group.rows for group in piece.groups)
             kinds = {**piece.kinds, **self._unsure_kinds(piece)}

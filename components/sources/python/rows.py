@@ -122,7 +122,7 @@ def _column(name: str, values: list[Any], first: int, declared: Kind | None, fun
         if texts is not None:
             return texts
         what = first_misfit(values, "yields", error, first)
-        hint = f"Yield values of one type, or set `data.types.{name}`, for example to string"
+        hint = "Yield values of one type, or set `data.types.{column}`, for example to string"
         raise DataError(what, file=function, column=name, hint=hint) from None
 
 

@@ -177,7 +177,7 @@ class PythonRows(RowScanner):
         numbers = {one.removesuffix(LIST) in {"int", "float"} for one in (kind, before) if one != "missing"}
         if len(numbers) > 1:
             where = f"is {before} before row {batch.first:,}, and {kind} in or after it"
-            raise DataError(where, file=self.function, column=name, hint=f"Set `data.types.{name}: string` for both")
+            raise DataError(where, file=self.function, column=name, hint="Set `data.types.{column}: string` for both")
 
     def _check_objects(self, kinds: Mapping[str, Kind], objects: Collection[str]) -> None:
         for name in sorted(objects):

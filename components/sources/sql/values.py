@@ -109,7 +109,7 @@ def _converted(values: Sequence[Any], convert: Callable[[Any], Any], kind: Kind,
             unfit[repr(value) if len(repr(value)) < 100 else f"{repr(value)[:100]}..."] = None
     if unfit:
         what = f"{join_names(unfit, SHOWN)} {'is' if len(unfit) == 1 else 'are'} not of type {kind}"
-        raise DataError(what, column=name, hint=f"Declare another type in `data.types.{name}`")
+        raise DataError(what, column=name, hint="Declare another type in `data.types.{column}`")
     return converted
 
 

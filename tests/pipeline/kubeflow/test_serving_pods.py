@@ -42,11 +42,11 @@ def test_only_the_pods_that_ask_a_server_know_it() -> None:
             STAGING.replace("staging.models:8501", "localhost:8501"),
             r"deploy\.canary\.server\.rest: localhost is the Canary's",
         ),
-        ("deploy.serving={grpc: '127.0.0.1:8500'}", r"deploy\.serving\.grpc: 127\.0\.0\.1 is the Pusher's pod itself"),
-        (STAGING.replace("s3://models/staging", "staging"), r"deploy\.canary\.server\.folder: staging is on no volume"),
+        ("deploy.serving={grpc: '127.0.0.1:8500'}", r"deploy\.serving\.grpc: 127\.0\.0\.1 .*Pusher's pod"),
+        (STAGING.replace("s3://models/staging", "staging"), r"deploy\.canary\.server\.folder: staging .*volume"),
         (
             STAGING.replace("s3://models/staging", f"{PUSHED}/"),
-            r"deploy\.canary\.server\.folder: it is that of `deploy\.push`",
+            r"deploy\.canary\.server\.folder: .*`deploy\.push`",
         ),
         ("deploy.serving={rest: 'https://serving', ca_file: ca.pem}", r"deploy\.serving\.ca_file: .* has no ca\.pem"),
         (
@@ -55,7 +55,7 @@ def test_only_the_pods_that_ask_a_server_know_it() -> None:
         ),
         (
             "deploy.serving={config_file: models.config}",
-            r"deploy\.serving\.config_file: models\.config is on no volume",
+            r"deploy\.serving\.config_file: models\.config .*volume",
         ),
         ("deploy={push: /srv/models, serving: {grpc: 'serving:8500'}}", r"deploy\.serving: /srv/models is not in the"),
     ],

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import says
 from trips_folder import CONFIG
 from validated import ROWS, noted, reported, rows
 
@@ -37,17 +38,15 @@ def with_feature(settings: str) -> str:
 def test_fractions_where_a_feature_takes_categories_are_refused(feature: str, place: str, way: str) -> None:
     rows(*(f"{row}.5,{row % 2},{row % 3}" for row in ROWS), header="fare,tip,tip2")
     (problem,) = reported(with_feature(feature))
-    assert problem.startswith(
-        f'c.yaml:6: features.fare{place}: column "fare" holds numbers with fractions, such as 0.5'
-    )
-    assert all(word in problem for word in way.split("…"))
+    assert problem.startswith(f'c.yaml:6: features.fare{place}: column "fare" holds numbers with fractions')
+    assert says(problem, f"…{way}")
 
 
 def test_fractions_in_a_cross_are_refused_at_their_key() -> None:
     rows(*(f"{row}.5,{row % 2},{row % 3}" for row in ROWS), header="fare,tip,day")
     config = CONFIG.replace("  fare: {column: numeric}", "  x: {column: crossed, keys: [day, fare], hash_buckets: 9}")
     (problem,) = reported(config)
-    assert problem.startswith('c.yaml:6: features.x.keys[1]: column "fare" holds numbers with fractions, such as 0.5')
+    assert problem.startswith('c.yaml:6: features.x.keys[1]: column "fare" holds numbers with fractions')
     assert "{column: bucketized, key: fare, buckets: 10}" in problem
 
 
@@ -71,9 +70,7 @@ def test_whole_numbers_that_are_stored_as_floats_are_told_how_to_become_integers
 def test_text_where_a_feature_takes_integers_is_refused() -> None:
     rows(*(f"{'abc'[row % 3]},{row % 2},{row}" for row in ROWS), header="fare,tip,n")
     (problem,) = reported(with_feature("column: identity, num_buckets: 3"))
-    assert problem.startswith(
-        "c.yaml:6: features.fare: column \"fare\" holds texts such as 'a', and `column: identity`"
-    )
+    assert problem.startswith("c.yaml:6: features.fare: column \"fare\" holds texts such as 'a', ")
     assert "vocabulary" in problem
 
 
@@ -158,7 +155,7 @@ def test_what_has_nothing_to_learn_from_is_noted_with_the_reason(
     for note in notes:
         assert note.startswith("note: c.yaml:6: features.fare: ")
         assert '"fare"' in note
-        assert all(word in note for word in words.split("…"))
+        assert says(note, f"…{words}")
 
 
 @pytest.mark.slow

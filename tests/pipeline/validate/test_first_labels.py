@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from messages import says
 from trips_folder import CONFIG, headrace
 from validated import ROWS, reported, rows
 
@@ -30,7 +31,7 @@ from validated import ROWS, reported, rows
             "kind: multilabel, classes: [a, b], separator: '|'",
             ["a|b", "b", ""],
             "label.key",
-            "missing in 20 of…or `none` if they belong to no class",
+            "missing in 20 of…or `none`",
         ),
         ("kind: multilabel, classes: [a, b], separator: '|', missing: none", ["a | b", "b", ""], "", ""),
         ("kind: multilabel, classes: [a, b], separator: '|', missing: none", ["a", ""], "", ""),
@@ -46,14 +47,14 @@ def test_labels_that_do_not_match_are_reported_with_the_setting_that_would(
     assert len(problems) == bool(place)
     for problem in problems:
         assert problem.startswith(f"c.yaml:4: {place}: ")
-        assert all(word in problem for word in words.split("…"))
+        assert says(problem, f"…{words}")
 
 
 @pytest.mark.parametrize(
     ("answers", "words"),
     [
         (["one two", "three"], ""),
-        (["1", "2"], "holds numbers, but a text label is a text"),
+        (["1", "2"], "holds numbers, "),
         (["a", "b", ""], "is missing"),
     ],
 )
@@ -68,9 +69,9 @@ def test_texts_to_write_are_texts(answers: list[str], words: str) -> None:
 @pytest.mark.parametrize(
     ("weights", "words"),
     [
-        (["1", "", "0.5"], "the weight is missing in 20 of the first 60 rows, the first of them row 2; …from 0 up"),
-        (["1", "2", "-2"], "the weight is negative in 20 of the first 60 rows, the first of them row 3; …"),
-        (["low", "high"], "column \"weight\" holds text such as 'high', and a weight needs numbers; …`weight`"),
+        (["1", "", "0.5"], "missing in 20 of the first 60 rows, …row 2; …from 0 up"),
+        (["1", "2", "-2"], "negative in 20 of the first 60 rows, …row 3; "),
+        (["low", "high"], "column \"weight\" holds text such as 'high', …`weight`"),
         (["inf", "1"], 'column "weight" holds inf'),
         (["0", "0.5"], ""),
     ],
@@ -85,7 +86,7 @@ def test_weights_that_cannot_be_used_are_reported_with_their_row(weights: list[s
     assert len(problems) == bool(words)
     for problem in problems:
         assert problem.startswith("c.yaml:4: label.weight: ")
-        assert all(word in problem for word in words.replace("first 60", "first 61").split("…"))
+        assert says(problem, "…" + words.replace("first 60", "first 61"))
 
 
 def test_a_weight_that_is_not_a_column_is_reported_with_the_nearest() -> None:
@@ -95,15 +96,14 @@ def test_a_weight_that_is_not_a_column_is_reported_with_the_nearest() -> None:
     assert problem.endswith('did you mean "fare"?')
 
 
-@pytest.mark.parametrize(("paid", "words"), [("", "none of the 60 examples has a value; remove the task"), ("1", "")])
+@pytest.mark.parametrize(("paid", "words"), [("", "none of the 60 examples…remove the task"), ("1", "")])
 def test_a_masked_label_without_any_value_is_reported_as_by_the_run(paid: str, words: str) -> None:
     rows(*(f"{row}.5,{row % 2},{paid if row % 2 else paid and 0}" for row in ROWS), header="fare,tip,paid")
     tasks = "tip: {kind: binary}, paid: {kind: binary, missing: mask}"
     problems = reported(CONFIG.replace("{key: tip, kind: binary}", f"{{kind: multitask, tasks: {{{tasks}}}}}"))
     assert len(problems) == bool(words)
     for problem in problems:
-        assert problem.startswith("c.yaml:4: label.tasks.paid.key: ")
-        assert words in problem
+        assert says(problem, f"c.yaml:4: label.tasks.paid.key: …{words}")
 
 
 def test_labels_are_let_through_where_they_only_warn_or_are_computed() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from messages import says
 from trips_folder import CONFIG
 
 from headrace.common.errors import ConfigError
@@ -144,6 +145,11 @@ def test_values_of_settings_with_one_mistake_are_all_told() -> None:
     (problem,) = map(str, caught.value.problems)
     assert 'found the string "x"' in problem
     assert 'the same goes for "b" ("y"), "c" (also in lines' in problem
+    Path("c.yaml").write_text(text.replace("normalize: y", "normalize: 2.5"), encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load("c.yaml")
+    (problem,) = map(str, caught.value.problems)
+    assert 'the same goes for "b" (2.5), "c" (also in lines' in problem
 
 
 def test_features_over_one_column_with_one_mistake_are_told_apart(caplog: pytest.LogCaptureFixture) -> None:
@@ -163,12 +169,23 @@ def test_a_note_of_several_columns_is_told_if_one_of_them_has_a_mistake(caplog: 
 
 def test_tasks_without_labels_share_a_message(caplog: pytest.LogCaptureFixture) -> None:
     text = written(3, lambda row, place: "" if row <= place else str(row % 2), "column: numeric")
-    tasks = "".join(f"    col{place}: {{kind: binary}}\n" for place in range(3))
-    head, _, rest = text.partition("label:")
-    features = "  fare: {column: numeric}\n" + rest.partition("  fare: {column: numeric}\n")[2]
-    found = said(f"{head}label:\n  kind: multitask\n  tasks:\n{tasks}features:\n{features}", caplog)
-    (problem,) = found
+    (problem,) = said(with_tasks(text, 3), caplog)
     assert problem.startswith("c.yaml:7: label.tasks.col0")
     assert "missing in 1 of the first 60 rows" in problem
-    assert "; likewise label.tasks.col1" in problem
+    assert "; likewise label.tasks.col1.key (2 rows), label.tasks.col2.key (3 rows)" in problem
     assert problem.endswith("(also in lines 8 and 9)")
+
+
+def test_tasks_with_other_classes_have_their_own_ways_out(caplog: pytest.LogCaptureFixture) -> None:
+    found = said(with_tasks(written(2, lambda row, place: str(5 + 2 * place + row % 2), "column: numeric"), 2), caplog)
+    assert len(found) == 2
+    assert says(found[0], "c.yaml:7: label.tasks.col0.kind: …set `classes: [5, 6]`")
+    assert says(found[1], "c.yaml:8: label.tasks.col1.kind: …set `classes: [7, 8]`")
+
+
+def with_tasks(text: str, number: int) -> str:
+    """The config with so many columns as binary tasks in lines of their own, from line 7 on, in place of features."""
+    tasks = "".join(f"    col{place}: {{kind: binary}}\n" for place in range(number))
+    head, _, rest = text.partition("label:")
+    features = "  fare: {column: numeric}\n" + rest.partition("  fare: {column: numeric}\n")[2]
+    return f"{head}label:\n  kind: multitask\n  tasks:\n{tasks}features:\n{features}"

@@ -35,7 +35,7 @@ def test_names_are_found_without_running_the_module(here: Path) -> None:
     assert sped.endswith('; did you mean "speed"?')
     feature = str(why_not_importable("mine.feature.speed"))
     assert feature.startswith('"mine.feature.speed": ')
-    assert feature.endswith('no module mine.feature in the package mine; did you mean "features"?')
+    assert feature.endswith('mine.feature in the package mine; did you mean "features"?')
     folder = str(why_not_importable("mine.features"))
     assert folder.startswith('"mine.features": mine is a folder')
     assert folder.endswith("; it holds: features")

@@ -34,7 +34,7 @@ def with_lists(kind: str, rows: list[dict[str, object]]) -> str:
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
 def test_lists_under_a_number_are_reported_at_the_feature_with_the_ways_out(kind: str) -> None:
     (problem,) = reported(with_lists(kind, [ONE, SEVERAL]))
-    assert problem.startswith('c.yaml:6: features.fare: column "fare" holds lists of up to 2 values')
+    assert problem.startswith('c.yaml:6: features.fare: column "fare" holds lists ')
     assert "multivalued" in problem
     assert "column: custom" in problem
 
@@ -42,14 +42,14 @@ def test_lists_under_a_number_are_reported_at_the_feature_with_the_ways_out(kind
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
 def test_lists_of_texts_under_a_number_are_reported_once_with_the_feature_that_reads_them(kind: str) -> None:
     (problem,) = reported(with_lists(kind, [{"fare": ["a", "b"]}, {"fare": ["a"]}, {"fare": ["c"]}]))
-    assert problem.startswith("c.yaml:6: features.fare: column \"fare\" holds lists of texts such as 'a'")
+    assert problem.startswith('c.yaml:6: features.fare: column "fare" holds lists of texts ')
     assert "{column: vocabulary, top_k: 1000, multivalued: true}" in problem
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
 def test_lists_in_the_label_are_reported_there(kind: str) -> None:
     (problem,) = reported(with_lists(kind, [{"fare": 1.5, "tip": [0, 1]}, {"fare": 2.5, "tip": [1]}]))
-    assert problem.startswith('c.yaml:4: label.key: column "tip" holds lists of up to 2 values')
+    assert problem.startswith('c.yaml:4: label.key: column "tip" holds lists ')
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])

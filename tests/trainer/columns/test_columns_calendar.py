@@ -99,7 +99,7 @@ def test_times_of_day_have_the_hour_of_strptime(written: str) -> None:
 
 @pytest.mark.parametrize("part", ["year", "month", "weekday"])
 def test_other_parts_need_a_date(part: str) -> None:
-    with pytest.raises(ValueError, match=f"%H:%M is a time of day, which has no {part}"):
+    with pytest.raises(ValueError, match=f"%H:%M .* no {part}"):
         feature(part=part, format="%H:%M")
     with pytest.raises(ValueError, match="needs one year"):
         feature(part="hour", format="%d.%m. %H:%M")

@@ -67,7 +67,7 @@ def test_column_of_the_wrong_type_is_named_with_the_way_out(feature: dict[str, A
 
 def test_cross_over_a_numeric_feature_says_to_bucketize() -> None:
     number = {"column": "numeric", "key": "fraction", "normalize": "none", "missing": 0.0}
-    with pytest.raises(TrainingError, match=r"features\.cross: the key 'n' is a feature that is a number.*bucketized"):
+    with pytest.raises(TrainingError, match=r"features\.cross: .*'n' .*number.*bucketized"):
         transform("cross", n=number, cross={"column": "crossed", "keys": ["n", "text"], "hash_buckets": 9})
 
 
@@ -126,7 +126,7 @@ def test_error_inside_the_users_module_names_module_and_cause(tmp_path: Path, mo
     ("content", "message"),
     [
         ("a\n\nb\n", r"words\.txt:2: an empty line"),
-        ("a\nb\na\n", r"words\.txt:3: the value 'a' is already in line 1"),
+        ("a\nb\na\n", r"words\.txt:3: .*'a' .*line 1"),
         ("", "is empty"),
         (None, "cannot be read"),
     ],
