@@ -106,10 +106,12 @@ class Logs(keras.callbacks.Callback):
         super().__init__()
         self.epochs: list[dict[str, float]] = []
         self.batches: list[int] = []
+        self.losses: list[float] = []
 
-    def on_train_batch_end(self, batch: int, logs: dict[str, float] | None = None) -> None:  # noqa: ARG002
-        """Keep the number."""
+    def on_train_batch_end(self, batch: int, logs: dict[str, float] | None = None) -> None:
+        """Keep the number, and the loss so far."""
         self.batches.append(batch)
+        self.losses.append(float((logs or {})["loss"]))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:  # noqa: ARG002
         """Keep the metrics."""
@@ -137,6 +139,7 @@ def compared(settings: dict[str, Any], strategy: tf.distribute.Strategy) -> dict
         "moved": _difference(before, weights),
         "epochs": [log.epochs, other.epochs],
         "batches": [log.batches, other.batches],
+        "losses": [log.losses, other.losses],
     }
 
 

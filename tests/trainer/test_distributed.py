@@ -187,6 +187,7 @@ def test_clipping_ragged_features_loss_scaling_empty_parts_weights_own_steps_and
     assert half["difference"] < 2e-3  # sums of parts are rounded to float16 elsewhere than those of the whole
     for run, tolerance in ((whole, 1e-5), (ensemble, 1e-5), (half, 2e-2)):
         assert run["batches"][0] == run["batches"][1]
+        assert run["losses"][0] == pytest.approx(run["losses"][1], abs=tolerance)
         for alone, over_several in zip(*run["epochs"], strict=True):
             assert over_several == pytest.approx(alone, abs=tolerance)
 

@@ -29,7 +29,9 @@ Logs = dict[str, float]
 
 
 class DistributedLoop:
-    """The equivalent of `keras.Model.fit`, with the same callbacks, metrics, early stopping and logs."""
+    """The equivalent of `keras.Model.fit`, with the same callbacks, metrics, early stopping and logs; those of a batch
+    have the loss alone.
+    """
 
     def __init__(
         self,
@@ -105,35 +107,33 @@ class DistributedLoop:
 
         steps: None if the end of the data ends the epoch.
         """
-        logs = self._metrics() if done else {}
         while not self.model.stop_training and (steps is None or done < steps):
             callback.on_train_batch_begin(done)
             made = self._execution(self._train, batches, steps, done)
             if not made:
                 break
-            logs = self._metrics()
             # As in Keras, a shorter execution reports the step at which a full one would have ended.
-            callback.on_train_batch_end(done + self.steps_per_execution - 1, logs)
+            callback.on_train_batch_end(done + self.steps_per_execution - 1, {"loss": float(self._loss.result())})
             done += made
-        return logs
+        return self._metrics() if done else {}
 
     def _evaluation(self, batches: Any, steps: int | None, callback: keras.callbacks.CallbackList) -> Logs:
         self.model.reset_metrics()
         callback.on_test_begin()
-        done, logs = 0, {}
+        done = 0
         while steps is None or done < steps:
             callback.on_test_batch_begin(done)
             made = self._execution(self._evaluate, batches, steps, done)
             if not made:
                 break
-            logs = self._metrics()
-            callback.on_test_batch_end(done + self.steps_per_execution - 1, logs)
+            callback.on_test_batch_end(done + self.steps_per_execution - 1)
             done += made
-        if not logs:
+        if not done:
             raise TrainingError(
                 f"the eval split has no batch of {self.fixed_batch} examples, which a TPU needs. Lower"
                 " `train.batch_size`"
             )
+        logs = self._metrics()
         callback.on_test_end(logs)
         return {f"val_{name}": value for name, value in logs.items()}
 
@@ -144,6 +144,13 @@ class DistributedLoop:
         """Run one execution, and return its number of steps."""
         wanted = self.steps_per_execution if steps is None else min(self.steps_per_execution, steps - done)
         return int(execute(batches, tf.constant(wanted)))
+
+    @property
+    def _loss(self) -> keras.metrics.Metric:
+        """The mean loss so far. Callbacks get it after each execution; the other metrics, whose states the workers have
+        to exchange for their results, at the end of an epoch.
+        """
+        return next(metric for metric in self.model.metrics if metric.name == "loss")
 
     def _metrics(self) -> Logs:
         return {name: float(value) for name, value in self.model.get_metrics_result().items()}
@@ -194,8 +201,7 @@ class DistributedLoop:
     def _count(self, features: Any, targets: Targets, predictions: Any, loss: tf.Tensor, count: tf.Tensor) -> None:
         """Update the metrics, but not for a part that only stands in for an empty one."""
         label, weight = _label_and_weight(targets)
-        tracker = next(metric for metric in self.model.metrics if metric.name == "loss")
-        tracker.update_state(loss, sample_weight=count)
+        self._loss.update_state(loss, sample_weight=count)
         tf.cond(count > 0, lambda: _none(self.model.compute_metrics(features, label, predictions, weight)), _none)
 
 
