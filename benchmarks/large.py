@@ -202,7 +202,8 @@ def section(found: Sequence[Row]) -> Section:
     notes = (
         "The first column is the memory of a component on the taxi data as it ships, most of which is what TensorFlow"
         " and TFX take; the others are what it grew beyond that: anonymous memory, without the pages of mapped files."
-        " The exponent is that of the growth from the second size to the largest: 1 is in proportion to the data."
+        " The exponent is that of the growth from the first size above 1 GB to the largest: 1 is in proportion to the"
+        " data."
         f" Where less than {SOME_MB:.0f} MB grew there is none.",
         *(
             f"The Trainer on {row['gigabytes']:.1f} GB of {KINDS[row['kind']]}: {row['input'].removeprefix('input: ')}."
@@ -253,14 +254,17 @@ def _grown(runs: Sequence[Row]) -> Table:
 def _resident(runs: Sequence[Row]) -> Table:
     rows = [[name, *(f"{_figure(row, name, 'peak_mb'):,.0f}" for row in runs)] for name in COMPONENTS]
     rows.append(["all processes together", *(f"{row['total']['peak_mb']:,.0f}" for row in runs)])
+    rows.append(["the folder of the run, on the disk", *(f"{row['total'].get('disk_mb', 0):,.0f}" for row in runs)])
     return Table(["", *(f"{row['gigabytes']:.2g} GB" for row in runs)], rows)
 
 
 def _exponent(runs: Sequence[Row], grown: Sequence[float]) -> str:
-    """Of the growth with the data."""
-    if grown[-1] < SOME_MB or len(grown) == 1:
+    """Of the growth with the data, from the first size of at least 1 GB on if there is one."""
+    first = next((number for number, row in enumerate(runs) if row["gigabytes"] >= 1), 0)
+    if grown[-1] < SOME_MB or first == len(runs) - 1:
         return ""
-    return f"{math.log(grown[-1] / max(grown[0], 1.0)) / math.log(runs[-1]['gigabytes'] / runs[0]['gigabytes']):.2f}"
+    more = runs[-1]["gigabytes"] / runs[first]["gigabytes"]
+    return f"{math.log(grown[-1] / max(grown[first], 1.0)) / math.log(more):.2f}"
 
 
 def _grown_mb(row: Row, base: Row, name: str) -> float:
