@@ -56,24 +56,31 @@ def taxi_table() -> pa.Table:
 
 def write_taxi(path: Path, copies: int) -> int:
     """Write the taxi data with other numbers in every copy, and return the number of rows."""
+    import pyarrow.csv
+
+    rows = 0
+    with pyarrow.csv.CSVWriter(path, taxi_table().schema) as out:
+        for taxi in taxi_copies(copies):
+            out.write(taxi)
+            rows += len(taxi)
+    return rows
+
+
+def taxi_copies(copies: int) -> Iterator[pa.Table]:
+    """The taxi data, with other numbers in every copy."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute
-    import pyarrow.csv
 
     taxi = taxi_table()
     random = np.random.default_rng(0)
-    with pyarrow.csv.CSVWriter(path, taxi.schema) as out:
-        for copy in range(copies):
-            for name in ("fare", "trip_miles", "tips") if copy else ():
-                noise = np.round(random.uniform(0, 1, len(taxi)), 2)
-                column = pa.compute.round(pa.compute.add(taxi[name], pa.array(noise)), 2)
-                taxi = taxi.set_column(taxi.schema.get_field_index(name), name, column)
-            later = pa.compute.add(taxi["trip_start_timestamp"], 900 * copy)
-            out.write(
-                taxi.set_column(taxi.schema.get_field_index("trip_start_timestamp"), "trip_start_timestamp", later)
-            )
-    return copies * len(taxi)
+    for copy in range(copies):
+        for name in ("fare", "trip_miles", "tips") if copy else ():
+            noise = np.round(random.uniform(0, 1, len(taxi)), 2)
+            column = pa.compute.round(pa.compute.add(taxi[name], pa.array(noise)), 2)
+            taxi = taxi.set_column(taxi.schema.get_field_index(name), name, column)
+        later = pa.compute.add(taxi["trip_start_timestamp"], 900 * copy)
+        yield taxi.set_column(taxi.schema.get_field_index("trip_start_timestamp"), "trip_start_timestamp", later)
 
 
 def prepare_ours(

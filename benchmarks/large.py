@@ -7,8 +7,9 @@
 
 Every run is `headrace run configs/taxi.yaml` in a fresh process and an empty folder, on one CSV file of that size, or
 on the same rows as Parquet, with one epoch of batches of 4,096 examples, and without XLA, which takes memory of its own
-in a training of more than a minute. The rows are the taxi data with other numbers in every copy, so none repeats. Each
-run's figures are also a line of JSON on the standard error.
+in a training of more than a minute. Beyond 6 GB the CSV is in gzip files of about 1 GB of text each, which take a
+quarter of the disk. The rows are the taxi data with other numbers in every copy, so none repeats. Each run's figures
+are also a line of JSON on the standard error.
 
 A component's memory is the anonymous memory of its largest process, at its highest of five samples a second: what it
 allocated, and what only the end of the process or its own `free` gives back. What it grew is that less the same on the
@@ -16,30 +17,38 @@ taxi data as it ships, which is 2 MB. Pages of files that a process maps are not
 They are clean copies of the disk in the page cache, which the system takes back when something else needs the memory;
 the limit of a container counts them in the same way, and is not exceeded by them.
 
-The folder for temporary files needs about five times the largest size.
+The folder for temporary files needs three times the largest size, or one and a half times what is in gzip files.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import math
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from isal import igzip
 
 from benchmarks import ingest, measure
 from benchmarks.tables import Section, Table
 from headrace.pipeline.report.charts import ChartLine, line_chart
 from headrace.pipeline.results.record import RunRecord
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 CONFIG = measure.PROJECT / "configs" / "taxi.yaml"
 SETTINGS = ("train.epochs=1", "train.batch_size=4096", "train.early_stopping=null", "train.jit=off")
 SIZES = (0.25, 0.5, 1.0, 2.0)
 """GB of CSV."""
+PLAIN_GB, COPIES_OF_A_FILE = 6.0, 512
+"""GB of CSV in one file; more are in gzip files of this many copies of the taxi data."""
 KINDS = {"csv": "CSV", "parquet": "Parquet"}
 COMPONENTS = ("ExampleGen", "StatisticsGen", "Transform", "Trainer", "Evaluator", "Canary")
 """The others take no longer than the smallest of these on 2 MB, whatever the data."""
@@ -55,54 +64,80 @@ Row = dict[str, Any]
 def measure_all(sizes: Sequence[float], kinds: Sequence[str]) -> list[Row]:
     """A row for each run: of each kind the taxi data as it ships first."""
     found: list[Row] = []
-    with tempfile.TemporaryDirectory() as name:
-        csv = Path(name, "taxi.csv")
-        one = ingest.write_taxi(csv, 1), csv.stat().st_size
-        for gigabytes in (0.0, *sorted(sizes)):
-            copies = max(1, round(gigabytes * 1e9 / one[1]))
-            rows = ingest.write_taxi(csv, copies)
-            about = {"gigabytes": csv.stat().st_size / 1e9, "rows": rows}
+    for gigabytes in (0.0, *sorted(sizes)):
+        with tempfile.TemporaryDirectory() as name:
+            files, rows, text = _write_csv(Path(name), gigabytes)
+            about = {"gigabytes": text / 1e9, "rows": rows}
             for kind in kinds:
-                row = {**about, **_run_sampled(kind, csv if kind == "csv" else _as_parquet(csv))}
+                row = {**about, **_run_sampled(kind, files if kind == "csv" else [_as_parquet(files)])}
                 print(json.dumps(row), file=sys.stderr, flush=True)  # hours are not lost if a later run fails
                 found.append(row)
     return found
 
 
-def _as_parquet(csv: Path) -> Path:
+def _write_csv(folder: Path, gigabytes: float) -> tuple[list[Path], int, int]:
+    """Write the taxi data about so often that it has this size; returns the files, the rows and the bytes of text."""
+    one = folder / "one.csv"
+    rows = ingest.write_taxi(one, 1)
+    copies = max(1, round(gigabytes * 1e9 / one.stat().st_size))
+    one.unlink()
+    suffix, of_a_file = (".csv.gz", COPIES_OF_A_FILE) if gigabytes > PLAIN_GB else (".csv", copies)
+    tables, files, size = ingest.taxi_copies(copies), list[Path](), 0
+    for first in range(0, copies, of_a_file):
+        files.append(folder / f"taxi-{first:05d}{suffix}")
+        size += _write_tables(files[-1], itertools.islice(tables, of_a_file))
+    return files, copies * rows, size
+
+
+def _write_tables(path: Path, tables: Iterable[pa.Table]) -> int:
+    """Write some tables as one CSV file, or as gzip by its name; the bytes of text."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    opened = igzip.open(path, "wb", 1) if path.suffix == ".gz" else path.open("wb")  # type: ignore[no-untyped-call]
+    with opened as file:
+        with pyarrow.csv.CSVWriter(pa.PythonFile(file, "w"), ingest.taxi_table().schema) as out:
+            for table in tables:
+                out.write(table)
+        return int(file.tell())
+
+
+def _as_parquet(files: Sequence[Path]) -> Path:
     """The same rows as one Parquet file, written in pieces."""
     import pyarrow.csv
     import pyarrow.parquet
 
-    file = csv.with_suffix(".parquet")
-    types = {field.name: field.type for field in ingest.taxi_table().schema}
-    options = pyarrow.csv.ConvertOptions(column_types=types, strings_can_be_null=True)
-    with (
-        pyarrow.csv.open_csv(csv, convert_options=options) as batches,
-        pyarrow.parquet.ParquetWriter(file, batches.schema) as out,
-    ):
-        for batch in batches:
-            out.write_batch(batch, row_group_size=1 << 16)
-    return file
+    written = files[0].parent / "taxi.parquet"
+    schema = ingest.taxi_table().schema
+    options = pyarrow.csv.ConvertOptions(
+        column_types=dict(zip(schema.names, schema.types, strict=True)), strings_can_be_null=True
+    )
+    with pyarrow.parquet.ParquetWriter(written, schema) as out:
+        for file in files:
+            with pyarrow.csv.open_csv(file, convert_options=options) as batches:
+                for batch in batches:
+                    out.write_batch(batch, row_group_size=1 << 16)
+    return written
 
 
-def _run_sampled(kind: str, file: Path) -> Row:
+def _run_sampled(kind: str, files: Sequence[Path]) -> Row:
     """Run the pipeline, and again if one of the components ended between two samples."""
     for _ in range(5):
-        row = _run(kind, file)
+        row = _run(kind, files)
         if all(_figure(row, name, MEMORY) for name in COMPONENTS):
             break
     return row
 
 
-def _run(kind: str, file: Path) -> Row:
-    """Run the pipeline on a file in an empty folder."""
-    source = f"data.source={{kind: {kind}, path: {file}}}"
+def _run(kind: str, files: Sequence[Path]) -> Row:
+    """Run the pipeline on some files in an empty folder."""
+    path = files[0] if len(files) == 1 else files[0].parent / "*.csv.gz"
+    source = f"data.source={{kind: {kind}, path: {path}}}"
     settings = [part for one in (*SETTINGS, source) for part in ("--set", one)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         command = [sys.executable, "-m", "headrace", "run", str(CONFIG), *settings]
-        memory = _Memory()
+        memory = _Memory(folder)
         used = measure.run_process(command, folder, folder / "log", memory.look)
         (run,) = (folder / "runs" / "chicago-taxi" / "runs").iterdir()
         record = RunRecord.read(run)
@@ -117,26 +152,41 @@ def _run(kind: str, file: Path) -> Row:
     }
     return {
         "kind": kind,
-        "megabytes": file.stat().st_size / 1e6,
+        "megabytes": sum(file.stat().st_size for file in files) / 1e6,
         "components": components,
-        "total": used.figures(),
+        "total": {**used.figures(), "disk_mb": memory.disk},
         "input": chosen[0] if chosen else "",
     }
 
 
 class _Memory:
-    """The largest anonymous memory of a process of each component, in MB, by the component's id."""
+    """The largest anonymous memory of a process of each component by its id, and the most that a folder took of the
+    disk, in MB.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self.anonymous: dict[str, float] = {}
+        self.disk = 0.0
 
     def look(self, processes: Sequence[int]) -> None:
-        """Sample these processes. A component's write to the log of its name."""
+        """Sample these processes, and the folder. A component's processes write to the log of its name."""
+        self.disk = max(self.disk, _size(self._folder))
         for each in processes:
             with contextlib.suppress(OSError, StopIteration):  # it has just ended
                 component = Path(f"/proc/{each}/fd/1").readlink().stem
                 held = measure.memory_of(each, "RssAnon")
                 self.anonymous[component] = max(self.anonymous.get(component, 0.0), held)
+
+
+def _size(folder: Path) -> float:
+    """MB on the disk of all files, a file with several names once."""
+    found = {}
+    for file in folder.rglob("*"):
+        with contextlib.suppress(OSError):  # it has just been removed
+            state = file.lstat()
+            found[state.st_ino] = state.st_blocks * 512
+    return sum(found.values()) / 1e6
 
 
 def section(found: Sequence[Row]) -> Section:
@@ -152,7 +202,8 @@ def section(found: Sequence[Row]) -> Section:
     notes = (
         "The first column is the memory of a component on the taxi data as it ships, most of which is what TensorFlow"
         " and TFX take; the others are what it grew beyond that: anonymous memory, without the pages of mapped files."
-        " The exponent is that of the growth from the second size to the largest: 1 is in proportion to the data."
+        " The exponent is that of the growth from the first size above 1 GB to the largest: 1 is in proportion to the"
+        " data."
         f" Where less than {SOME_MB:.0f} MB grew there is none.",
         *(
             f"The Trainer on {row['gigabytes']:.1f} GB of {KINDS[row['kind']]}: {row['input'].removeprefix('input: ')}."
@@ -203,14 +254,17 @@ def _grown(runs: Sequence[Row]) -> Table:
 def _resident(runs: Sequence[Row]) -> Table:
     rows = [[name, *(f"{_figure(row, name, 'peak_mb'):,.0f}" for row in runs)] for name in COMPONENTS]
     rows.append(["all processes together", *(f"{row['total']['peak_mb']:,.0f}" for row in runs)])
+    rows.append(["the folder of the run, on the disk", *(f"{row['total'].get('disk_mb', 0):,.0f}" for row in runs)])
     return Table(["", *(f"{row['gigabytes']:.2g} GB" for row in runs)], rows)
 
 
 def _exponent(runs: Sequence[Row], grown: Sequence[float]) -> str:
-    """Of the growth with the data."""
-    if grown[-1] < SOME_MB or len(grown) == 1:
+    """Of the growth with the data, from the first size of at least 1 GB on if there is one."""
+    first = next((number for number, row in enumerate(runs) if row["gigabytes"] >= 1), 0)
+    if grown[-1] < SOME_MB or first == len(runs) - 1:
         return ""
-    return f"{math.log(grown[-1] / max(grown[0], 1.0)) / math.log(runs[-1]['gigabytes'] / runs[0]['gigabytes']):.2f}"
+    more = runs[-1]["gigabytes"] / runs[first]["gigabytes"]
+    return f"{math.log(grown[-1] / max(grown[first], 1.0)) / math.log(more):.2f}"
 
 
 def _grown_mb(row: Row, base: Row, name: str) -> float:

@@ -74,6 +74,11 @@ class BeamMap:
         return [_result(results / str(number), signed) for number in range(len(tasks))]
 
     @property
+    def in_beam(self) -> bool:
+        """Whether each call starts a Beam pipeline."""
+        return self.always or not self._threads
+
+    @property
     def takes_small_work(self) -> bool:
         """Whether it is worth using for work that takes less time than a Beam pipeline takes to start."""
         return self.always or bool(self._threads)

@@ -57,7 +57,20 @@ def test_a_running_total_holds_little_more_than_the_sum() -> None:
     merged = total.merged()
     assert merged.examples.sum() == 14_400
     whole = sum(own.nbytes for one in (merged.histogram, merged.by_fold) for own in one)
+    assert whole == 12 * merged.size  # 24 bytes of a bucket if the weights are not whole numbers
     assert whole < held < 1.8 * whole  # 2.3 if they wait until they are as large as the sum
+
+
+@pytest.mark.parametrize(("weight", "of_a_bucket"), [(1.0, 12), (0.3, 24), (2.0**31, 24)])
+def test_a_histogram_is_packed_only_if_that_loses_nothing(weight: float, of_a_bucket: int) -> None:
+    p, labels = np.array([0.2, 0.7, 0.2, 0.2]), np.array([0.0, 1.0, 1.0, 0.0])
+    groups = ExampleGroups(labels, p[:, None], np.zeros(4, np.int64), 1, np.full(4, weight))
+    parts = [one for _ in range(3) for one in LABEL_METRICS["binary"].accumulate(groups)]
+    merged = parts[0].merge(parts[1:])
+    assert sum(own.nbytes for own in merged.histogram) == 2 * of_a_bucket
+    total = merged.total()
+    assert total.buckets.dtype == np.int64
+    np.testing.assert_array_equal(total.counts, [[6 * weight, 3 * weight], [0, 3 * weight]])
 
 
 def _exact_auc(labels: Array, scores: Array) -> float:

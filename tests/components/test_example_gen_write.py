@@ -3,8 +3,10 @@
 import gzip
 import hashlib
 import itertools
+import shutil
 import struct
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +19,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.components.example_gen.shards import spill
+from headrace.components.example_gen.shards import spill, write
 from headrace.components.example_gen.shards.layout import ShardLayout
 from headrace.components.example_gen.shards.write import ShardWriter
 from headrace.components.examples.compression import Compression
@@ -131,10 +133,65 @@ def test_shards_of_a_split_differ_in_size_by_less_than_a_tenth(tmp_path: Path, s
 
 
 def test_memory_that_is_emptied_often_gives_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spill, "MIN_BUFFER", 1000)
-    monkeypatch.setattr(spill, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(spill, "BUFFER", 1000)
     out = written(tmp_path, layout(), parts(5000))
     assert sorted(i for file in out.rglob("data_*") for i in ids(file)) == list(range(5000))
+
+
+def test_memory_for_sorting_does_not_grow_with_the_partitions(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    batch = pa.RecordBatch.from_pydict({name: random.integers(0, 9, 12_500) for name in "abcdefghij"})
+
+    def peak(partitions: int) -> int:
+        numbers = random.integers(0, partitions, len(batch))
+        tracemalloc.start()
+        with spill.PartitionSpill({tmp_path / f"{partitions}.arrow": range(partitions)}) as own:
+            for _ in range(40):  # 40 MB
+                own.add(batch, numbers)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    assert peak(2000) < 1.1 * peak(10)
+
+
+def test_groups_of_partitions_give_the_same_bytes_and_take_less_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peaks = []
+
+    def watched(label: str, function: Callable, tasks: Sequence) -> list:
+        found = []
+        for task in tasks:
+            found.append(function(task))
+            if label in {"Scatter", "Pack"}:
+                peaks.append(sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file()))
+        return found
+
+    how = layout(shards=2, partitions=8)
+    whole = digests(written(tmp_path, how, parts(20_000), parallel_map=watched))
+    of_one = max(peaks)
+    peaks.clear()
+    shutil.rmtree(tmp_path)
+    monkeypatch.setattr(write, "OF_A_GROUP", 2)
+    out = written(tmp_path, how, parts(20_000), parallel_map=watched)
+    assert digests(out) == whole
+    assert max(peaks) < 1.1 * sum(file.stat().st_size for file in out.rglob("data_*")) < of_one
+
+
+def test_a_map_that_starts_pipelines_is_called_once_to_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = []
+
+    class Pipelines:
+        in_beam = True
+
+        def __call__(self, label: str, function: Callable, tasks: Sequence) -> list:
+            labels.append(label)
+            return serial_map(label, function, tasks)
+
+    monkeypatch.setattr(write, "OF_A_GROUP", 2)
+    written(tmp_path, layout(partitions=8), parts(100), parallel_map=Pipelines())
+    assert labels == ["Scatter", "Pack"]
 
 
 @pytest.mark.parametrize("packing", [GZIP, PLAIN])

@@ -119,8 +119,8 @@ class MetricAccumulator:
         each = [self, *others]
         return MetricAccumulator(
             functools.reduce(operator.add, [one.sums for one in each]),
-            Histogram.sum_of([one.histogram for one in each]),
-            Histogram.sum_of([one.by_fold for one in each]),
+            Histogram.sum_of([one.histogram for one in each]).packed,
+            Histogram.sum_of([one.by_fold for one in each]).packed,
             functools.reduce(operator.add, [one.examples for one in each]),
             functools.reduce(operator.add, [one.squares for one in each]),
         )
@@ -140,14 +140,15 @@ class MetricAccumulator:
         rest = np.arange(FOLDS) != without
         return Totals(
             self.sums[rest].sum(axis=0),
-            *(self.histogram if without is None else self._without(without)),
+            *(self.histogram.unpacked if without is None else self._without(without)),
             float(self.examples[rest].sum()),
             float(self.squares[rest].sum()),
         )
 
-    def _without(self, fold: int) -> Histogram:
-        rest = self.by_fold.buckets % FOLDS != fold
-        return Histogram(self.by_fold.buckets[rest] // FOLDS, self.by_fold.counts[rest]).distinct()
+    def _without(self, fold: int) -> tuple[NDArray[np.int64], Array]:
+        buckets, counts = self.by_fold.unpacked
+        rest = buckets % FOLDS != fold
+        return Histogram(buckets[rest] // FOLDS, counts[rest]).distinct().unpacked
 
 
 class RunningTotal:
@@ -159,8 +160,8 @@ class RunningTotal:
 
     _LEAST = 256
     """Buckets that wait at least."""
-    _OWN = 100
-    """Buckets that take as much memory as the rest of an accumulator."""
+    _OWN = 200
+    """Packed buckets that take as much memory as the rest of an accumulator."""
 
     def __init__(self) -> None:
         self._waiting: list[MetricAccumulator] = []

@@ -1,17 +1,22 @@
 """Rows sorted into partitions on disk, with the numbers of each row packed side by side.
 
-    with PartitionSpill(path, partitions=10) as spill:
+    with PartitionSpill({path: range(10)}) as spill:
         spill.add(batch, np.array([3, 0, ...]))
-    to_columns(next(read_batches(path, [0])))
+    to_columns(SpilledRows([path], range(10)).of(3))
 
-Each part of the data writes one Arrow file, whose record batches are read individually by the partitions they belong
-to. Taking rows of many columns, one column after the other, costs a cache miss for each value. Packed into one column
-of fixed-size binary values, the numbers of a row share a single miss.
+Each part of the data writes an Arrow file for each group of partitions, of record batches whose rows are sorted by
+partition, and a file that says where those of each partition end. Both are mapped into memory to read some partitions:
+a few rows of one then cost no call that reads or decodes them, and the buffer need not grow with the partitions.
+
+Taking rows of many columns, one column after the other, costs a cache miss for each value. Packed into one column of
+fixed-size binary values, the numbers of a row share a single miss.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import mmap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -23,11 +28,11 @@ from headrace.common.heap import trim_heap
 from headrace.common.record_batches import concatenated
 from headrace.components.examples.arrow_columns import numbers_of, stacks_or_columns, valid_of
 
-MIN_BUFFER, MAX_BUFFER = 16 << 20, 64 << 20
-"""Bytes that a part holds in memory before it writes them."""
+BUFFER = 16 << 20
+"""Bytes that a part holds in memory before it writes them as a record batch."""
 
-CHUNK_BYTES = 32 << 10
-"""Bytes of a partition that should be written at once."""
+_END = np.dtype("<u4")
+"""The end of a partition's rows in a record batch."""
 
 _ROWS = "\0rows"
 """The name of the packed column; no column of the data has it."""
@@ -47,16 +52,15 @@ _Groups = dict[str, list[int]]
 
 
 class PartitionSpill:
-    """Writes the rows of one part, sorted by partition. `chunks`: the partition of each record batch of the file."""
+    """Writes the rows of one part, sorted by partition. A part without rows has no files."""
 
-    def __init__(self, path: Path, partitions: int) -> None:
-        self._path, self._partitions = path, partitions
-        self._room = min(max(partitions * CHUNK_BYTES, MIN_BUFFER), MAX_BUFFER)
+    def __init__(self, files: Mapping[Path, range]) -> None:
+        """`files`: the partitions in each file, from 0 on without gaps."""
+        self._files = files
         self._held: list[pa.RecordBatch] = []
         self._numbers: list[np.ndarray] = []
         self._size = 0
-        self._writer: pa.RecordBatchFileWriter | None = None
-        self.chunks: list[int] = []
+        self._writers: dict[Path, pa.RecordBatchFileWriter] = {}
 
     def __enter__(self) -> PartitionSpill:
         return self
@@ -66,8 +70,8 @@ class PartitionSpill:
     ) -> None:
         if kind is None:
             self._flush()
-        if self._writer is not None:
-            self._writer.close()
+        for writer in self._writers.values():
+            writer.close()
 
     def add(self, batch: pa.RecordBatch, partitions: np.ndarray) -> None:
         """Add rows, given the number of each one's partition."""
@@ -75,33 +79,83 @@ class PartitionSpill:
         self._held.append(rows)
         self._numbers.append(partitions)
         self._size += rows.nbytes
-        if self._size >= self._room:
+        if self._size >= BUFFER:
             self._flush()
 
     def _flush(self) -> None:
         if not self._held:
             return
         numbers = np.concatenate(self._numbers)
+        partitions = max(own.stop for own in self._files.values())
         # A stable sort of small integers is a radix sort.
-        order = np.argsort(numbers.astype(np.min_scalar_type(self._partitions)), kind="stable")
+        order = np.argsort(numbers.astype(np.min_scalar_type(partitions)), kind="stable")
         rows = concatenated(self._held)
         self._held, self._numbers, self._size = [], [], 0
         rows = rows.take(pa.array(order))
-        if self._writer is None:
-            self._writer = pa.ipc.new_file(str(self._path), rows.schema)
-        counts = np.bincount(numbers, minlength=self._partitions)
-        ends = np.cumsum(counts)
-        for number in np.flatnonzero(counts).tolist():
-            self._writer.write_batch(rows.slice(int(ends[number] - counts[number]), int(counts[number])))
-            self.chunks.append(number)
+        ends = np.cumsum(np.bincount(numbers, minlength=partitions))
+        for path, own in self._files.items():
+            first = int(ends[own.start - 1]) if own.start else 0
+            self._write(path, rows.slice(first, int(ends[own.stop - 1]) - first), ends[own.start : own.stop] - first)
         del rows
         trim_heap()
 
+    def _write(self, path: Path, rows: pa.RecordBatch, ends: NDArray[np.int64]) -> None:
+        if path not in self._writers:
+            self._writers[path] = pa.ipc.new_file(str(path), rows.schema)
+        self._writers[path].write_batch(rows)
+        with open(_path_of_ends(path), "ab") as file:
+            file.write(ends.astype(_END).tobytes())
 
-def read_batches(path: Path, chunks: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """Some record batches of a part's file, by their numbers, as `to_rows` made them."""
-    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
-        yield from (reader.get_batch(chunk) for chunk in chunks)
+
+class SpilledRows:
+    """The rows of a group of partitions in the files of some parts, which are mapped as long as this lives."""
+
+    def __init__(self, paths: Sequence[Path], partitions: range) -> None:
+        self._first = partitions.start
+        self._parts = [_MappedPart.of(path, len(partitions)) for path in paths if path.exists()]
+
+    def of(self, partition: int) -> pa.RecordBatch | None:
+        """The rows of a partition, as `to_rows` made them, in the order of the parts; None if there are none."""
+        found = [part.rows(partition - self._first) for part in self._parts]
+        own = [rows for rows in found if rows is not None]
+        return concatenated(own) if own else None
+
+
+@dataclass(frozen=True)
+class _MappedPart:
+    """A part's file. `ends`: the ends of the partitions, by record batch."""
+
+    file: mmap.mmap
+    batches: Sequence[pa.RecordBatch]
+    ends: NDArray[np.uint32]
+
+    @classmethod
+    def of(cls, path: Path, partitions: int) -> _MappedPart:
+        with path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        with pa.ipc.open_file(pa.py_buffer(mapped)) as reader:
+            batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
+        return cls(mapped, batches, np.memmap(_path_of_ends(path), _END, "r").reshape(-1, partitions))
+
+    def rows(self, place: int) -> pa.RecordBatch | None:
+        """A copy of the rows of a partition, given its place in the group; None if there are none."""
+        last = self.ends[:, place].tolist()
+        first = self.ends[:, place - 1].tolist() if place else [0] * len(last)
+        places = zip(self.batches, first, last, strict=True)
+        found = [batch.slice(start, end - start) for batch, start, end in places if end > start]
+        # The empty batch makes a copy of a single one. The system maps up to 2 MB around each byte that is read.
+        rows = concatenated([found[0].slice(0, 0), *found]) if found else None
+        self.file.madvise(mmap.MADV_DONTNEED)
+        return rows
+
+
+def files_of(path: Path) -> tuple[Path, Path]:
+    """The two files that a PartitionSpill writes for this path."""
+    return path, _path_of_ends(path)
+
+
+def _path_of_ends(path: Path) -> Path:
+    return path.with_suffix(".ends")
 
 
 def to_rows(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,7 +1,7 @@
 """Rows to shuffled shards on disk, in three stages of independent tasks:
 
 scatter   read a part of the data, and sort its rows by partition (see `layout`) into a file of its own
-pack      collect a partition from the files of all parts; shuffle, encode and compress it
+pack      collect some partitions, one after the other, from the files of all parts; shuffle, encode and compress them
 join      concatenate the compressed partitions of each shard
 
 Which row goes where depends on the data and the seed alone, and a partition is compressed as a whole, so the bytes do
@@ -18,21 +18,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial, reduce
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.common.heap import trim_heap
-from headrace.common.record_batches import concatenated
 from headrace.components.example_gen.required import RequiredColumn, with_value
 from headrace.components.example_gen.shards.coded_columns import coded_integers, coded_texts, with_columns
 from headrace.components.example_gen.shards.group_split import GroupRows
 from headrace.components.example_gen.shards.layout import Partitioner, Shard, ShardLayout, random_state
 from headrace.components.example_gen.shards.spill import (
     PartitionSpill,
+    SpilledRows,
     column_count,
-    read_batches,
+    files_of,
     to_columns,
 )
 from headrace.components.examples import column_files
@@ -51,16 +52,13 @@ from headrace.components.sources.base import ParallelMap, choose_map
 ENCODE_BYTES = 4 << 20
 """Bytes of columns that are encoded at a time: many enough to amortize the calls, few against a partition."""
 
+MOST_GROUPS, OF_A_GROUP = 8, 64
+"""Groups of partitions, whose intermediate files are removed once they are packed, and the fewest partitions in one."""
+TASKS, OF_A_TASK = 32, 8
+"""Tasks that pack the partitions of a group, if there are enough, and the most partitions of one."""
+
 ReadPart = Callable[[int, object], Iterator[pa.RecordBatch]]
 """The rows of a part of the data, given its number and the part itself, as batches of one schema."""
-
-
-@dataclass(frozen=True)
-class Partition:
-    """The number of a partition, and the numbers of its record batches in the file of each part."""
-
-    number: int
-    chunks: Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,6 @@ class ScatterResult:
 
     Attributes:
         rows: the rows of each split.
-        chunks: the partition of each record batch in the part's file; empty for several parts.
         roundings: what float32 does to the columns of doubles.
         skipped: rows that were skipped because float32 cannot hold a number in them.
         dropped: the number of rows that were dropped because they have no label.
@@ -77,7 +74,6 @@ class ScatterResult:
     """
 
     rows: Counter[str]
-    chunks: Sequence[int]
     roundings: Mapping[str, ColumnRounding]
     skipped: Skipped
     dropped: int = 0
@@ -89,7 +85,7 @@ class ScatterResult:
         roundings = {name: self.roundings.get(name, none) + other.roundings.get(name, none) for name in names}
         skipped, dropped = self.skipped + other.skipped, self.dropped + other.dropped
         groups = self.groups + other.groups
-        return ScatterResult(self.rows + other.rows, (), roundings, skipped, dropped, groups)
+        return ScatterResult(self.rows + other.rows, roundings, skipped, dropped, groups)
 
 
 @dataclass(frozen=True)
@@ -124,15 +120,23 @@ class ShardWriter:
         `spent`: files that only `read` needs, which are removed.
         """
         owner = list(self.layout.all_partitions())
-        results = parallel_map("Scatter", partial(self.scatter, read=read), list(enumerate(parts)))
-        chunks = [_chunks_by_partition(result.chunks, len(owner)) for result in results]
-        partitions = [Partition(number, [own[number] for own in chunks]) for number in range(len(owner))]
-        sizes = parallel_map("Pack", self.pack, partitions)
+        in_beam = getattr(parallel_map, "in_beam", False)  # where each call starts a pipeline
+        groups = _cut(range(len(owner)), 1 if in_beam else min(len(owner) // OF_A_GROUP, MOST_GROUPS))
+        scatter = partial(self.scatter, read=read, groups=groups)
+        results = parallel_map("Scatter", scatter, list(enumerate(parts)))
+        sizes, obsolete = 0, list(spent)
+        for group in groups:
+            scattered = [self._scattered_path(part, group) for part in range(len(parts))]
+            tasks = [
+                partial(self.pack, own, scattered, group) for own in _cut(group, max(TASKS, len(group) // OF_A_TASK))
+            ]
+            removals = [partial(_remove, path) for path in obsolete]
+            sizes += sum(parallel_map("Pack", operator.call, [*removals, *tasks]))
+            obsolete = [file for path in scattered for file in files_of(path)]
         members = {
             shard: [number for number, own in enumerate(owner) if own == shard] for shard in dict.fromkeys(owner)
         }
-        copied = sum(sizes) if len(owner) > len(members) else 0
-        obsolete = [*spent, *map(self._scattered_path, range(len(parts)))]
+        copied = sizes if len(owner) > len(members) else 0
         joins = [partial(self.join, shard, numbers) for shard, numbers in members.items()]
         totals = choose_map(parallel_map, copied)(
             "Join", operator.call, [*joins, *(partial(_remove, path) for path in obsolete)]
@@ -140,14 +144,14 @@ class ShardWriter:
         found = dict(zip(members, totals, strict=False))  # the removals come last
         return reduce(ScatterResult.__add__, results), {shard: found[shard] for shard in self.layout.all_shards()}
 
-    def scatter(self, numbered: tuple[int, object], read: ReadPart) -> ScatterResult:
-        """Sort the rows of a part, given with its number, by partition into its file."""
+    def scatter(self, numbered: tuple[int, object], read: ReadPart, groups: Sequence[range]) -> ScatterResult:
+        """Sort the rows of a part, given with its number, by partition into its file of each group of partitions."""
         number, part = numbered
         owner = list(self.layout.all_partitions())
         roundings = RoundingAccumulator(skip_bad=self.skip_bad, file=files_of_part(part))
         partitioner = Partitioner(self.layout, number, files_of_part(part), split_of_part(part))
         totals, dropped = np.zeros(len(owner), np.int64), 0
-        with PartitionSpill(self._scattered_path(number), len(owner)) as spill:
+        with PartitionSpill({self._scattered_path(number, group): group for group in groups}) as spill:
             for rows_read in read(number, part):
                 complete = with_value(rows_read, self.required)
                 dropped += rows_read.num_rows - complete.num_rows
@@ -159,23 +163,30 @@ class ShardWriter:
         for (split, _), count in zip(owner, totals.tolist(), strict=True):
             rows[split] += count
         lossy = {name: own for name, own in roundings.items() if name not in self.float64}
-        return ScatterResult(rows, spill.chunks, lossy, roundings.skipped, dropped, partitioner.groups)
+        return ScatterResult(rows, lossy, roundings.skipped, dropped, partitioner.groups)
 
-    def pack(self, partition: Partition) -> int:
-        """Shuffle, encode and compress a partition; its size in bytes. An empty partition leaves no file."""
-        trim_heap()
-        rows = self._gathered(partition)
-        if rows is None:
-            return 0
-        order = random_state(self.layout.seed, 1, partition.number).permutation(len(rows))
+    def pack(self, partitions: range, scattered: Sequence[Path], group: range) -> int:
+        """Shuffle, encode and compress each of these partitions; their size in bytes. An empty one leaves no file.
+
+        scattered: the parts' files of the group that the partitions are of.
+        """
+        spilled, size = SpilledRows(scattered, group), 0
+        for number in partitions:
+            trim_heap()
+            rows = spilled.of(number)
+            size += 0 if rows is None else self._pack(number, rows)
+        return size
+
+    def _pack(self, partition: int, rows: pa.RecordBatch) -> int:
+        order = random_state(self.layout.seed, 1, partition).permutation(len(rows))
         step = max(1, room(ENCODE_BYTES, column_count(rows)) * len(rows) // max(rows.nbytes, 1))
         texts = coded_texts(rows, order) if self.columns else {}
         integers = coded_integers(to_columns(rows), order) if self.columns else {}
         coded = {**texts, **integers}
         dictionaries = {name: feature_dictionary(name, column.dictionary) for name, column in coded.items()}
         rows = rows.select([name for name in rows.schema.names if name not in texts])
-        compressor, columns = self.compression.compressor(), ColumnWriter(self._columns_path(partition.number))
-        with open(self._packed_path(partition.number), "wb", buffering=0) as file, closing(columns):
+        compressor, columns = self.compression.compressor(), ColumnWriter(self._columns_path(partition))
+        with open(self._packed_path(partition), "wb", buffering=0) as file, closing(columns):
             for start in range(0, len(order), step):
                 own = order[start : start + step]
                 batch = to_columns(rows.take(pa.array(own)))
@@ -207,13 +218,8 @@ class ShardWriter:
             column_files.finish(beside, path)
         return size
 
-    def _gathered(self, partition: Partition) -> pa.RecordBatch | None:
-        parts = [(self._scattered_path(part), chunks) for part, chunks in enumerate(partition.chunks) if chunks]
-        batches = [batch for path, chunks in parts for batch in read_batches(path, chunks)]
-        return concatenated(batches) if batches else None
-
-    def _scattered_path(self, part: int) -> Path:
-        return self.work / f"scattered-{part:05d}.arrow"
+    def _scattered_path(self, part: int, group: range) -> Path:
+        return self.work / f"scattered-{part:05d}-{group.start:05d}.arrow"
 
     def _packed_path(self, partition: int) -> Path:
         return self.work / f"packed-{partition:05d}"
@@ -239,9 +245,8 @@ def _remove(path: Path) -> int:
     return 0
 
 
-def _chunks_by_partition(owners: Sequence[int], partitions: int) -> list[list[int]]:
-    """The numbers of each partition's chunks, given the partition of each chunk."""
-    chunks: list[list[int]] = [[] for _ in range(partitions)]
-    for chunk, partition in enumerate(owners):
-        chunks[partition].append(chunk)
-    return chunks
+def _cut(numbers: range, pieces: int) -> list[range]:
+    """Ranges of about the same length, of at least one number each."""
+    pieces = max(1, min(pieces, len(numbers)))
+    ends = [numbers.start + len(numbers) * place // pieces for place in range(pieces + 1)]
+    return [range(*own) for own in pairwise(ends)]
