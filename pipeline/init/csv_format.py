@@ -20,7 +20,7 @@ from headrace.components.inference import number_marks as marks
 from headrace.components.sources import open_source
 from headrace.components.sources.streams import open_truncated, read_fully
 from headrace.configs.schema.sources import CsvSource
-from headrace.configs.schema.sources.files import DELIMITERS
+from headrace.configs.schema.sources.csv import DELIMITERS
 
 READ = 1 << 20
 """Bytes of a file by which its encoding is told, and whether it starts with comments."""
