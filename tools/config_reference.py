@@ -15,10 +15,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run from anywhere, installed or not
 
+from headrace.configs.allowed_values import describe_allowed
 from headrace.configs.json_schema import (
     Schema,
     branches,
-    describe_allowed,
     documentation,
     forms_of,
     json_schema,

@@ -11,7 +11,7 @@ from headrace.common.errors import BadRecordError, DataError
 from headrace.common.figures import plural
 from headrace.configs.schema.data import DataConfig, skip_setting
 from headrace.configs.schema.sources import CsvSource
-from headrace.configs.schema.sources.files import USUAL_ENCODING
+from headrace.configs.schema.sources.csv import USUAL_ENCODING
 
 MAX_REPORTED = 20
 """Bad records that are reported individually; the rest are only counted."""

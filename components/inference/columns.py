@@ -8,7 +8,6 @@ choice.group, choice.features, choice.comment
 from __future__ import annotations
 
 import datetime as dt
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,9 +16,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.figures import figure, plural
-from headrace.common.names import one_line
+from headrace.common.figures import plural
 from headrace.components.examples.tfexample.rounding import COARSE, lost_digits
+from headrace.components.inference.column_names import CODE, CODE_OF_FLOATS, DENSE_CODE, ID, matches
+from headrace.components.inference.comments import missing_share, percent, rounded, show, show_of
 from headrace.components.inference.dates import EPOCHS, are_dates_of_several_formats, find_dates
 from headrace.components.inference.facts import ColumnFacts
 from headrace.components.inference.images import image_settings
@@ -52,42 +52,6 @@ TEXTS, LISTS, VECTORS, IMAGES, LEFT_OUT = "texts", "lists", "vectors", "images",
 _MIDNIGHT = re.compile(r"([ T]00:00(:00)?)?([.]0+)?$")
 _NUMBER = r"[-+]?(\d+[.]?\d*|[.]\d+)([eE][-+]?\d+)?"
 _MARKED_NUMBER = r"^[-+]?\d*[.,]\d+$"
-_ID = re.compile(
-    r"(?i)(^|_|\b)(id|uuid|guid|key|index|row|rownum|no|nr|serial|lfd)(_|\b|$)|[a-z](Id|ID)$|[a-z](nr|nummer)$|^unnamed|^$"
-)
-_CODE = re.compile(
-    r"(?i)(^|_|\b)(id|code|type|class|category|cat|group|zip|zipcode|postcode|postal|area|tract|region|state|country|city"
-    r"|hour|weekday|day|month|quarter|gender|sex"
-    r"|nr|nummer|plz|postleitzahl|typ|klasse|gruppe|kategorie|bundesland|stadt|geschlecht|stunde|wochentag|monat|quartal"
-    r")(_|\b|$)|[a-z](Id|ID|Code|Type|Class)$|[a-z](nr|nummer|typ|klasse|gruppe|kategorie)$"
-)
-"""Names of codes, in English and German."""
-
-_CODE_OF_FLOATS = re.compile(
-    r"(?i)(?<!per)(?<!per )(^|_|\b)(id|code|type|class|category|cat|group|zip|zipcode|postcode"
-    r"|postal|tract|region|state|country|city|weekday|gender|sex"
-    r"|nr|nummer|plz|postleitzahl|typ|klasse|gruppe|kategorie|bundesland|stadt|geschlecht|wochentag"
-    r")$|[a-z](Id|ID|Code|Type|Class)$|[a-z](nr|nummer|typ|klasse|gruppe|kategorie)$"
-)
-_DENSE_CODE = re.compile(r"(?i)(?<!per)(?<!per )(^|_|\b)(area|hour|day|month|quarter)$")
-"""Names at whose end floats are codes: any, or only if there are few gaps between them. At other places, as in
-`city_mpg`, and after `per`, these words are also in the names of measurements.
-"""
-
-_GROUP = re.compile(
-    r"(?i)(^|[_\W])(user|customer|client|member|person|patient|subject|household|account|session|device)s?"
-    r"([_\W]?(id|uuid|guid|key|no|nr|number))?$|(^|[_\W])(id|uuid|guid)$|[a-z](Id|ID)$"
-    r"|(^|[_\W])(kunde|kunden|patient|patienten|mitglied|mitglieds|nutzer|benutzer|person|personen|haushalt|haushalts|konto"
-    r"|geräte)([_\W]?(id|nr|nummer|schlüssel))?$"
-)
-"""Names of what several rows may belong to."""
-_WORD = re.compile(
-    r"(?i)(^|[\W_]|(?-i:(?<=[a-z])(?=[A-Z])))(un|pre|re|over)?"
-    r"(acid|aid|bid|fluid|grid|humid|hybrid|lipid|liquid|mid|paid|rapid|solid|valid|void)$"
-)
-"""Words at the end of a name that are not ids, although they end in these letters."""
-LEAST_GROUPS, GROUP_ROWS = 30, (2, 200)
-"""Values, and rows of each of them on average, of a column that may say what rows belong together."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +113,7 @@ def _useless(facts: ColumnFacts) -> str | None:
 
 def _image(facts: ColumnFacts) -> Choice | None:
     found = image_settings(facts)
-    return None if found is None else Choice(facts.name, IMAGES, found[1] + _missing(facts), {"": found[0]})
+    return None if found is None else Choice(facts.name, IMAGES, found[1] + missing_share(facts), {"": found[0]})
 
 
 def _vector(facts: ColumnFacts) -> Choice | None:
@@ -159,7 +123,7 @@ def _vector(facts: ColumnFacts) -> Choice | None:
         return None
     what = f"lists of {facts.longest:,} numbers, {show(facts.least)} to {show(facts.greatest)}"
     settings = {"column": "vector", "size": facts.longest}
-    return Choice(facts.name, VECTORS, what + _missing(facts), {"": settings})
+    return Choice(facts.name, VECTORS, what + missing_share(facts), {"": settings})
 
 
 def _vector_of_texts(facts: ColumnFacts) -> Choice | None:
@@ -172,7 +136,7 @@ def _vector_of_texts(facts: ColumnFacts) -> Choice | None:
         if len(sizes) == 1 and pc.all(pc.match_substring_regex(facts.texts, pattern)).as_py():
             settings = {"column": "vector", "size": sizes[0].as_py(), "separator": separator}
             what = f"texts of {settings['size']:,} numbers, such as {show(facts.least)}"
-            return Choice(facts.name, VECTORS, what + _missing(facts), {"": settings})
+            return Choice(facts.name, VECTORS, what + missing_share(facts), {"": settings})
     return None
 
 
@@ -189,7 +153,7 @@ def _boolean(facts: ColumnFacts) -> Choice | None:
         return None
     share = dict(facts.by_count())[pair[1]] / facts.present
     what = f"{show_of(facts, pair[0])} or {show_of(facts, pair[1])} ({percent(share)})"
-    return Choice(facts.name, BOOLEANS, what + _missing(facts), {"": {"column": "boolean"}})
+    return Choice(facts.name, BOOLEANS, what + missing_share(facts), {"": {"column": "boolean"}})
 
 
 def boolean_pair(facts: ColumnFacts) -> tuple[Any, Any] | None:
@@ -217,7 +181,7 @@ def _dates(facts: ColumnFacts) -> Choice | None:
         what = f"times of day, {what}"
     if dates.ambiguous is not None:
         what += f"; if the month comes first, the format is {dates.ambiguous}"
-    return Choice(facts.name, DATES, what + _missing(facts), features)
+    return Choice(facts.name, DATES, what + missing_share(facts), features)
 
 
 def _several_formats(facts: ColumnFacts) -> Choice | None:
@@ -255,23 +219,6 @@ def sorts(dates: Choice) -> bool:
     return all(settings.get("format") in {None, *EPOCHS} for settings in dates.features.values())
 
 
-def may_name_groups(name: str) -> bool:
-    """Whether the name of a column is one of what several rows may belong to."""
-    return _matches(_GROUP, name)
-
-
-def names_groups(facts: ColumnFacts) -> bool:
-    """Whether rows with the same value seem to belong together, as those of a customer."""
-    least, most = GROUP_ROWS
-    return (
-        not facts.is_list
-        and (facts.scalar == "string" or (facts.scalar in {"int", "float"} and facts.is_whole))
-        and may_name_groups(facts.name)
-        and facts.distinct >= LEAST_GROUPS
-        and least <= facts.present / facts.distinct <= most
-    )
-
-
 def _id(facts: ColumnFacts) -> Choice | None:
     """A value that names the row, from which nothing can be learned."""
     every = facts.distinct == facts.present >= MANY_ROWS
@@ -284,7 +231,7 @@ def _id(facts: ColumnFacts) -> Choice | None:
         return None
     if every and facts.is_whole:
         counts_up = facts.greatest - facts.least + 1 == facts.distinct
-        if counts_up or _matches(_ID, facts.name):
+        if counts_up or matches(ID, facts.name):
             how = f"counts from {show(facts.least)} to {show(facts.greatest)}" if counts_up else "an id"
             return Choice(facts.name, LEFT_OUT, f"a different value in each row: {how}")
     return None
@@ -296,7 +243,7 @@ def _string(facts: ColumnFacts) -> Choice | None:
     if found := _separated(facts):
         return found
     if facts.mean_words >= TEXT_WORDS and facts.distinct > LISTED:
-        what = f"texts of {facts.mean_words:.0f} words on average{_missing(facts)}"
+        what = f"texts of {facts.mean_words:.0f} words on average{missing_share(facts)}"
         settings = {"column": "text", "split": "words", "top_k": 10_000, "min_frequency": 2, "max_tokens": 200}
         return Choice(facts.name, TEXTS, what, {"": settings})
     return _category(facts)
@@ -311,7 +258,7 @@ def _separated(facts: ColumnFacts) -> Choice | None:
     different = len(items.unique())
     settings = {**_vocabulary_or_hash(different), "multivalued": True, "separator": separator}
     what = f"{different:,} different values, separated by {show(separator)}, such as {show(facts.least)}"
-    return Choice(facts.name, LISTS, what + _missing(facts), {"": settings})
+    return Choice(facts.name, LISTS, what + missing_share(facts), {"": settings})
 
 
 def find_separator(facts: ColumnFacts) -> tuple[str, pa.Array] | None:
@@ -336,21 +283,15 @@ def _code(facts: ColumnFacts) -> Choice | None:
     """Integers that name something, by the name of the column, or because there are just two."""
     if not facts.is_whole:
         return None
-    named = _matches(_CODE, facts.name) and facts.distinct <= 0.5 * facts.present
+    named = matches(CODE, facts.name) and facts.distinct <= 0.5 * facts.present
     if facts.scalar == "int" and (named or facts.distinct <= 2):
         return _category(facts)
     return None
 
 
-def _matches(pattern: re.Pattern[str], name: str) -> bool:
-    return pattern.search(name) is not None and _WORD.search(name) is None
-
-
 def _code_of_floats(facts: ColumnFacts) -> Choice | None:
     """Codes of a column that is stored as floats, as those of a column with gaps mostly are."""
-    named = _matches(_CODE_OF_FLOATS, facts.name) or (
-        _DENSE_CODE.search(facts.name) and facts.present and facts.is_dense
-    )
+    named = matches(CODE_OF_FLOATS, facts.name) or (DENSE_CODE.search(facts.name) and facts.present and facts.is_dense)
     if facts.kind != "float" or not facts.present or not named or (integers := facts.as_integers) is None:
         return None
     found = choose(integers)
@@ -360,12 +301,11 @@ def _code_of_floats(facts: ColumnFacts) -> Choice | None:
 def _category(facts: ColumnFacts) -> Choice:
     values = [value for value, _ in facts.by_count()]
     if facts.distinct <= LISTED:
-        what = f"the most frequent is {show(values[0])} ({percent(next(facts.by_count())[1] / facts.present)})"
-        return Choice(
-            facts.name, CATEGORIES, what + _missing(facts), {"": {"column": "vocabulary", "values": sorted(values)}}
-        )
+        most = percent(next(facts.by_count())[1] / facts.present)
+        what = f"the most frequent is {show(values[0])} ({most}){missing_share(facts)}"
+        return Choice(facts.name, CATEGORIES, what, {"": {"column": "vocabulary", "values": sorted(values)}})
     what = f"{facts.distinct:,} different values, such as {show(values[0])}"
-    return Choice(facts.name, CATEGORIES, what + _missing(facts), {"": _vocabulary_or_hash(facts.distinct)})
+    return Choice(facts.name, CATEGORIES, what + missing_share(facts), {"": _vocabulary_or_hash(facts.distinct)})
 
 
 def _vocabulary_or_hash(distinct: int) -> dict[str, Any]:
@@ -383,36 +323,4 @@ def _number(facts: ColumnFacts) -> Choice:
     # a logarithm in float32 would lose the same digits again
     if not lost and facts.least >= 0 and facts.greatest >= SKEWED_FROM and skewness > SKEWNESS:
         what, settings = f"{what}; a long tail, so its logarithm is used", {"column": "numeric", "normalize": "log"}
-    return Choice(facts.name, NUMBERS, what + _missing(facts), {"": settings}, lost_digits=lost)
-
-
-def _missing(facts: ColumnFacts) -> str:
-    return f"; {percent(facts.missing / facts.rows)} missing" if facts.missing else ""
-
-
-def percent(share: float) -> str:
-    """`12%`, or `0.3%`; never 0% or 100% for a share that is neither."""
-    if 0 < share < 0.001:
-        return "less than 0.1%"
-    if 0.999 < share < 1:
-        return "more than 99.9%"
-    return f"{100 * share:.0f}%" if 0.1 <= share <= 0.9 or share in {0.0, 1.0} else f"{100 * share:.1f}%"
-
-
-def show(value: object) -> str:
-    """A value in a comment: short, on one line."""
-    if isinstance(value, float):
-        return rounded(value, 6)
-    text = one_line(str(value))
-    return text if len(text) <= 40 else f"{text[:37]}..."
-
-
-def show_of(facts: ColumnFacts, value: object) -> str:
-    """A value of this column in a comment, as the data has it."""
-    return show(bool(value)).lower() if facts.of_booleans else show(value)
-
-
-def rounded(value: float, digits: int) -> str:
-    """A number in a comment: `13,230.5`, but `2026`, which may be a year."""
-    text = figure(value, digits) if math.isfinite(value) else str(value)
-    return text if abs(value) >= 10_000 else text.replace(",", "")
+    return Choice(facts.name, NUMBERS, what + missing_share(facts), {"": settings}, lost_digits=lost)

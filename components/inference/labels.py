@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from headrace.common.errors import DataError
 from headrace.common.exact_integers import EXACT_IN_FLOAT32
-from headrace.components.inference.columns import boolean_pair, find_separator, percent, rounded, show, show_of
+from headrace.components.inference.columns import boolean_pair, find_separator
+from headrace.components.inference.comments import percent, rounded, show, show_of
 from headrace.components.inference.facts import ColumnFacts
 
 MAX_CLASSES = 100

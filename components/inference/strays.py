@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from headrace.common.figures import plural
 from headrace.common.names import join_names
-from headrace.components.inference.columns import find_separator, show
+from headrace.components.inference.columns import find_separator
+from headrace.components.inference.comments import show
 from headrace.components.inference.facts import ColumnFacts
 
 STRAY_ROWS, STRAY_SHARE = 2, 0.001

@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any
 
 from headrace.common.names import plain_letters
-from headrace.components.inference.columns import LEFT_OUT, Choice, choose, show_of
+from headrace.components.inference.columns import LEFT_OUT, Choice, choose
+from headrace.components.inference.comments import show_of
 from headrace.components.inference.facts import ColumnFacts, facts_of
 from headrace.components.inference.images import are_images, may_say_size
 from headrace.components.inference.labels import LabelChoice, choose_label, likely_labels

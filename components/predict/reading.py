@@ -31,8 +31,9 @@ from headrace.components.sources import (
 )
 from headrace.components.sources.arrays.source import Arrays
 from headrace.components.sources.base import HasTypes, common_types, suggest_columns
-from headrace.components.sources.conversion import always_fits, can_be_restored, can_be_stored, convert
+from headrace.components.sources.conversion import convert
 from headrace.components.sources.nested import check_objects
+from headrace.components.sources.stored_types import always_fits, can_be_restored, can_be_stored
 from headrace.components.sources.types import ARROW, LIST, Kind, listed
 from headrace.components.spans.find import find_spans
 from headrace.components.spans.manifest import Span

@@ -29,12 +29,8 @@ from headrace.components.sources.base import (
     first_pieces,
     seconds_left,
 )
-from headrace.components.sources.conversion import (
-    ConversionError,
-    convert_columns,
-    slice_batch,
-    stored_kind,
-)
+from headrace.components.sources.conversion import convert_columns, slice_batch
+from headrace.components.sources.stored_types import ConversionError, stored_kind
 from headrace.components.sources.types import Kind
 from headrace.configs.schema.sources import BigquerySource
 

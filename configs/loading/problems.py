@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from headrace.common.credentials import may_be_secret, redact_value
 from headrace.common.names import closest, did_you_mean, join_names, join_or
+from headrace.configs.allowed_values import describe_allowed
 from headrace.configs.json_schema import (
     Schema,
     branches,
-    describe_allowed,
     forms_of,
     kinds_of,
     resolve,

@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from headrace.common.names import did_you_mean, did_you_mean_or_list, join_names
-from headrace.configs.json_schema import describe_allowed, schema_at
+from headrace.configs.allowed_values import describe_allowed
+from headrace.configs.json_schema import schema_at
 from headrace.configs.rules import encoder_decoder, multitask, training, trees
 from headrace.configs.rules import features as features_rules
 from headrace.configs.rules import model as model_rules

@@ -12,19 +12,24 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.common.errors import DataError
 from headrace.common.storage.files import resolve
-from headrace.components.inference import null_values as nulls
 from headrace.components.inference import number_marks as marks
 from headrace.components.sources import open_source
 from headrace.components.sources.streams import open_truncated, read_fully
 from headrace.configs.schema.sources import CsvSource
-from headrace.configs.schema.sources.files import DELIMITERS
+from headrace.configs.schema.sources.csv import DELIMITERS
 
 READ = 1 << 20
 """Bytes of a file by which its encoding is told, and whether it starts with comments."""
 COMMENTS = ("#", "%")
+NULL_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "unknown", "-", "--", "?", "."})
+"""What people and programs write in place of a number, in lower case."""
+MANY_NUMBERS = 20
+"""Different numbers beside which one text of other words stands for a missing one, if several rows have it."""
+_DIGITS_AND_MARKS = r"^[-+]?\d[-\d.,:/'\s\x{a0}]*$"
 
 
 def format_of(settings: dict[str, Any]) -> dict[str, Any]:
@@ -82,8 +87,45 @@ def _decodes(text: bytes, encoding: str) -> bool:
 def null_values(settings: Mapping[str, Any], texts: Iterable[pa.ChunkedArray]) -> dict[str, tuple[str, ...]]:
     """`null_values` of a CSV file or workbook, if columns of numbers or dates have words for missing ones."""
     empty = {"csv": ("",), "excel": ()}.get(settings["kind"])
-    found = [] if empty is None else nulls.null_values(texts)
+    found = [] if empty is None else _null_words(texts)
     return {"null_values": (*(empty or ()), *found)} if found else {}
+
+
+def _null_words(texts: Iterable[pa.ChunkedArray]) -> list[str]:
+    """Those of NULL_WORDS, as written, in columns that have nothing else but numbers, dates and times; and one text
+    without digits, such as `k. A.`, that several rows of such a column have among MANY_NUMBERS different ones, and that
+    is not a class in another column: the setting is for all columns.
+    """
+    columns = [(column, column.unique()) for column in texts]
+    found = dict[str, None]()
+    for column, values in columns:
+        words = _words_among_numbers(values)
+        marks = [word for word in words if word.strip().lower() not in NULL_WORDS]
+        if not marks or (
+            len(marks) == 1
+            and len(values) - len(words) >= MANY_NUMBERS
+            and _is_mark(marks[0], column)
+            and not any(_is_class(marks[0], others) for _, others in columns)
+        ):
+            found |= dict.fromkeys(sorted(words))
+    return [*found]
+
+
+def _words_among_numbers(values: pa.Array) -> list[str]:
+    """The different values of a column that are no number, date or time, if there are few of them among such."""
+    is_digits = pc.match_substring_regex(values, _DIGITS_AND_MARKS)
+    words: list[str] = values.filter(pc.invert(is_digits)).to_pylist() if pc.any(is_digits).as_py() else []
+    return words if len(words) <= len(NULL_WORDS) + 1 else []
+
+
+def _is_mark(word: str, column: pa.ChunkedArray) -> bool:
+    """Whether several rows have a word without digits."""
+    return not any(letter.isdigit() for letter in word) and int(pc.sum(pc.equal(column, word)).as_py()) > 1
+
+
+def _is_class(word: str, values: pa.Array) -> bool:
+    """Whether a word is a value of a column of texts."""
+    return bool(pc.index(values, pa.scalar(word, values.type)).as_py() >= 0) and not _words_among_numbers(values)
 
 
 def number_marks(settings: Mapping[str, Any], texts: Iterable[pa.ChunkedArray]) -> dict[str, str]:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from headrace.common.names import one_line
 from headrace.components.inference import columns
+from headrace.components.inference.column_names import may_name_groups, names_groups
 from headrace.components.inference.columns import Choice
 from headrace.components.inference.facts import facts_of
 from headrace.components.inference.labels import LabelChoice, missing_setting
@@ -205,8 +206,8 @@ def _order(draft: Draft) -> list[str]:
 def _groups(draft: Draft) -> list[str]:
     """The first column whose values repeat as those of a customer do."""
     sample = draft.sample
-    for name in filter(columns.may_name_groups, sample.names):
-        if name not in draft.labels and columns.names_groups(facts_of(name, sample.kinds[name], sample.column(name))):
+    for name in filter(may_name_groups, sample.names):
+        if name not in draft.labels and names_groups(facts_of(name, sample.kinds[name], sample.column(name))):
             what = (
                 f"To judge the model on values of `{name}` that it did not learn from, keep the rows of each together"
             )

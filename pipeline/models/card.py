@@ -28,10 +28,11 @@ from headrace.pipeline.folders import Folders
 from headrace.pipeline.models import CARD
 from headrace.pipeline.models.origin import Origin, origins
 from headrace.pipeline.report.compiled import CompiledTemplates
-from headrace.pipeline.report.evaluation import FEW_EXAMPLES, EvaluationSection, evaluation_section
+from headrace.pipeline.report.evaluation import EvaluationSection, evaluation_section
 from headrace.pipeline.report.features import trained_kind
 from headrace.pipeline.report.formatting import FILTERS, figure, value_in_words, visible
 from headrace.pipeline.report.page import environment, highlight_keys, style
+from headrace.pipeline.report.slices import FEW_EXAMPLES
 from headrace.pipeline.report.statistics import read_statistics
 from headrace.pipeline.report.training import TrainingHistory, read_training
 from headrace.pipeline.results.record import Ingestion, ingested

@@ -254,6 +254,6 @@ def _them(names: Sequence[str]) -> str:
 
 
 def _shown(value: object) -> str:
-    from headrace.components.inference.columns import show
+    from headrace.components.inference.comments import show
 
     return show(value)

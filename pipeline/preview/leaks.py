@@ -41,7 +41,7 @@ def leak_notes(config: PipelineConfig, rows: pa.Table, kinds: Mapping[str, Kind]
 
 
 def _of_label(label: str, columns: Mapping[str, KeyPath], rows: pa.Table, facts: Facts) -> Iterator[Violation]:
-    from headrace.components.inference.columns import show
+    from headrace.components.inference.comments import show
     from headrace.components.inference.leaks import COPY, determines, suspicion
 
     target, labels = facts(label), plain_column(rows, label)

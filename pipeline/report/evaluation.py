@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -15,12 +13,11 @@ from headrace.components.evaluation.result import (
     DecisionPoint,
     Evaluation,
     Interval,
-    SliceMetrics,
 )
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.metrics import NEITHER_IS_BETTER, base_of, is_fraction, lower_is_better, own_name
-from headrace.pipeline.report.charts import Picture, Scale, padded
+from headrace.pipeline.report.charts import Picture
 from headrace.pipeline.report.curves import curve_pictures
 from headrace.pipeline.report.explanation import (
     ExplanationSection,
@@ -29,18 +26,14 @@ from headrace.pipeline.report.explanation import (
     worst_table,
 )
 from headrace.pipeline.report.formatting import figure, value_in_words
+from headrace.pipeline.report.slices import BEST_AT_ONE, SliceTable, slice_tables
 from headrace.pipeline.results.verdict import Bound, ModelVerdict
 
-_BEST_AT_ONE = "calibration"
-_TIMES = " \N{MULTIPLICATION SIGN} "
-_MOST_SLICES = 40
 _MOST_CLASSES = 50
 _DECISIONS = 9
 """Thresholds in the table of decisions."""
 _MOST_DIGITS = 9
 """Digits of a float32, in which predictions are computed."""
-FEW_EXAMPLES = 30
-"""The metrics of a slice with fewer examples are mostly noise."""
 
 
 @dataclass(frozen=True)
@@ -71,61 +64,11 @@ class MetricRow:
             return None
         if self.change_interval is not None and self.change_interval[0] <= 0 <= self.change_interval[1]:
             return None
-        if own_name(self.name) == _BEST_AT_ONE:
+        if own_name(self.name) == BEST_AT_ONE:
             distances = [abs(self.baseline + one - 1) for one in self.change_interval or (self.change,)]
             nearer = {distance < abs(self.baseline - 1) for distance in distances}
             return nearer.pop() if len(nearer) == 1 else None
         return (self.change < 0) is lower_is_better(self.name)
-
-
-class SliceValues(NamedTuple):
-    """One slice, with its value in each column that it is taken over."""
-
-    values: tuple[str, ...]
-    slice: SliceMetrics
-
-    @property
-    def value(self) -> str:
-        """The values as they are in the data."""
-        return ", ".join(self.values)
-
-    @property
-    def label(self) -> str:
-        """The values as the page shows them."""
-        return ", ".join(map(value_in_words, self.values))
-
-
-@dataclass(frozen=True)
-class SliceRow:
-    """One slice. Positions on the table's axis are in percent; `ends_at`: those of the confidence interval."""
-
-    label: str
-    slice: SliceMetrics
-    at: float | None
-    baseline_at: float | None
-    ends_at: tuple[float, float] | None = None
-
-    @property
-    def few(self) -> bool:
-        """Whether the slice has so few examples that its metrics are mostly noise."""
-        return self.slice.example_count < FEW_EXAMPLES
-
-
-@dataclass(frozen=True)
-class SliceTable:
-    """All slices over the same columns, the worst by `metric` first. `left_out` slices, all better, are not shown.
-
-    The axis of the picture goes from `low` to `high`.
-    """
-
-    title: str
-    metric: str
-    overall: float | None
-    overall_at: float | None
-    low: float
-    high: float
-    rows: list[SliceRow]
-    left_out: int
 
 
 @dataclass(frozen=True)
@@ -225,7 +168,7 @@ def _section(
     return EvaluationSection(
         evaluation,
         metrics=[_metric_row(name, evaluation, verdict) for name in names],
-        slicings=_slicings(evaluation, names[0], config) if names else [],
+        slicings=slice_tables(evaluation, names[0], config) if names else [],
         pictures=curve_pictures(evaluation),
         confusion=_class_rows(evaluation.confusion, label) if evaluation.confusion else [],
         classes=_label_rows(evaluation.classes, label),
@@ -262,65 +205,6 @@ def _metric_row(name: str, evaluation: Evaluation, verdict: ModelVerdict) -> Met
         evaluation.intervals.get(name),
         evaluation.change.get(name),
     )
-
-
-def _slicings(evaluation: Evaluation, metric: str, config: PipelineConfig | None) -> list[SliceTable]:
-    overall = evaluation.metrics.get(metric)
-    return [_slicing(title, metric, overall, slices) for title, slices in group_slices(evaluation, config).items()]
-
-
-def group_slices(evaluation: Evaluation, config: PipelineConfig | None) -> dict[str, list[SliceValues]]:
-    """The slices by the columns that they are taken over, such as `hour`."""
-    asked = config.evaluate.slices if config else ()
-    columns = [tuple(sorted([slicing] if isinstance(slicing, str) else slicing)) for slicing in asked]
-    groups: dict[tuple[str, ...], list[SliceValues]] = {}
-    for one in evaluation.slices:
-        names, values = _parse_name(one.name, columns)
-        groups.setdefault(names, []).append(SliceValues(values, one))
-    return {_TIMES.join(names): slices for names, slices in groups.items()}
-
-
-def _parse_name(name: str, known: list[tuple[str, ...]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns and the values of a slice's name: `hour = 5, day = 1` is (hour, day) and (5, 1)."""
-    for columns in sorted(known, key=len, reverse=True):
-        pattern = ", ".join(f"{re.escape(column)} = (.*)" for column in columns)
-        if match := re.fullmatch(pattern, name, re.DOTALL):
-            return columns, match.groups()
-    column, _, value = name.partition(" = ")
-    return (column,), (value,)
-
-
-def _slicing(title: str, metric: str, overall: float | None, slices: list[SliceValues]) -> SliceTable:
-    worst_first = sorted(slices, key=lambda one: _badness(one.slice.metrics.get(metric), metric))
-    shown = worst_first[:_MOST_SLICES]
-    pairs = [(one.slice.metrics.get(metric), (one.slice.baseline or {}).get(metric)) for one in shown]
-    values = [overall, *(value for pair in pairs for value in pair)]
-    low, high = padded((value for value in values if value is not None), share=0.0)
-    axis = Scale(low, high, 0.0, 100.0)
-    rows = [
-        SliceRow(one.label, one.slice, _position(axis, value), _position(axis, baseline), _ends(axis, one, metric))
-        for one, (value, baseline) in zip(shown, pairs, strict=True)
-    ]
-    return SliceTable(title, metric, overall, _position(axis, overall), low, high, rows, len(slices) - len(shown))
-
-
-def _badness(value: float | None, metric: str) -> tuple[bool, float]:
-    """A sort key that puts the worst slice first and slices without a value last."""
-    if value is None:
-        return True, 0.0
-    if own_name(metric) == _BEST_AT_ONE:
-        return False, -abs(value - 1)
-    return False, -value if lower_is_better(metric) else value
-
-
-def _position(axis: Scale, value: float | None) -> float | None:
-    return axis(value) if value is not None and math.isfinite(value) else None
-
-
-def _ends(axis: Scale, one: SliceValues, metric: str) -> tuple[float, float] | None:
-    """The confidence interval on the axis, as far as it reaches."""
-    ends = one.slice.intervals.get(metric)
-    return None if ends is None else (axis(max(ends[0], axis.low)), axis(min(ends[1], axis.high)))
 
 
 def _class_rows(confusion: Confusion, label: LabelConfig | None) -> list[ClassRow]:

@@ -12,7 +12,8 @@ import yaml
 
 from headrace.common import yaml_text
 from headrace.common.credentials import redact
-from headrace.pipeline.report.evaluation import EvaluationSection, evaluation_section, group_slices
+from headrace.pipeline.report.evaluation import EvaluationSection, evaluation_section
+from headrace.pipeline.report.slices import group_slices
 from headrace.pipeline.report.training import TrainingHistory, read_searches, read_training
 from headrace.pipeline.results.run_folder import RunFolder
 from headrace.pipeline.results.verdict import ModelVerdict, read_verdict

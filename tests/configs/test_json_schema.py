@@ -13,10 +13,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, TypeAdapter, ValidationError
 
+from headrace.configs.allowed_values import PATTERN_DESCRIPTIONS, describe_allowed
 from headrace.configs.json_schema import (
-    PATTERN_DESCRIPTIONS,
     Schema,
-    describe_allowed,
     forms_of,
     json_schema,
     kinds_of,

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from headrace.common.errors import ConfigError
+from headrace.configs.allowed_values import describe_allowed
 from headrace.configs.config import PipelineConfig
-from headrace.configs.json_schema import describe_allowed, schema_at
+from headrace.configs.json_schema import schema_at
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.features import PreprocessingFunction
 from headrace.configs.schema.models import RunFnModel

@@ -26,17 +26,8 @@ from headrace.components.sources.base import (
     common_types,
     undivided,
 )
-from headrace.components.sources.conversion import (
-    BadRows,
-    batch_rows,
-    beyond_int64,
-    convert_columns,
-    is_uint64,
-    kind_in_file,
-    row_errors,
-    slice_batch,
-    text_kind,
-)
+from headrace.components.sources.conversion import BadRows, batch_rows, convert_columns, row_errors, slice_batch
+from headrace.components.sources.stored_types import beyond_int64, is_uint64, kind_in_file, text_kind
 from headrace.components.sources.types import Kind
 from headrace.configs.schema.sources import ArraysSource
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.common.errors import DataError
-from headrace.components.sources.conversion import ConversionError, holds_lists
+from headrace.components.sources.stored_types import ConversionError, holds_lists
 from headrace.components.sources.types import first_duplicate
 
 NPY_EXTENSION = ".npy"

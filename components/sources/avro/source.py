@@ -26,16 +26,12 @@ from headrace.components.sources.base import (
     common_types,
     first_pieces,
 )
-from headrace.components.sources.conversion import (
-    convert_columns,
-    kind_in_file,
-    row_errors,
-    slice_batch,
-)
+from headrace.components.sources.conversion import convert_columns, row_errors, slice_batch
 from headrace.components.sources.files import SourceFiles
 from headrace.components.sources.jsonl.fast import batch_of
 from headrace.components.sources.nested import flat_columns
 from headrace.components.sources.parquet.footers import are_compatible
+from headrace.components.sources.stored_types import kind_in_file
 from headrace.components.sources.streams import LineRange, line_ranges, text_size
 from headrace.components.sources.types import Kind
 from headrace.configs.schema.sources import AvroSource

@@ -13,7 +13,7 @@ from headrace.common.names import join_names
 from headrace.components.sources.csv.blocks import Block, check_closing_quotes
 from headrace.components.sources.csv.quotes import Dialect, quote_runs, record_ends, without_comments
 from headrace.components.sources.streams import is_truncated, line_at, open_truncated, read_fully
-from headrace.configs.schema.sources.files import USUAL_ENCODING
+from headrace.configs.schema.sources.csv import USUAL_ENCODING
 
 LARGEST_HEADER = 1 << 24
 """The number of bytes within which the header must end."""

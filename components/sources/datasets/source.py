@@ -17,16 +17,7 @@ from headrace.common.storage.files import is_remote, stat
 from headrace.components.examples.parts import grouped, part_length
 from headrace.components.examples.skips import Skips
 from headrace.components.sources.base import HEAD_FILES, Head, ParallelMap, ScanResult, common_types, first_pieces
-from headrace.components.sources.conversion import (
-    BadRows,
-    beyond_int64,
-    convert_columns,
-    holds_lists,
-    is_uint64,
-    kind_in_file,
-    row_errors,
-    slice_batch,
-)
+from headrace.components.sources.conversion import BadRows, convert_columns, row_errors, slice_batch
 from headrace.components.sources.datasets.streams import (
     batches_of,
     check_complete,
@@ -39,6 +30,7 @@ from headrace.components.sources.datasets.streams import (
 )
 from headrace.components.sources.files import SourceFiles
 from headrace.components.sources.parquet.footers import are_compatible
+from headrace.components.sources.stored_types import beyond_int64, holds_lists, is_uint64, kind_in_file
 from headrace.components.sources.types import LIST, Kind, first_duplicate
 from headrace.configs.schema.sources import DatasetsSource
 

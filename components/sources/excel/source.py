@@ -20,9 +20,10 @@ from headrace.components.sources.base import (
     ScanResult,
     first_pieces,
 )
-from headrace.components.sources.conversion import convert_columns, row_errors, slice_batch, stored_kind
+from headrace.components.sources.conversion import convert_columns, row_errors, slice_batch
 from headrace.components.sources.excel.sheet import Sheet, read_sheet
 from headrace.components.sources.files import SourceFiles
+from headrace.components.sources.stored_types import stored_kind
 from headrace.components.sources.types import Kind
 from headrace.configs.schema.sources import ExcelSource
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 from headrace.common.errors import DataError
 from headrace.common.storage.files import arrow_file, is_remote, open_file
 from headrace.components.sources.arrow_files import arrow_errors
-from headrace.components.sources.conversion import is_uint64, kind_in_file
 from headrace.components.sources.nested import flat_types
+from headrace.components.sources.stored_types import is_uint64, kind_in_file
 from headrace.components.sources.types import LIST, Kind, first_duplicate
 
 MAGIC, ENCRYPTED = b"PAR1", b"PARE"

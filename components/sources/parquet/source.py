@@ -25,17 +25,7 @@ from headrace.components.sources.base import (
     first_pieces,
     serial_map,
 )
-from headrace.components.sources.conversion import (
-    BadRows,
-    always_fits,
-    batch_rows,
-    beyond_int64,
-    convert_columns,
-    holds_lists,
-    row_errors,
-    slice_batch,
-    text_kind,
-)
+from headrace.components.sources.conversion import BadRows, batch_rows, convert_columns, row_errors, slice_batch
 from headrace.components.sources.files import SourceFiles
 from headrace.components.sources.nested import flat_columns
 from headrace.components.sources.parquet.footers import (
@@ -51,6 +41,7 @@ from headrace.components.sources.parquet.footers import (
     read_footer,
     same_partitions,
 )
+from headrace.components.sources.stored_types import always_fits, beyond_int64, holds_lists, text_kind
 from headrace.components.sources.types import Kind
 from headrace.configs.schema.sources import ParquetSource
 

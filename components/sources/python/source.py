@@ -22,19 +22,17 @@ from headrace.components.sources.base import (
     ScanResult,
     undivided,
 )
-from headrace.components.sources.conversion import (
+from headrace.components.sources.conversion import convert_columns, row_errors, slice_batch
+from headrace.components.sources.nested import parents_of
+from headrace.components.sources.python.rows import RowBatch, batches_of, number_of_rows
+from headrace.components.sources.stored_types import (
     ConversionError,
     beyond_int64,
-    convert_columns,
     is_uint64,
     kind_in_file,
-    row_errors,
-    slice_batch,
     stored_kind,
     text_kind,
 )
-from headrace.components.sources.nested import parents_of
-from headrace.components.sources.python.rows import RowBatch, batches_of, number_of_rows
 from headrace.components.sources.types import LIST, Kind, widest
 from headrace.configs.schema.sources import PythonSource
 

@@ -28,16 +28,8 @@ from headrace.components.sources.base import (
     serial_map,
     undivided,
 )
-from headrace.components.sources.conversion import (
-    WITHOUT_COLUMN,
-    BadRows,
-    batch_rows,
-    beyond_int64,
-    convert_columns,
-    row_errors,
-    slice_batch,
-    text_kind,
-)
+from headrace.components.sources.conversion import BadRows, batch_rows, convert_columns, row_errors, slice_batch
+from headrace.components.sources.stored_types import WITHOUT_COLUMN, beyond_int64, text_kind
 from headrace.components.sources.tfds.prepared import (
     FEATURES,
     INFO,

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from headrace.components.examples.arrow_columns import FEW_ROWS, MANY_COLUMNS, STACK_BYTES
 from headrace.components.examples.parts import grouped
-from headrace.components.sources.conversion import ConversionError, convert
+from headrace.components.sources.conversion import convert
+from headrace.components.sources.stored_types import ConversionError
 from headrace.components.sources.types import ARROW, LIST, Kind, listed
 
 LENGTHS = ".lengths"

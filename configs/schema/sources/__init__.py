@@ -10,20 +10,19 @@ from typing import Annotated
 from headrace.common import entry_points
 from headrace.configs.schema.kinds import OpenUnion
 from headrace.configs.schema.sources.base import SourceBase
+from headrace.configs.schema.sources.csv import CsvSource
 from headrace.configs.schema.sources.files import (
     AvroSource,
-    CsvSource,
     DatasetsSource,
     ExcelSource,
     FileSource,
-    ImagesSource,
     JsonlSource,
     JsonSource,
     ParquetSource,
     Paths,
-    TextSource,
     TfrecordSource,
 )
+from headrace.configs.schema.sources.folders import ImagesSource, TextSource
 from headrace.configs.schema.sources.stores import ArraysSource, BigquerySource, PythonSource, SqlSource, TfdsSource
 
 __all__ = [
@@ -54,7 +53,7 @@ SOURCES = OpenUnion(
     base=SourceBase,
     tag="kind",
     built_in=(
-        "headrace.configs.schema.sources.files.CsvSource",
+        "headrace.configs.schema.sources.csv.CsvSource",
         "headrace.configs.schema.sources.files.ParquetSource",
         "headrace.configs.schema.sources.files.JsonlSource",
         "headrace.configs.schema.sources.files.JsonSource",
@@ -62,8 +61,8 @@ SOURCES = OpenUnion(
         "headrace.configs.schema.sources.files.AvroSource",
         "headrace.configs.schema.sources.files.ExcelSource",
         "headrace.configs.schema.sources.files.TfrecordSource",
-        "headrace.configs.schema.sources.files.ImagesSource",
-        "headrace.configs.schema.sources.files.TextSource",
+        "headrace.configs.schema.sources.folders.ImagesSource",
+        "headrace.configs.schema.sources.folders.TextSource",
         "headrace.configs.schema.sources.stores.SqlSource",
         "headrace.configs.schema.sources.stores.BigquerySource",
         "headrace.configs.schema.sources.stores.TfdsSource",
