@@ -14,6 +14,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from trainings import leave_graphs_as_they_are
 
 from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.devices.loop import DistributedLoop
@@ -156,6 +157,7 @@ def main(kind: str, devices: int, settings: list[dict[str, Any]]) -> None:
         strategy: tf.distribute.Strategy = tf.distribute.MirroredStrategy([f"CPU:{n}" for n in range(devices)])
     else:
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    leave_graphs_as_they_are()
     print(json.dumps([compared(each, strategy) for each in settings]))
 
 
