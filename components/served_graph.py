@@ -17,13 +17,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 
-from headrace.trainer.private_api import add_function, remove_function
+from headrace.components.flat_function import CALLS, flat_function
+from headrace.trainer.private_api import add_function, call_function, remove_function
 
 INIT = "__saved_model_init_op"
 """The signature that names the operation that fills the tables."""
@@ -68,24 +69,20 @@ class ServedGraph:
         """graph: is changed. Raises tf.errors.OpError if the variables cannot be read."""
         _rename(graph, f"_served_{next(_NUMBERS)}")
         _fill_after_restore(graph, ends)
-        handles, functions = list[tf.Tensor](), list[str]()
-        free = weakref.finalize(self, _free, handles, functions)
+        self._graph, self._functions = graph, {one.signature.name: one for one in graph.library.function}
+        self._added, handles = list[str](), list[tf.Tensor]()
+        free = weakref.finalize(self, _free, handles, self._added)
         free.atexit = False
         try:
-            self._load(graph, ends, handles, functions)
+            self._load(ends, handles)
         except BaseException:
             free()
             raise
 
-    def _load(
-        self, graph: tf.compat.v1.GraphDef, ends: GraphEnds, handles: list[tf.Tensor], functions: list[str]
-    ) -> None:
-        """Append what is in the runtime to `handles` and `functions`, also if it fails."""
-        for function in graph.library.function:
-            add_function(function)
-            functions.append(function.signature.name)
-        graph.ClearField("library")
-        self._whole = tf.compat.v1.wrap_function(lambda: tf.import_graph_def(graph, name=""), [])
+    def _load(self, ends: GraphEnds, handles: list[tf.Tensor]) -> None:
+        """Append what is in the runtime to `handles`, also if it fails."""
+        nodes = tf.compat.v1.GraphDef(node=self._graph.node, versions=self._graph.versions)
+        self._whole = tf.compat.v1.wrap_function(lambda: tf.import_graph_def(nodes, name=""), [])
         self._names = list(ends.assets)
         resources = [tensor.name for tensor in self._resources()]
         load = self.prune([ends.variables], [*resources, ends.variables, ends.restore, *ends.fill])
@@ -114,11 +111,39 @@ class ServedGraph:
 
     def prune(self, feeds: Sequence[str], fetches: Sequence[str]) -> Any:
         """The function from `feeds`, followed by what `fixed` has, to `fetches`."""
+        self._add(_called(_leading_to(self._graph, fetches), self._functions))
         graph = self._whole.graph
         return self._whole.prune(
             [graph.as_graph_element(name) for name in (*feeds, *self._names)],
             [graph.as_graph_element(name) for name in fetches],
         )
+
+    def part(self, ends: Iterable[str]) -> tf.compat.v1.GraphDef:
+        """The nodes that lead to `ends`, with the functions that they call."""
+        return part_of(self._graph, ends)
+
+    def function(self, outputs: Sequence[str]) -> ServedFunction:
+        """The function that computes these outputs of one call, and runs no operation that only others need."""
+        nodes = {node.name: node for node in self._graph.node}
+        call = nodes[_node(outputs[0])]
+        function = self._functions[call.attr["f"].func.name]
+        name = f"{function.signature.name}_{next(_NUMBERS)}"
+        flat = flat_function(function, self._functions, [int(_number(output)) for output in outputs], name)
+        self._add(_called(flat.node_def, self._functions))
+        self._added.append(name)
+        add_function(flat)
+        known = dict(zip(self._names, self.fixed, strict=True))
+        for tensor in call.input:
+            if (node := nodes[_node(tensor)]).op == "Const":
+                known.setdefault(_tensor(tensor), tf.constant(tf.make_ndarray(node.attr["value"].tensor)))
+        types = [tf.as_dtype(one.type) for one in flat.signature.output_arg]
+        return ServedFunction(name, [_tensor(tensor) for tensor in call.input], known, types)
+
+    def _add(self, names: Iterable[str]) -> None:
+        """Put functions into the runtime that are not there yet."""
+        for name in set(names).difference(self._added):
+            self._added.append(name)
+            add_function(self._functions[name])
 
 
 def call_as_it_is(function: Any, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -126,25 +151,37 @@ def call_as_it_is(function: Any, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor
 
     To rewrite a graph takes longer than to predict ten thousand rows.
     """
-    found = tf.raw_ops.StatefulPartitionedCall(
-        args=[*tensors, *function.captured_inputs],
-        Tout=[one.dtype for one in function.outputs],
-        f=function,
-        config_proto=_AS_THEY_ARE.SerializeToString(),
-    )
-    return list(found)
+    name, inputs = function.name.decode(), [*tensors, *function.captured_inputs]
+    return call_function(name, inputs, len(function.outputs), _AS_THEY_ARE)
+
+
+class ServedFunction(NamedTuple):
+    """A function in the runtime. inputs: the tensors of the graph that it takes; known: those that are not inputs of a
+    signature; types: of the outputs.
+    """
+
+    name: str
+    inputs: Sequence[str]
+    known: Mapping[str, tf.Tensor]
+    types: Sequence[tf.DType]
+
+    def __call__(self, given: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
+        """given: the other tensors of `inputs`."""
+        tensors = [given[name] if name in given else self.known[name] for name in self.inputs]
+        if tf.executing_eagerly():
+            return call_function(self.name, tensors, len(self.types), _AS_THEY_ARE)
+        return list(tf.raw_ops.StatefulPartitionedCall(args=tensors, Tout=self.types, f=self.name))
 
 
 @dataclass(frozen=True)
 class ServedSignature:
     """A signature, called as that of a model that `tf.saved_model.load` returns: tensors by name to tensors by name.
 
-    definition: its SignatureDef; graph: what it calls, with the functions; names: of the outputs that are computed.
+    definition: its SignatureDef; names: of the outputs that are computed.
     """
 
     model: ServedGraph
     definition: Any
-    graph: tf.compat.v1.GraphDef
     names: tuple[str, ...]
 
     def of(self, names: Collection[str]) -> ServedSignature:
@@ -163,17 +200,22 @@ class ServedSignature:
     def structured_outputs(self) -> dict[str, tf.TensorSpec]:
         return _specs(self.definition.outputs)
 
+    @property
+    def graph(self) -> tf.compat.v1.GraphDef:
+        """What it calls, with the functions."""
+        return self.model.part(self._outputs)
+
+    @property
+    def _outputs(self) -> list[str]:
+        return [self.definition.outputs[name].name for name in self.names]
+
     @cached_property
-    def _function(self) -> Any:
-        inputs, outputs = self.definition.inputs, self.definition.outputs
-        return self.model.prune(
-            [inputs[name].name for name in self.inputs],
-            [outputs[name].name for name in self.names],
-        )
+    def _function(self) -> ServedFunction:
+        return self.model.function(self._outputs)
 
     def __call__(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        given = [inputs[name] for name in self.inputs]
-        return dict(zip(self.names, call_as_it_is(self._function, [*given, *self.model.fixed]), strict=True))
+        given = {self.definition.inputs[name].name: tensor for name, tensor in inputs.items()}
+        return dict(zip(self.names, self._function(given), strict=True))
 
 
 @dataclass(frozen=True)
@@ -186,9 +228,10 @@ class ServedModel:
 def served_model(folder: Path, names: Collection[str]) -> ServedModel | None:
     """Load those of these signatures that a SavedModel has.
 
-    Returns None for a folder without a SavedModel of TensorFlow 2 that has one graph, for signatures whose inputs or
-    outputs are not tensors, and for functions that name other variables than those that are restored, as those of a
-    Keras 3 model do that `tf.saved_model.save` wrote. Raises tf.errors.OpError if the variables cannot be read.
+    Returns None for a folder without a SavedModel of TensorFlow 2 that has one graph, for signatures that are not the
+    call of a function or whose inputs or outputs are not tensors, and for functions that name other variables than
+    those that are restored, as those of a Keras 3 model do that `tf.saved_model.save` wrote. Raises tf.errors.OpError
+    if the variables cannot be read.
     """
     meta = only_graph(folder)
     if meta is None or not meta.HasField("object_graph_def") or not meta.saver_def.restore_op_name:
@@ -199,20 +242,29 @@ def served_model(folder: Path, names: Collection[str]) -> ServedModel | None:
         return None
     ends = GraphEnds.of(meta, folder)
     graph = part_of(meta.graph_def, [*ends.all, *(one.name for own in tensors.values() for one in own)])
-    parts = {name: part_of(graph, [one.name for one in own]) for name, own in tensors.items()}
-    if names_variables(graph):
+    if names_variables(graph) or not all(_is_call(one, graph) for one in definitions.values()):
         return None
     model = ServedGraph(graph, ends)
-    signatures = {
-        name: ServedSignature(model, one, parts[name], tuple(sorted(one.outputs))) for name, one in definitions.items()
-    }
+    signatures = {name: ServedSignature(model, one, tuple(sorted(one.outputs))) for name, one in definitions.items()}
     return ServedModel(signatures) if model.is_restored else None
+
+
+def _is_call(signature: Any, graph: tf.compat.v1.GraphDef) -> bool:
+    """Whether the outputs are those of one call of a function, which takes inputs, variables, tables and constants."""
+    nodes = {node.name: node for node in graph.node}
+    inputs = {_node(one.name) for one in signature.inputs.values()}
+    calls = [nodes[name] for name in {_node(one.name) for one in signature.outputs.values()}]
+    if len(calls) != 1 or calls[0].op not in CALLS:
+        return False
+    further = [tensor for tensor in calls[0].input if _node(tensor) not in inputs]
+    made_of = {node.name for node in _leading_to(graph, further)}
+    return made_of.isdisjoint(inputs) and not any(tensor.startswith("^") for tensor in further)
 
 
 def _fill_after_restore(graph: tf.compat.v1.GraphDef, ends: GraphEnds) -> None:
     """Let the tables be filled once the variables are restored, as both happen in one call."""
-    restoring = {node.name for node in part_of(graph, [ends.variables, ends.restore]).node}
-    filling = {node.name for node in part_of(graph, ends.fill).node}
+    restoring = {node.name for node in _leading_to(graph, [ends.variables, ends.restore])}
+    filling = {node.name for node in _leading_to(graph, ends.fill)}
     for node in graph.node:
         if node.input and node.name in filling - restoring:
             node.input.append(f"^{ends.restore}")
@@ -248,19 +300,39 @@ def only_graph(folder: Path) -> Any:
 
 def part_of(graph: Any, ends: Iterable[str]) -> tf.compat.v1.GraphDef:
     """The nodes that lead to `ends`, with the functions that they call."""
-    nodes = {node.name: node for node in graph.node}
     functions = {function.signature.name: function for function in graph.library.function}
-    kept = _closure(map(_node, ends), lambda name: map(_node, nodes[name].input))
-    called = {name for kept_node in kept for name in _calls(nodes[kept_node], functions)}
-    called = _closure(called, lambda name: (o for node in functions[name].node_def for o in _calls(node, functions)))
-    part = tf.compat.v1.GraphDef(versions=graph.versions)
-    part.node.extend(node for node in graph.node if node.name in kept)
+    nodes = _leading_to(graph, ends)
+    called = _called(nodes, functions)
+    part = tf.compat.v1.GraphDef(versions=graph.versions, node=nodes)
     part.library.function.extend(functions[name] for name in functions if name in called)
     return part
 
 
+def _leading_to(graph: Any, ends: Iterable[str]) -> list[Any]:
+    """The nodes that lead to `ends`, in order."""
+    nodes = {node.name: node for node in graph.node}
+    kept = _closure(map(_node, ends), lambda name: map(_node, nodes[name].input))
+    return [node for node in graph.node if node.name in kept]
+
+
+def _called(nodes: Iterable[Any], functions: Mapping[str, Any]) -> set[str]:
+    """The functions that nodes call, and those that these call."""
+    called = {name for node in nodes for name in _calls(node, functions)}
+    return _closure(called, lambda name: (o for node in functions[name].node_def for o in _calls(node, functions)))
+
+
 def _node(tensor: str) -> str:
     return tensor.removeprefix("^").partition(":")[0]
+
+
+def _number(tensor: str) -> str:
+    """Which of a node's outputs it is."""
+    return tensor.partition(":")[2] or "0"
+
+
+def _tensor(tensor: str) -> str:
+    """Its name in full."""
+    return f"{_node(tensor)}:{_number(tensor)}"
 
 
 def _closure(first: Iterable[str], following: Callable[[str], Iterable[str]]) -> set[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras.src.backend.common import global_state
-from tensorflow.python.eager import context
+from tensorflow.python.eager import context, execute
 from tensorflow.python.eager.cancellation import CancellationManager
 from tensorflow.python.trackable.autotrackable import AutoTrackable
 
@@ -23,6 +23,7 @@ __all__ = [
     "add_function",
     "build",
     "call_flat",
+    "call_function",
     "disable_gradient_reduction",
     "ensure_global_seeds",
     "global_seeds",
@@ -89,6 +90,15 @@ def ensure_global_seeds() -> keras.random.SeedGenerator:
 def add_function(function: Any) -> None:
     """Add a FunctionDef to TensorFlow's runtime, where functions call it by its name."""
     context.context().add_function_def(function)
+
+
+def call_function(name: str, tensors: Sequence[tf.Tensor], outputs: int, config: Any) -> list[tf.Tensor]:
+    """Call a function of TensorFlow's runtime with its inputs in order, eagerly. config: a ConfigProto.
+
+    The public operation that calls functions makes one more around each, which stays when the function is removed.
+    """
+    attributes = ("executor_type", "", "config_proto", config.SerializeToString())
+    return list(execute.execute(name, outputs, [*tensors], attributes, context.context()))
 
 
 def remove_function(name: str) -> None:

@@ -181,11 +181,11 @@ class AccumulateFiles(beam.DoFn):
 
     def _batch(self, block: RecordBlock, place: tuple[int, int, int]) -> ExampleBatch:
         """place: the arguments of `folds_of`."""
-        examples = block.serialized()
+        records = block.records()
         columns = block.columns_named(self._columns)
         return ExampleBatch(
-            examples,
-            examples.numpy(),
+            tf.constant(records, tf.string),
+            np.array(records, np.object_),
             folds_of(*place),
             mixed_positions(*place),
             [assign_slices(columns, names) for names in self._slicings],

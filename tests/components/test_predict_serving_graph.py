@@ -1,6 +1,8 @@
 """A signature that is loaded as TensorFlow Serving loads it predicts what TensorFlow's own loader makes of it."""
 
+import ctypes
 import gc
+import mmap
 import shutil
 from pathlib import Path
 from typing import Any
@@ -259,6 +261,26 @@ def test_a_served_model_answers_as_one_that_tensorflow_loads(tmp_path: Path) -> 
     assert some["classes"].numpy().tolist() == expected_answers["classes"].numpy().tolist()
     with pytest.raises(tf.errors.InvalidArgumentError):
         signature(examples=tf.constant([b"no example"]))
+    long = example(np.random.default_rng(1), "a" * 101)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a text is too long"):
+        signature.of(["classes"])(examples=tf.constant([long]))
+
+
+@pytest.mark.slow
+def test_nothing_of_a_served_model_stays_in_memory(tmp_path: Path) -> None:
+    folder, given = saved(tmp_path), examples()
+
+    def used_after(loads: int) -> int:
+        """Bytes."""
+        for _ in range(loads):
+            served(folder, "serving_default").signatures["serving_default"](examples=given)
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]) * mmap.PAGESIZE
+
+    before = used_after(3)
+    grown = used_after(8) - before
+    assert grown < 3e6, f"{grown / 8:,.0f} bytes of each"
 
 
 def test_tables_are_filled_after_the_variables_that_they_are_made_of(tmp_path: Path) -> None:
