@@ -75,14 +75,16 @@ class ForkServer:
         with contextlib.suppress(OSError):  # the disk may be full
             self._log.write_bytes(self._process.output())
 
-    def stop(self, running: int, seconds: float) -> None:
-        """Ask the `running` components to end, and wait at most `seconds`: a Trainer writes a checkpoint first."""
+    def stop(self, seconds: float) -> None:
+        """Ask all components that run to end, and wait at most `seconds`: a Trainer writes a checkpoint first."""
+        if not self._ready:  # none can run, and a process that imports does not answer
+            return
         deadline = time.monotonic() + seconds
         with contextlib.suppress(RunError, OSError):
-            if running:
-                self._connection.send(stop=True)
-            while running > 0 and self._connection.wait(deadline - time.monotonic()):
-                running -= sum(message["event"] == "ended" for message in self.events())
+            self._connection.send(stop=True)
+            while self._connection.wait(deadline - time.monotonic()):
+                if any(message["event"] == "stopped" for message in self.events()):
+                    break
 
     def nodes(self) -> list[dict[str, Any]]:
         """Wait until the server is ready, and return its nodes in topological order.

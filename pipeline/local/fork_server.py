@@ -1,9 +1,9 @@
 """The fork server: it imports TensorFlow, TFX and Beam once, and forks a child for each component.
 
-A child has everything imported, writes to its own log, and cannot harm the others. It is forked while the component
-before it runs, and waits for its request, since to copy the tables of half a gigabyte of memory takes a while.
-The server runs no thread of its own, so that forking is safe. `headrace.pipeline.local.client` starts it in a process
-group of its own. When the command at the other end is gone, for whatever reason, it kills the group.
+A child (child.py) has everything imported, writes to its own log, and cannot harm the others. It is forked while the
+component before it runs, and waits for its request, since copying the tables of half a gigabyte of memory takes a
+while. The server runs no thread of its own, so that forking is safe. `headrace.pipeline.local.client` starts it in a
+process group of its own. When the command at the other end is gone, for whatever reason, it kills the group.
 """
 
 from __future__ import annotations
@@ -12,24 +12,19 @@ import base64
 import contextlib
 import json
 import os
-import re
 import selectors
 import signal
 import socket
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-from headrace.common.credentials import redact
 from headrace.common.environment import imports_alone, prepare
-from headrace.common.errors import GateError
 from headrace.common.locks import adopt, hold
-from headrace.common.logs import log_to_stdout
 from headrace.common.reexports import postpone_reexports
 from headrace.common.tracebacks import write_traceback
-from headrace.pipeline.local.wire import FULL_DISK, JsonConnection, StoredArtifact, write_result
+from headrace.pipeline.local.child import describe, serve_once
+from headrace.pipeline.local.wire import JsonConnection
 
 prepare()
 
@@ -78,7 +73,7 @@ def main(descriptor: int) -> None:
     connection = JsonConnection(socket.socket(fileno=descriptor))
     try:
         _import()
-        request = next(_messages(connection))
+        request = next(connection.messages())
     except EOFError:
         return
     except BaseException as error:
@@ -101,24 +96,10 @@ def _report(connection: JsonConnection, error: BaseException) -> None:
 
 
 class _Child(NamedTuple):
-    """A child without a component yet, and the ends of its pipes: one that closes when it ends, and the one by which it
-    gets its request.
-    """
+    """A child, and the connection by which it gets its request and says that its component has ended."""
 
     pid: int
-    alive: int
-    request: int
-
-    def take(self, request: dict[str, Any]) -> bool:
-        """Run the component that is requested. False if the child has died while it waited."""
-        try:
-            with os.fdopen(self.request, "w", encoding="utf-8") as pipe:
-                json.dump(request, pipe)
-        except BrokenPipeError:
-            os.close(self.alive)
-            os.waitpid(self.pid, 0)
-            return False
-        return True
+    connection: JsonConnection
 
 
 class Server:
@@ -132,41 +113,43 @@ class Server:
         self._connection = connection
         self._config = PipelineConfig.model_validate_json(request["config"])
         self._nodes = _plan(self._config)
-        self._children: dict[int, str] = {}  # that run a component
+        self._not_run = {*self._nodes}
+        self._running: dict[int, str] = {}  # the components by the processes of their children
+        self._stopping = False
         self._selector = selectors.DefaultSelector()
         self._selector.register(connection, selectors.EVENT_READ)
         nodes = [_describe(node) for node in self._nodes.values()]
         connection.send(event="ready", nodes=nodes, key=_plan_key(self._config, request["path"]))
-        self._next = self._fork_ahead()
+        self._waiting = self._fork_ahead()
 
     def serve(self) -> None:
         """Start children on request and report those that ended; kill all when the command is gone."""
         try:
             while True:
-                for key, _ in self._selector.select():
-                    if key.fileobj is not self._connection:
-                        self._end(key.fd, key.data)
-                        continue
-                    for request in self._connection.receive():
+                children = {key.data for key, _ in self._selector.select()}
+                for child in children - {None}:  # first, as a child that waited may have died
+                    self._hear(child)
+                for request in self._connection.receive() if None in children else ():
+                    if request.get("stop"):
+                        self._stop()
+                    else:
                         self._start(request)
         except (EOFError, ConnectionError):  # also while reporting that a child has ended
-            if self._next is not None:
-                os.kill(self._next.pid, signal.SIGKILL)
-                os.waitpid(self._next.pid, 0)  # in some containers nobody else does, so it would never vanish
+            children = {key.data for key in self._selector.get_map().values()} - {None}
+            for child in children:
+                os.kill(child.pid, signal.SIGKILL)
+            for child in children:
+                os.waitpid(child.pid, 0)  # in some containers nobody else does, so it would never vanish
             os.killpg(0, signal.SIGKILL)
 
     def _start(self, request: dict[str, Any]) -> None:
-        if request.get("stop"):
-            for pid in self._children:
-                os.kill(pid, signal.SIGTERM)
-            return
-        child, self._next = self._next, None
-        if child is None or not child.take(request):
-            child = self._fork()
-            child.take(request)
-        self._children[child.pid] = request["node"]
-        self._selector.register(child.alive, selectors.EVENT_READ, child.pid)
-        self._next = self._fork_ahead()
+        child, self._waiting = self._waiting or self._fork(), None
+        self._running[child.pid] = request["node"]
+        with contextlib.suppress(ConnectionError):  # it has just died, which comes as its end
+            child.connection.send(**request)
+        self._not_run.discard(request["node"])
+        if self._not_run:
+            self._waiting = self._fork_ahead()
 
     def _fork_ahead(self) -> _Child | None:
         """The child of whichever component comes next; None if none can be forked now."""
@@ -175,90 +158,51 @@ class Server:
         return None
 
     def _fork(self) -> _Child:
-        alive, child_end = os.pipe()  # closes when the child ends, however it ends
-        received, request = os.pipe()
+        ours, theirs = map(JsonConnection, socket.socketpair())
         try:
             pid = os.fork()
         except OSError:
-            for end in (alive, child_end, received, request):
-                os.close(end)
+            ours.close()
+            theirs.close()
             raise
         if pid == 0:
-            os.close(alive)
-            os.close(request)
+            for key in self._selector.get_map().values():
+                os.close(key.fd)
             self._selector.close()
-            self._connection.close()
-            _wait_and_run(received, self._nodes, self._config)
-        os.close(child_end)
-        os.close(received)
-        return _Child(pid, alive, request)
+            ours.close()
+            serve_once(theirs, self._nodes, self._config)
+        theirs.close()
+        child = _Child(pid, ours)
+        self._selector.register(ours, selectors.EVENT_READ, child)
+        return child
 
-    def _end(self, alive: int, pid: int) -> None:
-        self._selector.unregister(alive)
-        os.close(alive)
-        _, status, used = os.wait4(pid, 0)
-        code, peak = os.waitstatus_to_exitcode(status), used.ru_maxrss << 10  # Linux counts in KiB
-        cpu = used.ru_utime + used.ru_stime
-        self._connection.send(event="ended", node=self._children.pop(pid), code=code, peak=peak, cpu=cpu)
+    def _hear(self, child: _Child) -> None:
+        """Report what a child says of its component, or that it has died without a word."""
+        try:
+            messages = [*child.connection.receive()]
+        except (EOFError, ConnectionError):
+            self._selector.unregister(child.connection)
+            child.connection.close()
+            _, status, used = os.wait4(child.pid, 0)
+            if child == self._waiting:
+                self._waiting = None
+            code, peak = os.waitstatus_to_exitcode(status), used.ru_maxrss << 10  # Linux counts in KiB
+            messages = [{"code": code, "peak": peak, "cpu": used.ru_utime + used.ru_stime}]
+        for message in messages:
+            if child.pid in self._running:  # else it has said so before, or has had no component
+                self._connection.send(event="ended", node=self._running.pop(child.pid), **message)
+        self._say_whether_stopped()
 
+    def _stop(self) -> None:
+        """Ask all components that run to end."""
+        for pid in self._running:
+            os.kill(pid, signal.SIGTERM)
+        self._stopping = True
+        self._say_whether_stopped()
 
-_FULL = re.compile("No space left on device|Disk quota exceeded|File too large")
-"""The system's messages for a full disk, which TensorFlow and Arrow repeat in the text of their own errors."""
-
-
-def describe(error: BaseException) -> dict[str, Any]:
-    """The message of an error for the user, and whether it is expected: the user can fix it without a traceback."""
-    if expected := _expected(error):
-        return {"error": _plain(expected), "error_class": type(expected).__name__, "expected": True}
-    if full := _full_disk(error):
-        return {"error": full, "error_class": "OSError", "expected": True}
-    text, name = _plain(error), type(error).__name__
-    return {"error": f"{name}: {text}" if text else name, "error_class": name, "expected": False}
-
-
-def _expected(error: BaseException) -> BaseException | None:
-    """The HeadraceError among an error and its causes, if there is one."""
-    from headrace.common.errors import HeadraceError
-
-    current: BaseException | None = error
-    while current is not None and not isinstance(current, HeadraceError):
-        current = current.__cause__ or current.__context__
-    return current
-
-
-def _full_disk(error: BaseException) -> str:
-    """The message for an error that a full disk caused, directly or not; "" for any other error.
-
-    TensorFlow's and Beam's messages contain tracebacks and graphs, so only the line that names the file is used.
-    """
-    current: BaseException | None = error
-    while current is not None:
-        line = next((line.strip() for line in reversed(_plain(current).splitlines()) if _FULL.search(line)), "")
-        if full := _FULL.search(line):
-            return f"{line}\n  {full[0]}: free some space, or set another `pipeline.root`"
-        current = current.__cause__ or current.__context__
-    return ""
-
-
-def _log_error(error: BaseException) -> None:
-    """Write the traceback to the log; only the message if training was asked to stop, which is not a fault."""
-    from headrace.common.errors import TrainingStoppedError
-
-    expected = _expected(error)
-    if isinstance(expected, TrainingStoppedError):
-        print(_plain(expected), flush=True)
-    else:
-        write_traceback(error)
-
-
-def _plain(error: BaseException) -> str:
-    """The message without the suffix that Beam adds."""
-    return redact(str(error)).strip().split(" [while running")[0]
-
-
-def _messages(connection: JsonConnection) -> Iterator[dict[str, Any]]:
-    while True:
-        yield from connection.receive()
+    def _say_whether_stopped(self) -> None:
+        if self._stopping and not self._running:
+            self._connection.send(event="stopped")
 
 
 def _import() -> None:
@@ -273,6 +217,7 @@ def _import() -> None:
 
         import headrace.trainer.run  # noqa: F401 - first, as TFX sets up another Keras
         from headrace.pipeline.build import create_pipeline  # noqa: F401
+        from headrace.pipeline.execute import execute  # noqa: F401
         from headrace.pipeline.plan import plan  # noqa: F401
 
 
@@ -332,79 +277,6 @@ def _is_value(type_: type) -> bool:
     from tfx.types.value_artifact import ValueArtifact
 
     return issubclass(type_, ValueArtifact)
-
-
-def _wait_and_run(received: int, nodes: Mapping[str, Any], config: Any) -> NoReturn:
-    """Run the component whose request comes through the pipe; end if none comes."""
-    try:
-        with contextlib.suppress(Exception):  # `_execute` imports it again, and reports what fails
-            import headrace.pipeline.execute  # noqa: F401 - for all that it imports
-
-        with os.fdopen(received, encoding="utf-8") as pipe:
-            request = json.loads(pipe.read() or "null")
-        if request is not None:
-            _run_child(nodes[request["node"]], request, config)
-    finally:
-        os._exit(1)
-
-
-def _run_child(node: Any, request: dict[str, Any], config: Any) -> None:
-    """Run one component, write its result to a file, and exit; with FULL_DISK if the file cannot be written."""
-    code = 1
-    try:
-        _redirect(Path(request["log"]))
-        log_to_stdout()
-        tempfile.tempdir = os.environ["TMPDIR"] = request["scratch"]  # removed afterwards
-        try:
-            result = _execute(node, request, config)
-            code = 0
-        except BaseException as error:
-            result = describe(error)
-            if isinstance(error, GateError):
-                result["verdicts"] = _as_stored(error.verdicts)
-            with contextlib.suppress(OSError):  # the log may be on the disk that is full
-                _log_error(error)
-        write_result(Path(request["result"]), result)
-        with contextlib.suppress(OSError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-    except OSError as error:
-        code = FULL_DISK if _FULL.search(str(error)) else 1
-    finally:
-        os._exit(code)  # without cleaning up what belongs to the parent
-
-
-def _redirect(log: Path) -> None:
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    os.close(descriptor)
-
-
-def _execute(node: Any, request: dict[str, Any], config: Any) -> dict[str, Any]:
-    from tfx.types import artifact_utils
-
-    from headrace.components.beam_pipelines import BeamPipelines
-    from headrace.pipeline.execute import execute, uses_beam
-
-    inputs = {
-        key: [
-            artifact_utils.deserialize_artifact(stored.type, stored.artifact)
-            for stored in map(StoredArtifact.from_json, parts)
-        ]
-        for key, parts in request["inputs"].items()
-    }
-    pipelines = BeamPipelines(config.beam, Path(request["scratch"]))
-    outputs = execute(node, inputs, request["outputs"], pipelines)
-    return {"outputs": _as_stored(outputs), "beam": pipelines.summary if uses_beam(node) else ""}
-
-
-def _as_stored(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Artifacts of TFX as JSON, by key."""
-    return {
-        key: StoredArtifact(artifact.mlmd_artifact, artifact.artifact_type).to_json()
-        for key, (artifact,) in outputs.items()
-    }
 
 
 if __name__ == "__main__":

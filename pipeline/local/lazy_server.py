@@ -63,10 +63,10 @@ class LazyServer:
         if self._server is not None:
             self._server.kill()
 
-    def stop(self, running: int, seconds: float) -> None:
-        """Ask the `running` components to end, and wait at most `seconds`. None of those that run here does so."""
+    def stop(self, seconds: float) -> None:
+        """Ask all components that run to end, and wait at most `seconds`. None of those that run here does so."""
         if self._server is not None:
-            self._server.stop(running - len(self._requests), seconds)
+            self._server.stop(seconds)
 
     def nodes(self) -> list[dict[str, Any]]:
         """The nodes in topological order. Raises RunError if the pipeline cannot be built."""

@@ -167,15 +167,16 @@ class Scheduler:
         node.damaged += _damaged_in_service(spec["parameters"], node.damaged)
         node.status = Status.RUNNING
         node.log = str(self._run_dir / "logs" / f"{node.id}.log")
-        self._running[node.id] = self._launch(node, spec, key, inputs)
+        self._launch(node, spec, key, inputs)
 
     def _launch(
         self, node: NodeRecord, spec: Mapping[str, Any], key: str, inputs: dict[str, list[StoredArtifact]]
-    ) -> _Execution:
+    ) -> None:
         execution_id = self._metadata.begin(node.id, spec["kind"], spec["parameters"])
         scratch = self._folders.scratch / str(execution_id)
         scratch.mkdir(parents=True)
-        execution = _Execution(execution_id, key, inputs, scratch / "result.json", scratch)
+        result = scratch / "result.json"
+        self._running[node.id] = _Execution(execution_id, key, inputs, result, scratch)
         base, run_id = self._folders.artifacts / node.id, self._record.run_id
         uris = {
             name: str(base / name / run_id / "value") if is_value else str(base / name / run_id)
@@ -187,9 +188,8 @@ class Scheduler:
             outputs=uris,
             log=node.log,
             scratch=str(scratch),
-            result=str(execution.result),
+            result=str(result),
         )
-        return execution
 
     def _record_usage(self, message: Mapping[str, Any]) -> None:
         """Record the memory and CPU time of a component that has ended."""
@@ -249,7 +249,7 @@ class Scheduler:
 
     def _interrupt(self) -> None:
         """End everything that runs, and remove incomplete outputs."""
-        self._server.stop(len(self._running), GRACE_SECONDS)
+        self._server.stop(GRACE_SECONDS)
         self._server.kill()
         for id_, execution in self._running.items():
             remove_outputs(self._folders, id_, self._record.run_id)

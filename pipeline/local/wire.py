@@ -96,6 +96,11 @@ class JsonConnection:
         *lines, self._rest = (self._rest + data).split(b"\n")
         yield from map(json.loads, lines)
 
+    def messages(self) -> Iterator[dict[str, Any]]:
+        """Wait for messages, and yield one after the other. Raises EOFError when the other end has closed."""
+        while True:
+            yield from self.receive()
+
     def wait(self, seconds: float) -> bool:
         """Whether something can be received, or the end, within so many seconds."""
         poll = select.poll()  # `select` would fail for descriptors from 1,024 on

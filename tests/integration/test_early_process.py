@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +26,7 @@ from headrace.pipeline.local.client import ForkServer
 from headrace.pipeline.local.known_plan import write_plan
 from headrace.pipeline.local.lazy_server import LazyServer
 from headrace.pipeline.local.server_process import EarlyProcess, ServerProcess
+from headrace.pipeline.local.wire import JsonConnection
 
 CONFIG = """\
 pipeline: {name: trips}
@@ -174,7 +179,9 @@ def test_a_log_that_cannot_be_written_leaves_no_process(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_child_that_dies_before_it_has_a_component_is_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_dies_or_is_missing_before_it_has_a_component_is_replaced(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is forked ahead, and waits. A machine that runs out of memory may kill it."""
     monkeypatch.setattr(subprocess, "Popen", Forked)
     with ForkServer(config(features={"cost": {"column": "numeric"}}), folder / "log", folder / "held") as server:
@@ -184,22 +191,60 @@ def test_a_child_that_dies_before_it_has_a_component_is_replaced(folder: Path, m
         group = os.getsid(waiting)
         os.kill(waiting, signal.SIGKILL)
         assert wait_until(lambda: not children_in(folder))
-        for number in range(2):
-            (folder / f"{number}").mkdir()
-            server.run(
-                node="Spans",
-                inputs={},
-                outputs={name: str(folder / f"{number}" / name / "value") for name in outputs},
-                log=str(folder / f"{number}" / "log"),
-                scratch=str(folder / f"{number}"),
-                result=str(folder / f"{number}" / "result.json"),
-            )
-            (message,) = server.events()
-            assert (message["node"], message["code"]) == ("Spans", 0)
-            assert (folder / f"{number}" / "result.json").exists()
+        for name in "ab":
+            assert ended_spans(server, folder / name, outputs) == 0
+            assert (folder / name / "result.json").exists()
+        assert wait_until(lambda: len(children_in(folder)) == 1)
+        with without_descriptors(group):
+            assert ended_spans(server, folder / "c", outputs) == 0
+            assert wait_until(lambda: not children_in(folder))  # none could be forked ahead
+        assert ended_spans(server, folder / "d", outputs) == 0
+        assert ended_spans(server, folder / "e", outputs, node="Nobody") == 1
+        server.stop(1e6)  # which the server answers: nothing runs
+    assert "KeyError: 'Nobody'" in (folder / "log").read_text(encoding="utf-8")
     assert not children_in(folder)
     with pytest.raises(ProcessLookupError):  # one that nobody has waited for is still in the group
         os.killpg(group, 0)
+
+
+def ended_spans(server: ForkServer, folder: Path, outputs: Iterable[str], node: str = "Spans") -> int:
+    """The exit code of Spans, or of a component that does not exist."""
+    folder.mkdir()
+    files = {name: str(folder / name) for name in ("log", "result.json")}
+    uris = {name: str(folder / name / "value") for name in outputs}
+    server.run(node=node, inputs={}, outputs=uris, log=files["log"], scratch=str(folder), result=files["result.json"])
+    (message,) = server.events()
+    assert message["node"] == node
+    return int(message["code"])
+
+
+@contextlib.contextmanager
+def without_descriptors(process: int) -> Iterator[None]:
+    """Let a process open nothing more, so that it cannot fork a child: it needs a connection to it."""
+    before = resource.prlimit(process, resource.RLIMIT_NOFILE)
+    resource.prlimit(process, resource.RLIMIT_NOFILE, (3, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(process, resource.RLIMIT_NOFILE, before)
+
+
+def test_connection_of_a_program_with_many_files_can_be_waited_for() -> None:
+    """`select` fails for descriptors from 1,024 on."""
+    _, most = before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    try:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            connection = JsonConnection(socket.socket(fileno=fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, 1024)))
+            assert connection.fileno() >= 1024
+            assert not connection.wait(0.0)
+            theirs.sendall(b'{"event": "ready"}\n')
+            assert connection.wait(60.0)
+            assert [*connection.receive()] == [{"event": "ready"}]
+            connection.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def children_in(folder: Path) -> list[int]:

@@ -13,7 +13,7 @@ from mounted import Disk, mounted
 from parcels import write_parcels
 
 from headrace.common.errors import RunError
-from headrace.pipeline.local.fork_server import describe
+from headrace.pipeline.local.child import describe
 from headrace.pipeline.local.metadata import Metadata
 from headrace.pipeline.local.store import DISK_FULL, store_message
 
