@@ -1,6 +1,7 @@
 """The fork server, started only for a run that needs it: an unchanged run ends before TensorFlow would be imported.
 
-Components of LIGHT run in the command whether it is started or not: they take milliseconds, and a fork takes longer.
+Until then, components of LIGHT run in the command. Beside other components they do not, as the scheduler would wait for
+them: reading a model of gigabytes to check it takes seconds.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class LazyServer:
             self._server.kill()
 
     def stop(self, seconds: float) -> None:
-        """Ask all components that run to end, and wait at most `seconds`. None of those that run here does so."""
+        """Ask all components that run to end, and wait at most `seconds`."""
         if self._server is not None:
             self._server.stop(seconds)
 
@@ -87,12 +88,12 @@ class LazyServer:
             self._start().run(**request)
 
     def _runs_here(self, node: str) -> bool:
-        """Whether a component runs in the command. Without a key, it might run code of the user's, which must not."""
-        return self._key is not None and self._nodes[node]["kind"] in LIGHT
+        """Whether a component runs in the command."""
+        return self._server is None and self._nodes[node]["kind"] in LIGHT
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Wait for messages. Raises RunError if the server has died."""
-        if self._requests:
+        if self._requests and self._server is None:
             request = self._requests[0]
             node = self._nodes[request["node"]]
             try:
@@ -100,19 +101,20 @@ class LazyServer:
             except Exception:  # the fork server's child reports it, if it happens there too
                 logger.debug("%s did not run in the command", node["id"], exc_info=True)
                 remove_written(node, request)
-                self._start().run(**request)
-                del self._requests[0]
             else:
                 del self._requests[0]
                 return iter([ended])
         return self._start().events()
 
     def _start(self) -> ForkServer:
-        """The fork server, which is started if it has not been."""
+        """The fork server, which is started if it has not been, and runs what was to run here."""
         if self._server is None:
             self._server = self._new_server()
             if self._planned(self._server) != self._nodes:
                 raise RunError("the pipeline's code, or a file that its config names, has just changed; run it again")
+            for request in self._requests:
+                self._server.run(**request)
+            self._requests.clear()
         return self._server
 
     def _new_server(self) -> ForkServer:

@@ -1,4 +1,5 @@
-"""Run the components that look at the world on every run in the command itself, without TensorFlow or TFX.
+"""Run the components that look at the world on every run in the command itself, without TensorFlow or TFX, while no
+other component runs.
 
 message = run_light(node, request)
 
@@ -17,11 +18,12 @@ import contextlib
 import logging
 import resource
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 from headrace.common.errors import RunError
 from headrace.components.bulk_predictor.publishing import find_model_in_service, list_new_data, publish_predictions
@@ -35,7 +37,7 @@ from headrace.pipeline.code.digest import stack_versions
 from headrace.pipeline.local.mlmd import metadata_store_pb2 as mlmd
 from headrace.pipeline.local.wire import StoredArtifact, write_result
 
-_LOGGING = threading.Lock()
+_OUTPUT = threading.Lock()
 IS_NULL = "__is_null__"
 """TFX's custom property of value artifacts."""
 
@@ -134,7 +136,7 @@ def run_light(node: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, 
     node: its description in the plan, of a kind in LIGHT; request: what the scheduler asks of the fork server.
     """
     began = time.process_time()
-    with _logging_to(Path(request["log"])):
+    with _output_to(Path(request["log"])):
         made = _execute(node, request)
     stored = {key: artifact.stored.to_json() for key, artifact in made.items()}
     write_result(Path(request["result"]), {"outputs": stored, "beam": ""})
@@ -182,18 +184,32 @@ def new_output(type_: mlmd.ArtifactType, uri: str, is_value: bool) -> LightArtif
 
 
 @contextlib.contextmanager
-def _logging_to(log: Path) -> Iterator[None]:
-    """Write Headrace's log messages, from INFO up, to a file and nowhere else. One component at a time does so: a
-    program may run several pipelines in threads.
+def _output_to(path: Path) -> Iterator[None]:
+    """Write what this thread prints, and Headrace's log messages from INFO up, to a file and nowhere else.
+
+    One component at a time does so: a program may run several pipelines in threads.
     """
-    with _LOGGING:
-        logger, handler = logging.getLogger("headrace"), logging.FileHandler(log, encoding="utf-8")
+    with _OUTPUT, path.open("a", encoding="utf-8") as log:
+        logger, streams = logging.getLogger("headrace"), (sys.stdout, sys.stderr)
         handlers, level, propagates = logger.handlers[:], logger.level, logger.propagate
-        logger.handlers[:], logger.propagate = [handler], False
+        logger.handlers[:], logger.propagate = [logging.StreamHandler(log)], False
         logger.setLevel(logging.INFO)
+        sys.stdout, sys.stderr = (cast("TextIO", _OfThisThread(log, stream)) for stream in streams)
         try:
             yield
         finally:
-            handler.close()
+            sys.stdout, sys.stderr = streams
             logger.handlers[:], logger.propagate = handlers, propagates
             logger.setLevel(level)
+
+
+class _OfThisThread:
+    """A stream that writes to a log what the thread that made it prints. Others, such as that of the terminal's table,
+    use the stream in whose place it is.
+    """
+
+    def __init__(self, log: TextIO, stream: TextIO) -> None:
+        self._log, self._stream, self._thread = log, stream, threading.get_ident()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log if threading.get_ident() == self._thread else self._stream, name)
