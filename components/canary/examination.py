@@ -122,14 +122,15 @@ class _Examination:
         limits: dict[str, Any] = self._limits._asdict()
         if self._model.python is None:
             self._refuse(self._model.load_error)
+        made = {name: self._make_inputs(signature) for name, signature in self._model.signatures.items()}
+        expected = {name: self._expect(name, inputs) for name, inputs in made.items()}  # while the process loads it
         loaded = self._caller.load()
         if loaded.outcome != "answered":
             self._refuse(f"TensorFlow's C++ loader cannot load it: {loaded.detail}")
             return CanaryVerdict(reasons=tuple(self._reasons), **limits)
         self._peak = loaded.peak
         warmed = self._warm_up()
-        made = {name: self._make_inputs(signature) for name, signature in self._model.signatures.items()}
-        answered = [self._ask(self._model.signatures[name], inputs) for name, inputs in made.items()]
+        answered = [self._ask(self._model.signatures[name], inputs, expected[name]) for name, inputs in made.items()]
         memory = self._judge_memory()
         replayed = None if replaying is None else self._replay(replaying)
         features_may_differ = replaying is None or not replaying.refuses or bool(replayed and replayed.differing)
@@ -180,11 +181,14 @@ class _Examination:
         except UnmadeError as error:
             return str(error)
 
-    def _ask(self, signature: Signature, made: RealInputs | str) -> SignatureVerdict:
+    def _expect(self, name: str, made: RealInputs | str) -> Inputs | str:
+        """What a signature answers in TensorFlow's Python, or why it does not."""
+        return made if isinstance(made, str) else self._model.python_outputs(name, made.inputs)
+
+    def _ask(self, signature: Signature, made: RealInputs | str, expected: Inputs | str) -> SignatureVerdict:
         """Ask one signature with all examples at once, and then one by one."""
         if isinstance(made, str):
             return SignatureVerdict(name=signature.name, skipped=made)
-        expected = self._model.python_outputs(signature.name, made.inputs)
         if isinstance(expected, str):
             if self._model.description is not None:  # Headrace exported it, so its inputs are known
                 self._refuse(f"{signature.name}: real examples were not answered: {expected}")
