@@ -98,9 +98,10 @@ def _transformed(examples: Examples, split: str, spec: Mapping[str, Any]) -> Ite
     for file in files:
         rows = open_columns(file)
         keys = [getattr(spec[name], "value_key", name) for name in rows.column_names]
-        rows = rows.cast(pa.schema([(field.name, _type(field.type)) for field in rows.schema]))
+        schema = pa.schema([(key, _type(kind)) for key, kind in zip(keys, rows.schema.types, strict=True)])
         for batch in rows.rename_columns(keys).to_batches(max_chunksize=REQUEST_ROWS):
-            yield from encode(batch).to_pylist()
+            own = batch.take(pa.array(range(batch.num_rows)))  # a cast of lists casts those of the whole file
+            yield from encode(own.cast(schema)).to_pylist()
 
 
 def _type(kind: pa.DataType) -> pa.DataType:

@@ -154,26 +154,46 @@ def test_what_cannot_be_compared_is_skipped_with_the_reason(tmp_path: Path) -> N
 
 def test_columns_are_replayed_as_the_records_of_the_same_rows(tmp_path: Path) -> None:
     given_rows: list[Row] = [(number / 4, [7] * (number % 3), b"abc"[: number % 4]) for number in range(40)]
-    raw, transformed, graph = Examples(), Examples(), TransformGraph()
-    for artifact, name in ((raw, "raw"), (transformed, "columns"), (graph, "graph")):
-        artifact.uri = str(tmp_path / name)
-    raw.split_names = transformed.split_names = '["test"]'
-    transformed.set_string_custom_property("rows", json.dumps({"test": 40}))
-    spec = {**SPEC, "ids": tf.io.RaggedFeature(tf.int64, "ids$ragged_values", row_splits_dtype=tf.int64)}
-    metadata = tft.DatasetMetadata.from_feature_spec(spec)
-    metadata_io.write_metadata(metadata, f"{graph.uri}/{tft.TFTransformOutput.TRANSFORMED_METADATA_DIR}")
-    for number, part in enumerate((given_rows[:25], given_rows[25:])):
-        write_columns(tmp_path / "columns" / "Split-test" / file_name(number, 2), part)
-        with tf.io.TFRecordWriter(str(made(tmp_path / "raw" / "Split-test" / f"data-{number}.gz")), "GZIP") as file:
-            for _ in part:
-                file.write(b"raw")
-    found = read_pairs(raw, transformed, graph, "test", 30)
+    found = read_pairs(*artifacts_of(tmp_path, [given_rows[:25], given_rows[25:]]), "test", 30)
     assert (found.why_not, len(found.raw), len(found.transformed)) == ("", 30, 30)
     verdict = replay(found, lambda _: served(given_rows[:30]))
     assert (verdict.examples, verdict.features, verdict.differing) == (30, 4, ())
     answer = served(given_rows[:30])
     answer["ids"][28] += 1
     assert [(one.name, one.rows) for one in replay(found, lambda _: answer).differing] == [("ids", 1)]
+
+
+def test_memory_for_the_first_rows_does_not_grow_with_their_file(tmp_path: Path) -> None:
+    peaks = []
+    for rows_of_file in (2_000, 40_000):
+        artifacts = artifacts_of(tmp_path / str(rows_of_file), [[(0.5, [1, 2], b"abc")] * rows_of_file])
+        before = pa.default_memory_pool()
+        pool = pa.proxy_memory_pool(before)
+        pa.set_memory_pool(pool)
+        try:
+            assert len(read_pairs(*artifacts, "test", 3).transformed) == 3
+        finally:
+            pa.set_memory_pool(before)
+        peaks.append(pool.max_memory())
+    assert peaks[1] < 1.1 * peaks[0]
+
+
+def artifacts_of(path: Path, files: list[list[Row]]) -> tuple[Examples, Examples, TransformGraph]:
+    """Raw examples, transformed ones as columns with these rows in each file, and the graph."""
+    raw, transformed, graph = Examples(), Examples(), TransformGraph()
+    for artifact, name in ((raw, "raw"), (transformed, "columns"), (graph, "graph")):
+        artifact.uri = str(path / name)
+    raw.split_names = transformed.split_names = '["test"]'
+    transformed.set_string_custom_property("rows", json.dumps({"test": sum(map(len, files))}))
+    spec = {**SPEC, "ids": tf.io.RaggedFeature(tf.int64, "ids$ragged_values", row_splits_dtype=tf.int64)}
+    metadata = tft.DatasetMetadata.from_feature_spec(spec)
+    metadata_io.write_metadata(metadata, f"{graph.uri}/{tft.TFTransformOutput.TRANSFORMED_METADATA_DIR}")
+    for number, part in enumerate(files):
+        write_columns(path / "columns" / "Split-test" / file_name(number, len(files)), part)
+        with tf.io.TFRecordWriter(str(made(path / "raw" / "Split-test" / f"data-{number}.gz")), "GZIP") as file:
+            for _ in part:
+                file.write(b"raw")
+    return raw, transformed, graph
 
 
 def write_columns(path: Path, given_rows: list[Row]) -> None:
