@@ -12,6 +12,7 @@ which 67 MB were free: small objects that stay, between large ones that come and
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import sys
 from functools import cache
@@ -79,3 +80,14 @@ def trim_heap() -> None:
 @cache
 def _malloc_trim() -> ctypes._NamedFuncPointer | None:
     return getattr(ctypes.CDLL(None), "malloc_trim", None)
+
+
+def return_pages(mapped: pa.Buffer) -> None:
+    """Return the pages of a whole file that Arrow has mapped to read it; what is read again is mapped again."""
+    if advise := _madvise():
+        advise(ctypes.c_void_p(mapped.address), ctypes.c_size_t(mapped.size), mmap.MADV_DONTNEED)
+
+
+@cache
+def _madvise() -> ctypes._NamedFuncPointer | None:
+    return getattr(ctypes.CDLL(None), "madvise", None)

@@ -36,7 +36,7 @@ def flat_function(
         place, tensor = body.source(function.ret[result.name])
         flat.ret[result.name] = place.renamed(tensor)
         waiting.append((place, _node(tensor)))
-    for place, node in body.effects():
+    for place, node in body.effects:
         flat.control_ret[place.renamed(node)] = place.renamed(node)
         waiting.append((place, node))
     flat.signature.control_output.extend(flat.control_ret)
@@ -66,6 +66,7 @@ class _Body:
         given = _data(outer.nodes[call]) if outer else ()
         self._given = dict(zip((one.name for one in function.signature.input_arg), given, strict=False))
         self._inner: dict[str, _Body | None] = {}
+        self._first: dict[str, list[tuple[_Body, str]]] = {}
 
     def renamed(self, tensor: str) -> str:
         """A tensor or node in the flat function; an argument keeps its name."""
@@ -83,10 +84,10 @@ class _Body:
     def result(self, number: int) -> str:
         return str(self._function.ret[self._function.signature.output_arg[number].name])
 
-    def effects(self) -> Iterator[tuple[_Body, str]]:
+    @cached_property
+    def effects(self) -> list[tuple[_Body, str]]:
         """The nodes that run whatever outputs are taken."""
-        for node in self._function.control_ret.values():
-            yield from self._ends(node)
+        return [*dict.fromkeys(end for node in self._function.control_ret.values() for end in self._ends(node))]
 
     def copy(self, name: str, copied: Any) -> Iterator[tuple[_Body, str]]:
         """Make `copied` the node of this name. Returns the nodes that lead to it."""
@@ -116,16 +117,17 @@ class _Body:
         if name not in self.nodes:
             return
         if inner := self._inlined(name):
-            yield from inner.effects()
+            yield from inner.effects
             yield from self._before(name)
         else:
             yield self, name
 
-    def _before(self, name: str) -> Iterator[tuple[_Body, str]]:
+    def _before(self, name: str) -> list[tuple[_Body, str]]:
         """The nodes that run before this one by its control inputs."""
-        for tensor in self.nodes[name].input:
-            if tensor.startswith("^"):
-                yield from self._ends(tensor[1:])
+        if name not in self._first:
+            controls = [tensor[1:] for tensor in self.nodes[name].input if tensor.startswith("^")]
+            self._first[name] = [*dict.fromkeys(end for control in controls for end in self._ends(control))]
+        return self._first[name]
 
     @cached_property
     def _enclosing(self) -> list[tuple[_Body, str]]:

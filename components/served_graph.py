@@ -133,9 +133,10 @@ class ServedGraph:
         self._added.append(name)
         add_function(flat)
         known = dict(zip(self._names, self.fixed, strict=True))
-        for tensor in call.input:
-            if (node := nodes[_node(tensor)]).op == "Const":
-                known.setdefault(_tensor(tensor), tf.constant(tf.make_ndarray(node.attr["value"].tensor)))
+        with tf.init_scope():  # it may be called while a function is traced
+            for tensor in call.input:
+                if (node := nodes[_node(tensor)]).op == "Const":
+                    known.setdefault(_tensor(tensor), tf.constant(tf.make_ndarray(node.attr["value"].tensor)))
         types = [tf.as_dtype(one.type) for one in flat.signature.output_arg]
         return ServedFunction(name, [_tensor(tensor) for tensor in call.input], known, types)
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from headrace.common.errors import DataError
 from headrace.common.names import join_names
 from headrace.configs.loading.tree import LocatedProblem, Tree, dotted, location_of
-from headrace.configs.rules.rule import Message, Violation, mistake_of, others_of, own_of
+from headrace.configs.rules.rule import Violation, ViolationMessage, mistake_of, others_of, own_of
 from headrace.configs.schema.section import KeyPath
 
 LISTED = 12
@@ -97,7 +97,7 @@ def _merged(group: Sequence[Violation]) -> Violation:
     names = join_names((_called(path) + (f" ({one})" if one != own_of(what) else "") for path, one in own), LISTED)
     too = "likewise" if where[0] == "label" else "the same goes for"
     mark = f"{' ' + too.capitalize()}" if what.endswith("?") else f"; {too}"
-    return where, Message(f"{what}{mark} {names}", others=[other for other, _ in others])
+    return where, ViolationMessage(f"{what}{mark} {names}", others=[other for other, _ in others])
 
 
 def _called(where: KeyPath) -> str:

@@ -19,7 +19,7 @@ def crossed_columns_are_not_float(features: Features, data: DataConfig) -> Itera
     for where, name, key in crossed_keys(features):
         if (key not in features or key == name) and data.types.get(key) in ("float", "float64"):
             what = f'"{key}" is a float column (data.types), but a cross takes categories; {bucketize(key)}'
-            yield where, named(what, "float")
+            yield where, named(what, "float", own=f'"{key}"')
 
 
 def declared_types_fit_features(features: Features, data: DataConfig) -> Iterator[Violation]:

@@ -56,7 +56,8 @@ def features_do_not_read_label(features: Features, label: LabelConfig) -> Iterat
             if column in label.columns:
                 listed = isinstance(where[-1], int)
                 way = f"remove it from {where[-2]}" if listed else "remove the feature"
-                yield where, named(f'reads the label "{column}", which would leak the answer; {way}', "label", way)
+                what = f'reads the label "{column}", which would leak the answer; {way}'
+                yield where, named(what, "label", way, own=f'"{column}"')
 
 
 def crosses_are_of_categories(features: Features) -> Iterator[Violation]:
@@ -77,7 +78,8 @@ def crosses_are_of_categories(features: Features) -> Iterator[Violation]:
             what, way = f"is {other.column}, a number, but a cross takes categories", bucketize(key)
         else:
             continue
-        yield where, named(f'"{key}" {what}; {way}', what, *(other.keys if isinstance(other, CrossedFeature) else ()))
+        nested = other.keys if isinstance(other, CrossedFeature) else ()
+        yield where, named(f'"{key}" {what}; {way}', what, *nested, own=f'"{key}"')
 
 
 def crosses_have_different_keys(features: Features) -> Iterator[Violation]:
@@ -85,7 +87,10 @@ def crosses_have_different_keys(features: Features) -> Iterator[Violation]:
         keys = getattr(feature, "keys", ())
         for number, key in enumerate(keys):
             if key in keys[:number]:
-                yield ("features", name, "keys", number), named(f'"{key}" is listed twice; remove one', "twice")
+                yield (
+                    ("features", name, "keys", number),
+                    named(f'"{key}" is listed twice; remove one', "twice", own=f'"{key}"'),
+                )
 
 
 def delimited_text_is_separated(features: Features, data: DataConfig) -> Iterator[Violation]:
@@ -127,7 +132,7 @@ def crossed_features_have_one_value(features: Features) -> Iterator[Violation]:
         ):
             what = f'"{key}" may have multiple values per example, but a cross takes one of each key; cross a feature'
             what = f"{what} over the same column without `multivalued`, which uses the first"
-            yield where, named(what, "multiple values")
+            yield where, named(what, "multiple values", own=f'"{key}"')
 
 
 def compiled_features_have_one_shape(features: Features, model: ModelConfig, train: TrainConfig) -> Iterator[Violation]:

@@ -20,7 +20,7 @@ Violation = tuple[KeyPath, str]
 Rule = Callable[..., Iterator[Violation]]
 
 
-class Message(str):
+class ViolationMessage(str):
     """The message of a violation whose settings are more than one, or whose mistake other settings may have too.
 
     others: the settings besides the one that the violation names; their lines follow when it is located.
@@ -34,7 +34,9 @@ class Message(str):
     mistake: Hashable
     own: str
 
-    def __new__(cls, what: str, *, others: Iterable[KeyPath] = (), mistake: Hashable = None, own: str = "") -> Message:
+    def __new__(
+        cls, what: str, *, others: Iterable[KeyPath] = (), mistake: Hashable = None, own: str = ""
+    ) -> ViolationMessage:
         found = super().__new__(cls, what)
         found.others, found.mistake, found.own = tuple(others), mistake, own
         return found
@@ -42,12 +44,12 @@ class Message(str):
 
 def about(settings: Sequence[KeyPath], what: str) -> Violation:
     """A message about these settings, at the first of them."""
-    return settings[0], Message(what, others=settings[1:])
+    return settings[0], ViolationMessage(what, others=settings[1:])
 
 
-def named(what: str, *mistake: Hashable, own: str = "") -> Message:
+def named(what: str, *mistake: Hashable, own: str = "") -> ViolationMessage:
     """A message that names a feature, a column or a value, of a mistake that is the same for others."""
-    return Message(what, mistake=mistake, own=own)
+    return ViolationMessage(what, mistake=mistake, own=own)
 
 
 def settings_of(violation: Violation) -> tuple[KeyPath, ...]:
@@ -58,17 +60,17 @@ def settings_of(violation: Violation) -> tuple[KeyPath, ...]:
 
 def others_of(what: str) -> tuple[KeyPath, ...]:
     """The settings of a message besides that of its violation."""
-    return what.others if isinstance(what, Message) else ()
+    return what.others if isinstance(what, ViolationMessage) else ()
 
 
 def mistake_of(what: str) -> Hashable:
     """The same for the same mistake; None if it is of its violation alone."""
-    return what.mistake if isinstance(what, Message) else what
+    return what.mistake if isinstance(what, ViolationMessage) else what
 
 
 def own_of(what: str) -> str:
     """The value of the setting with this message; empty if it does not matter, or is not shown."""
-    return what.own if isinstance(what, Message) else ""
+    return what.own if isinstance(what, ViolationMessage) else ""
 
 
 def rules_of(*modules: ModuleType) -> tuple[Rule, ...]:

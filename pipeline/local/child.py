@@ -2,7 +2,8 @@
 
     serve_once(connection, nodes, config)       # in the child; does not return
 
-It says so before it exits, since to free the tables of half a gigabyte of memory takes hundredths of a second.
+It says so before it exits, since to free the tables of half a gigabyte of memory takes hundredths of a second. If it
+holds a GPU or TPU, its end says so: the next component may need the device.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from headrace.common.logs import log_to_stdout
 from headrace.common.tracebacks import write_traceback
 from headrace.pipeline.local.wire import FULL_DISK, JsonConnection, StoredArtifact, write_result
 
+_DEVICES = ("/dev/nvidia", "/dev/accel", "/dev/vfio")
+"""The files of GPUs and TPUs."""
+
 
 def serve_once(connection: JsonConnection, nodes: Mapping[str, Any], config: Any) -> NoReturn:
     """Run the component that is requested, and exit, without cleaning up what belongs to the parent.
@@ -33,7 +37,8 @@ def serve_once(connection: JsonConnection, nodes: Mapping[str, Any], config: Any
     try:
         request = next(connection.messages())
         code = _run(nodes[request["node"]], request, config)
-        connection.send(code=code, **_used())
+        if not _holds_device():
+            connection.send(code=code, **_used())
     except EOFError:  # the server has ended
         pass
     except BaseException as error:
@@ -67,6 +72,15 @@ def _run(node: Any, request: dict[str, Any], config: Any) -> int:
     except OSError as error:
         return FULL_DISK if _FULL.search(str(error)) else 1
     return code
+
+
+def _holds_device() -> bool:
+    """Whether this process has opened a GPU or TPU, which is free for others once it has ended."""
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # that of the folder itself is closed
+            if str(descriptor.readlink()).startswith(_DEVICES):
+                return True
+    return False
 
 
 def _used() -> dict[str, Any]:

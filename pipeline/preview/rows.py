@@ -16,7 +16,16 @@ from headrace.components.examples.skips import lenient, with_others
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.alike import ColumnMistake
 from headrace.configs.loading.loader import RowsSeen
-from headrace.configs.rules.rule import Message, Violation, about, mistake_of, named, others_of, own_of, settings_of
+from headrace.configs.rules.rule import (
+    Violation,
+    ViolationMessage,
+    about,
+    mistake_of,
+    named,
+    others_of,
+    own_of,
+    settings_of,
+)
 from headrace.configs.schema.features import MULTIVALUED_HINT
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources.base import source_setting
@@ -168,7 +177,9 @@ def _in_split(what: str, split: str) -> str:
     if not split:
         return what
     mistake = mistake_of(what) and (split, mistake_of(what))
-    return Message(f"in the data of {split}: {what}", others=others_of(what), mistake=mistake, own=own_of(what))
+    return ViolationMessage(
+        f"in the data of {split}: {what}", others=others_of(what), mistake=mistake, own=own_of(what)
+    )
 
 
 def _check_split(

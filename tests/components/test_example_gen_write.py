@@ -108,6 +108,30 @@ def test_the_bytes_do_not_depend_on_who_writes_what_when(tmp_path: Path, packing
     assert digests(alone) == digests(together)
 
 
+def test_a_part_that_is_scattered_again_has_the_same_rows(tmp_path: Path) -> None:
+    def again(label: str, function: Callable, tasks: Sequence) -> list:
+        return [function(task) for task in tasks for _ in range(2 if label == "Scatter" else 1)][
+            :: 2 if label == "Scatter" else 1
+        ]
+
+    alone, repeated = (
+        written(tmp_path / name, layout(), parts(5000), PLAIN, run) for name, run in (("a", serial_map), ("b", again))
+    )
+    assert digests(alone) == digests(repeated)
+
+
+def test_rows_of_many_parts_need_no_descriptors(tmp_path: Path) -> None:
+    batch = next(read(0, (0, 10)))
+    for number in range(20):
+        with spill.PartitionSpill({tmp_path / f"{number}.arrow": range(2)}) as own:
+            own.add(batch, np.arange(10) % 2)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    rows = spill.SpilledRows(sorted(tmp_path.glob("*.arrow")), range(2))
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    found = [rows.of(place) for place in range(2)]
+    assert [0 if one is None else one.num_rows for one in found] == [100, 100]
+
+
 def test_reading_shards_in_order_is_a_shuffle_over_all_rows(tmp_path: Path) -> None:
     out = written(tmp_path, layout(), parts(20_000))
     order = np.array([i for file in sorted((out / "Split-train").iterdir()) for i in ids(file)])

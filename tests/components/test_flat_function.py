@@ -122,3 +122,30 @@ def test_a_function_that_must_stay_one_is_still_called(added: list[str]) -> None
     (found,) = call_function(flat.signature.name, [tf.ones([1, 2])], 1, AS_THEY_ARE)
     assert found.numpy().tolist() == [[3, 3]]
     assert not CALLS.intersection(operations(flat_of(concrete, [1], added)))
+
+
+def test_many_calls_that_each_wait_for_two_others_are_inlined_too(added: list[str]) -> None:
+    totals = [tf.Variable(float(place)) for place in range(3)]
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.float32)], autograph=False)
+    def chain(amount: tf.Tensor) -> tf.Tensor:
+        for place in range(60):
+            one, other = totals[place % 3], totals[(place + 1) % 3]
+
+            @tf.function(autograph=False)
+            def add(amount: tf.Tensor, one: tf.Variable = one, other: tf.Variable = other) -> tf.Tensor:
+                one.assign_add(amount)
+                return other.assign_add(one)
+
+            add(amount)
+        return amount + 1
+
+    concrete = chain.get_concrete_function()
+    flat = flat_of(concrete, [0], added)
+    wanted = np.array([0.0, 1.0, 2.0], np.float32)
+    for place in range(60):
+        wanted[place % 3] += np.float32(1e-3)
+        wanted[(place + 1) % 3] += wanted[place % 3]
+    call_function(flat.signature.name, [tf.constant(1e-3), *concrete.captured_inputs], 1, AS_THEY_ARE)
+    np.testing.assert_allclose([total.numpy() for total in totals], wanted, 1e-5)
+    assert CALLS.isdisjoint(operations(flat))

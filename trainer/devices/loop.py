@@ -29,8 +29,8 @@ Logs = dict[str, float]
 
 
 class DistributedLoop:
-    """The equivalent of `keras.Model.fit`, with the same callbacks, metrics, early stopping and logs; those of a batch
-    have the loss alone.
+    """The equivalent of `keras.Model.fit`, with the same callbacks, metrics, early stopping and logs of epochs. The
+    logs of a batch have the loss alone, and those of a batch of the eval split nothing.
     """
 
     def __init__(

@@ -14,7 +14,6 @@ fixed-size binary values, the numbers of a row share a single miss.
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.common.heap import trim_heap
+from headrace.common.heap import return_pages, trim_heap
 from headrace.common.record_batches import concatenated
 from headrace.components.examples.arrow_columns import numbers_of, stacks_or_columns, valid_of
 
@@ -100,10 +99,11 @@ class PartitionSpill:
         trim_heap()
 
     def _write(self, path: Path, rows: pa.RecordBatch, ends: NDArray[np.int64]) -> None:
-        if path not in self._writers:
+        is_first = path not in self._writers
+        if is_first:
             self._writers[path] = pa.ipc.new_file(str(path), rows.schema)
         self._writers[path].write_batch(rows)
-        with open(_path_of_ends(path), "ab") as file:
+        with open(_path_of_ends(path), "wb" if is_first else "ab") as file:  # a task may be repeated
             file.write(ends.astype(_END).tobytes())
 
 
@@ -123,19 +123,19 @@ class SpilledRows:
 
 @dataclass(frozen=True)
 class _MappedPart:
-    """A part's file. `ends`: the ends of the partitions, by record batch."""
+    """A part's file, without a descriptor that stays open. `ends`: the ends of the partitions, by record batch."""
 
-    file: mmap.mmap
+    file: pa.Buffer
     batches: Sequence[pa.RecordBatch]
     ends: NDArray[np.uint32]
 
     @classmethod
     def of(cls, path: Path, partitions: int) -> _MappedPart:
-        with path.open("rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        with pa.ipc.open_file(pa.py_buffer(mapped)) as reader:
+        with pa.memory_map(str(path)) as file:
+            mapped = file.read_buffer(file.size())
+        with pa.ipc.open_file(mapped) as reader:
             batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
-        return cls(mapped, batches, np.memmap(_path_of_ends(path), _END, "r").reshape(-1, partitions))
+        return cls(mapped, batches, np.fromfile(_path_of_ends(path), _END).reshape(-1, partitions))
 
     def rows(self, place: int) -> pa.RecordBatch | None:
         """A copy of the rows of a partition, given its place in the group; None if there are none."""
@@ -145,7 +145,7 @@ class _MappedPart:
         found = [batch.slice(start, end - start) for batch, start, end in places if end > start]
         # The empty batch makes a copy of a single one. The system maps up to 2 MB around each byte that is read.
         rows = concatenated([found[0].slice(0, 0), *found]) if found else None
-        self.file.madvise(mmap.MADV_DONTNEED)
+        return_pages(self.file)
         return rows
 
 

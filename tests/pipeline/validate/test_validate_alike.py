@@ -135,6 +135,18 @@ def test_ways_out_that_differ_are_all_told(caplog: pytest.LogCaptureFixture) -> 
     assert 'for "col0", set `num_buckets: 8`; for "col1", set `num_buckets: 9`; for "col2", set' in note
 
 
+def test_keys_with_one_mistake_are_all_named() -> None:
+    text = CONFIG + "".join(
+        f"  {name}: {{column: crossed, keys: [{keys}], hash_buckets: 9}}\n"
+        for name, keys in (("x1", "zone, zone"), ("x2", "kind, kind"))
+    )
+    Path("c.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load("c.yaml")
+    (problem,) = map(str, caught.value.problems)
+    assert says(problem, '…"zone" is listed twice…"x2" ("kind")')
+
+
 def test_values_of_settings_with_one_mistake_are_all_told() -> None:
     text = CONFIG + "".join(
         f"  {name}: {{column: numeric, normalize: {how}}}\n" for name, how in zip("abc", "xyx", strict=True)
