@@ -8,6 +8,7 @@ The tests of what comes of it are in test_one_folder.py.
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from dataclasses import dataclass, field
@@ -152,6 +153,12 @@ def _kill_and_interrupt(one: Story) -> None:
 def _until_transform_writes(one: Story, going: Going) -> None:
     going.wait_for(r" Transform +running")
     assert wait_until(lambda: len([*one.home.glob("artifacts/Transform/*/*")]) == 2)  # both of its outputs
+    assert wait_until(lambda: _says_running(max(one.home.glob("runs/*/run.json")), "Transform"))  # flushed a bit later
+
+
+def _says_running(record: Path, component: str) -> bool:
+    nodes = json.loads(record.read_text(encoding="utf-8"))["nodes"]
+    return any(node["id"] == component and node["status"] == "running" for node in nodes)
 
 
 def _all_gone(one: Story) -> bool:
